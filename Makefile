@@ -12,7 +12,7 @@ FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs wheels test test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -47,6 +47,9 @@ deps-gpu:         ## Unpack CUDA 13.0 headers and run-time libraries (NVIDIA's p
 deps-python:      ## Install what the Python package takes to build and test (nanobind, NumPy, pytest, mypy) into .venv/
 	@tools/deps.sh python
 
+deps-torch:       ## Install PyTorch (PyPI's, 4.8 GB) and what the Python package takes into .venv-torch/
+	@tools/deps.sh torch
+
 deps-aarch64:     ## Install a cross compiler and qemu, unpack libraries of arm64 into .deps-aarch64/
 	@tools/deps.sh aarch64
 
@@ -59,6 +62,10 @@ wheels: deps      ## A Python wheel for each of PYTHONS (python3) into build-whe
 test: deps        ## Build, then run every test
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
+
+test-torch: deps deps-python deps-torch  ## The tests of paoding.torch, which `make test` runs too where `make deps-torch` was called
+	$(call build,release,build)
+	@tools/run_tests.sh build $(JOBS) -R '^PythonTorch$$'
 
 test-avx2: deps   ## Every test as on a CPU without AVX-512
 	$(call build,release,build)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|docs|fuzz|tsan|gpu|python|aarch64: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|docs|fuzz|tsan|gpu|python|torch|aarch64: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -63,18 +63,31 @@ install_gpu() {
   echo "${packages[*]}" >$stamp
 }
 
+environment() {  # environment FOLDER PACKAGE..: a Python of our own with python/requirements.txt and these in it
+  local folder=$1 wanted
+  wanted=$(cat python/requirements.txt; printf '%s\n' "${@:2}")
+  [[ -f $folder/installed && "$(cat "$folder/installed")" == "$wanted" ]] && return 0
+  python3 -c 'import ensurepip' 2>/dev/null || install python3-venv --
+  echo "deps: python/requirements.txt ${*:2} into $folder/"
+  rm -f "$folder/installed"
+  if ! { python3 -m venv "$folder" &&
+         "$folder/bin/python3" -m pip install -q --disable-pip-version-check -r python/requirements.txt "${@:2}"; }; then
+    echo "deps: could not install python/requirements.txt ${*:2} into $folder/" >&2
+    return 1
+  fi
+  echo "$wanted" >"$folder/installed"
+}
+
 install_python() {
-  # Headers, where Python is the system's; then a Python of our own with what the package takes.
+  # Headers, where Python is the system's.
   if [[ ! -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]]; then
     install python3-dev -- python3-venv
   fi
-  [[ -f .venv/installed ]] && cmp -s python/requirements.txt .venv/installed && return 0
-  python3 -c 'import ensurepip' 2>/dev/null || install python3-venv --
-  echo "deps: python/requirements.txt into .venv/"
-  python3 -m venv .venv
-  .venv/bin/python3 -m pip install -q --disable-pip-version-check -r python/requirements.txt
-  cp python/requirements.txt .venv/installed
+  environment .venv
 }
+
+# PyPI's PyTorch, which is for GPUs too and so brings NVIDIA's libraries along: 4.8 GB.
+install_torch() { environment .venv-torch 'torch==2.11.*'; }
 
 install_aarch64() {
   # A cross compiler and qemu; the libraries' packages of arm64 are unpacked into .deps-aarch64/, not installed: some
@@ -107,6 +120,7 @@ case "${1:-}" in
   tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
   python) install_python ;;
+  torch) install_torch ;;
   aarch64) install_aarch64 ;;
-  *) echo "usage: tools/deps.sh build|docs|fuzz|tsan|gpu|python|aarch64" >&2; exit 2 ;;
+  *) echo "usage: tools/deps.sh build|docs|fuzz|tsan|gpu|python|torch|aarch64" >&2; exit 2 ;;
 esac

@@ -3,7 +3,7 @@
 # tools/run_tests.sh BUILD [JOBS [OPTION..]]: runs ctest, with these options too, with failures shown. A test that asks for
 # the CUDA driver but is in no pattern of tests/gpu_tests.txt, so that it would never run on a GPU, is an error too. What is
 # printed last is ctest's own count ("100% tests passed, 0 tests failed out of 41"), after its list of failures, so that
-# the end says how it went.
+# the end says how it went. In front of it stands how many tests of paoding.torch were left out, where PyTorch is not there.
 set -euo pipefail
 build=${1:?usage: tools/run_tests.sh BUILD [JOBS [OPTION..]]}
 jobs=${2:-$(nproc)}
@@ -15,6 +15,7 @@ if [[ ! -x $build/paoding_tests ]]; then
 fi
 export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}"
 PAODING_WANTS_GPU=$(mktemp) last_line=$(mktemp)
+needing_torch=$(grep -l "^torch = pytest.importorskip" python/tests/test_*.py | xargs grep -h '^def test_' | wc -l)
 export PAODING_WANTS_GPU
 trap 'rm -f "$PAODING_WANTS_GPU" "$last_line"' EXIT
 
@@ -35,7 +36,12 @@ check_gpu_tests() {
 
 status=0
 ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${options[@]}" |
-  awk -v last_line="$last_line" '/tests passed, [0-9]+ tests failed out of/ { print > last_line; next } { print; fflush() }' ||
+  awk -v last_line="$last_line" -v count="$needing_torch" '
+    / PythonTorch [ .]*\*\*\*Skipped/ {
+      print "Left out: " count " tests that need PyTorch; `make test-torch` installs it (4.8 GB) and runs them" > last_line
+    }
+    /tests passed, [0-9]+ tests failed out of/ { print > last_line; next }
+    { print; fflush() }' ||
   status=$?
 check_gpu_tests || status=1
 cat "$last_line"

@@ -17,23 +17,7 @@ torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip insta
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import paoding.torch as pt
-
-KINDS = [
-    ('LSTM', {}),
-    ('GRU', {}),
-    ('RNN', {}),
-    ('LSTM', {'proj_size': 4}),
-    ('RNN', {'nonlinearity': 'relu'}),
-]
-
-
-def twins(kind, **options):
-    torch.manual_seed(3)
-    theirs = getattr(torch.nn, kind)(5, 7, **options)
-    ours = getattr(pt, kind)(5, 7, **options)
-    ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
-
+from torch_layers import KINDS, twins
 
 def compare(ours, theirs, *arguments, grad=True, limit=2e-5):
     """Results and, with `grad`, gradients of both, for the same seeds."""

@@ -8,7 +8,8 @@ paoding.torch.accelerate(model)                         # every torch.nn.LSTM, G
 lerp = paoding.torch.function(graph)                    # a graph, with its gradient
 """
 
+from ._accelerate import Report, accelerate
 from ._function import function
-from ._modules import GRU, LSTM, RNN, accelerate
+from ._modules import GRU, LSTM, RNN
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'accelerate', 'function']
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'function']

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
+from ._ways import Way
 
 FLOATS = {torch.float32: 'f32', torch.float64: 'f64', torch.bfloat16: 'bf16', torch.float16: 'f16'}
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _NOTHING: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
 
@@ -128,3 +130,37 @@ def lengths_at(lengths: Tensor, device: torch.device) -> Tensor:
                 )
         return lengths.to(torch.int32).pin_memory().to(device, non_blocking=True)
     return lengths.to(device=device, dtype=torch.int32)
+
+
+def checked(lengths: Tensor, steps: int, way: Way) -> Tensor:
+    """Lengths of a caller's: none is less than 0 or more than the steps. Those on a GPU are not waited for, and count as
+    the nearest of these; nothing is known either while torch.jit or torch.func stand in between."""
+    if lengths.dtype not in _INTEGERS:
+        raise TypeError(f'lengths are integers, not {lengths.dtype}')
+    if lengths.device.type == 'cpu':
+        if way == 'kernels':
+            _check_lengths(lengths, steps)
+        elif way == 'op':
+            lengths = checked_lengths(lengths, steps)
+    return lengths
+
+
+def _check_lengths(lengths: Tensor, steps: int) -> None:
+    if lengths.numel() == 0:
+        return
+    least, most = lengths.aminmax()
+    if int(least) < 0 or int(most) > steps:
+        row = int(((lengths < 0) | (lengths > steps)).nonzero()[0, 0])
+        raise RuntimeError(f'lengths[{row}] is {int(lengths[row])}, needed is 0 to {steps}, the number of steps')
+
+
+@torch.library.custom_op('paoding::checked_lengths', mutates_args=())
+def checked_lengths(lengths: Tensor, steps: int) -> Tensor:
+    """In the host's memory, checked when they are known."""
+    _check_lengths(lengths, steps)
+    return lengths.clone()
+
+
+@checked_lengths.register_fake
+def _(lengths: Tensor, steps: int) -> Tensor:
+    return torch.empty_like(lengths)

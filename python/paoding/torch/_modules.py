@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ._memory import lengths_at
+from ._memory import checked, lengths_at
+from ._packed import packed, padded
 from ._projected import projected_lstm
-from ._recurrence import Direction, bias, cell_state_dtype, forward, recurrent
-
+from ._recurrence import Direction, bias, dtype_of, forward, recurrent
+from ._steps import by_steps, cell_state_dtype
+from ._traced import by_torchs_layers, packed_by_torchs_layers
+from ._ways import Way, way_of
 
 _CELLS = {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}
 
@@ -28,6 +31,10 @@ class _Recurrent(torch.nn.RNNBase):
     def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
+        if isinstance(input, torch.fx.Proxy):
+            # A module that torch.fx does not look into, as those of torch.nn are.
+            tracer: Any = input.tracer
+            return tracer.create_proxy('call_module', tracer.path_of_module(self), (input, hx, lengths), {})
         if input.dim() not in (2, 3):
             raise ValueError(f'LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead')
         is_batched = input.dim() == 3
@@ -35,9 +42,14 @@ class _Recurrent(torch.nn.RNNBase):
             input = input.unsqueeze(0 if self.batch_first else 1)
             hx = None if hx is None else self._each(hx, lambda state: state.unsqueeze(1))
         xs = input.transpose(0, 1) if self.batch_first else input
+        way = way_of((xs,))
         if lengths is not None:
-            lengths = lengths_at(lengths, xs.device)
-        output, last = self._layers(xs, hx, lengths)
+            if way != 'traced' and tuple(lengths.shape) != (xs.shape[1],):
+                raise RuntimeError(
+                    f'lengths has shape {list(lengths.shape)}, needed is [{xs.shape[1]}], one for each row'
+                )
+            lengths = lengths_at(checked(lengths, xs.shape[0], way), xs.device)
+        output, last = self._layers(xs, hx, lengths, way)
         output = output.transpose(0, 1) if self.batch_first else output
         if not is_batched:
             output, last = (
@@ -48,11 +60,15 @@ class _Recurrent(torch.nn.RNNBase):
 
     def _packed(self, input: PackedSequence, hx: Any) -> Any:
         data, batch_sizes, sorted_indices, unsorted_indices = input
-        xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))
         if hx is not None and sorted_indices is not None:
             hx = self._each(hx, lambda state: state.index_select(1, sorted_indices))
-        output, last = self._layers(xs, hx, lengths_at(lengths, xs.device))
-        data, _ = torch._VF._pack_padded_sequence(output, lengths, False)
+        way = way_of((data,))
+        if way == 'traced':
+            data, last = packed_by_torchs_layers(self, data, batch_sizes, hx)
+        else:
+            xs, lengths = padded(input, hx, way)
+            output, last = self._layers(xs, hx, lengths_at(lengths, xs.device), way)
+            data = packed(output, lengths, data.shape[0], way)
         if unsorted_indices is not None:
             last = self._each(last, lambda state: state.index_select(1, unsorted_indices))
         return PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices), last
@@ -61,10 +77,12 @@ class _Recurrent(torch.nn.RNNBase):
     def _each(states: Any, change: Any) -> Any:
         return tuple(change(state) for state in states) if isinstance(states, tuple) else change(states)
 
-    def _layers(self, xs: Tensor, hx: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+    def _layers(self, xs: Tensor, hx: Any, lengths: Tensor | None, way: Way) -> tuple[Tensor, Any]:
+        if way == 'traced':
+            return by_torchs_layers(self, xs, hx, lengths)
         cell = self._cell()
         count = self.num_layers * (2 if self.bidirectional else 1)
-        self._check(xs, hx, count, lengths)
+        self._check(xs, hx, count)
         if torch.is_autocast_enabled(xs.device.type):
             xs = xs.to(torch.get_autocast_dtype(xs.device.type))
         h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
@@ -77,7 +95,9 @@ class _Recurrent(torch.nn.RNNBase):
                 first_h, first_c = (
                     state if state is None or count == 1 else state[at : at + 1] for state in (h0, c0)
                 )
-                output, last_h, last_c = self._direction(cell, xs, layer, direction == 1, first_h, first_c, lengths)
+                output, last_h, last_c = self._direction(
+                    cell, xs, layer, direction == 1, first_h, first_c, lengths, way
+                )
                 outputs.append(output)
                 ends_h.append(last_h)
                 ends_c.append(last_c)
@@ -89,19 +109,19 @@ class _Recurrent(torch.nn.RNNBase):
             last = (last, ends_c[0] if count == 1 else torch.cat(ends_c))
         return xs, last
 
-    def _check(self, xs: Tensor, hx: Any, count: int, lengths: Tensor | None) -> None:
+    def _check(self, xs: Tensor, hx: Any, count: int) -> None:
         if xs.shape[-1] != self.input_size:
             raise RuntimeError(
                 f'input.size(-1) must be equal to input_size. Expected {self.input_size}, got {xs.shape[-1]}'
             )
+        if xs.shape[0] == 0:
+            raise RuntimeError('Expected sequence length to be larger than 0 in RNN')
         batch, hidden = xs.shape[1], self.hidden_size
         states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
         for state, width in zip(states, (self.proj_size or hidden, hidden)):
             wanted = (count, batch, width)
             if tuple(state.shape) != wanted:
                 raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
-        if lengths is not None and tuple(lengths.shape) != (xs.shape[1],):
-            raise RuntimeError(f'lengths has shape {list(lengths.shape)}, needed is [{xs.shape[1]}], one for each row')
 
     def _direction(
         self,
@@ -112,6 +132,7 @@ class _Recurrent(torch.nn.RNNBase):
         h0: Tensor | None,
         c0: Tensor | None,
         lengths: Tensor | None,
+        way: Way,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
         w, u = self._of(f'weight_ih_{suffix}'), self._of(f'weight_hh_{suffix}')
@@ -123,6 +144,14 @@ class _Recurrent(torch.nn.RNNBase):
             h0 = h0.to(dtype)
         if c0 is not None:
             c0 = c0.to(cell_state_dtype(cell, dtype))
+        if way == 'steps' or (self.proj_size > 0 and xs.shape[1] == 0):
+            dtype_of(xs)
+            p = self._of(f'weight_hr_{suffix}').to(dtype) if self.proj_size > 0 else None
+            b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+            output, last_h, last_c = by_steps(
+                cell, xs, w.to(dtype), u.to(dtype), p, b_ih, b_hh, h0, c0, lengths, is_reverse
+            )
+            return output, last_h, None if last_c is None else last_c.to(dtype)
         if self.proj_size > 0:
             p = self._of(f'weight_hr_{suffix}').to(dtype)
             b = None if b_ih is None or b_hh is None else b_ih.to(dtype) + b_hh.to(dtype)
@@ -133,11 +162,7 @@ class _Recurrent(torch.nn.RNNBase):
             or u.requires_grad
             or any(each is not None and each.requires_grad for each in (b_ih, b_hh, h0, c0))
         )
-        is_plain = (
-            type(xs) in (Tensor, torch.nn.Parameter)
-            and not torch.compiler.is_compiling()
-            and not torch._C._are_functorch_transforms_active()
-        )
+        is_plain = way == 'kernels'
         # On a GPU what is made of weights would be out of date when a graph that was captured has written them.
         if is_plain and not is_training and xs.is_cuda:
             if w.dtype != dtype:
@@ -170,6 +195,13 @@ class _Recurrent(torch.nn.RNNBase):
         if last_c is not None and last_c.dtype != dtype and cell == 'lstm':
             last_c = last_c.to(dtype)
         return output, last_h, last_c
+
+    def __prepare_scriptable__(self) -> torch.nn.Module:
+        """What torch.jit.script makes of it, in the model too: torch.nn's layer, with these parameters."""
+        theirs: type[torch.nn.Module] = getattr(torch.nn, self.mode.split('_')[0])
+        made = theirs.__new__(theirs)
+        made.__setstate__(self.__getstate__())
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
@@ -224,15 +256,3 @@ class RNN(_Recurrent):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         super().__init__(f'RNN_{nonlinearity.upper()}', input_size, hidden_size, num_layers, *args, **kwargs)
         self.nonlinearity = nonlinearity
-
-
-_OURS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {torch.nn.LSTM: LSTM, torch.nn.GRU: GRU, torch.nn.RNN: RNN}
-
-
-def accelerate(model: torch.nn.Module) -> torch.nn.Module:
-    """`model` itself, whose torch.nn.LSTM, GRU and RNN are ours from now on, with the parameters that they have."""
-    for module in model.modules():
-        ours = _OURS.get(type(module))
-        if ours is not None:
-            module.__class__ = ours
-    return model

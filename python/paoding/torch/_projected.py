@@ -12,7 +12,8 @@ from torch import Tensor
 from .. import _paoding, control, ops
 from ._function import function
 from ._kernels import Kernels
-from ._memory import FLOATS, may_round_recurrence
+from ._memory import may_round_recurrence
+from ._recurrence import dtype_of
 
 _functions: Kernels[Callable[..., Any]] = Kernels(128)
 _HOST = torch.device('cpu')
@@ -31,11 +32,9 @@ def projected_lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of x [T, B, I], and weights as PyTorch keeps them (p [P, H]): [T, B, P] of every step, last h and c in front of
     which there is an axis of 1."""
-    if x.dtype not in FLOATS:
-        raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
     batch = x.shape[1]
     width, hidden = p.shape
-    key = (FLOATS[x.dtype], *x.shape, hidden, width, b is not None, lengths is not None, is_reverse)
+    key = (dtype_of(x), *x.shape, hidden, width, b is not None, lengths is not None, is_reverse)
     # A function knows devices and streams itself, so that one for each thread will do.
     call = _functions.at(key, _HOST, lambda: function(_graph(*key), may_round_recurrence))
     h0 = x.new_zeros(1, batch, width) if h0 is None else h0

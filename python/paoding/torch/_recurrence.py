@@ -24,8 +24,9 @@ from ._memory import (
     workspace,
     zeros,
 )
+from ._steps import by_steps, cell_state_dtype
+from ._ways import is_stack, refuse_tangents
 
-GATES = {'lstm': 4, 'gru': 3, 'rnn_tanh': 1, 'rnn_relu': 1}
 _MOST_PLANS = 128  # of a thread, and of all streams: each holds some memory of its kernels
 
 
@@ -53,16 +54,20 @@ def _plan(
     is_first: bool,
 ) -> _Plan:
     steps, batch, inputs = x.shape
-    dtype = FLOATS.get(x.dtype)
-    if dtype is None:
-        raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
-    device = x.device
+    dtype, device = dtype_of(x), x.device
     name, tf32 = (str(device), may_round_recurrence(device)) if x.is_cuda else ('cpu', False)
     key = (
         *(cell, dtype, name, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32),
         *(as_torch, as_torch, is_first),
     )
     return _plans.at(key, device, lambda: _Plan(*key))
+
+
+def dtype_of(x: Tensor) -> str:
+    dtype = FLOATS.get(x.dtype)
+    if dtype is None:
+        raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
+    return dtype
 
 
 def _saved_bytes(cell: str, x: Tensor, hidden: int) -> Any:
@@ -73,10 +78,6 @@ def _saved_bytes(cell: str, x: Tensor, hidden: int) -> Any:
     gates = steps * batch * 4 * hidden * x.element_size()
     cells = (steps + 1) * batch * hidden * cell_state_dtype(cell, x.dtype).itemsize if cell == 'lstm' else 0
     return (gates + 255) // 256 * 256 + (cells + 255) // 256 * 256
-
-
-def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if cell == 'lstm' and dtype in (torch.bfloat16, torch.float16) else dtype
 
 
 def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
@@ -106,15 +107,20 @@ def forward(
     is_training: bool,
     as_torch: bool,
     is_first: bool = False,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...], _Plan]:
-    """What `recurrent` gives, of which None is what is empty there, x, w, u and h0 as the kernels read them, and these.
-    With `as_torch` weights and biases are as PyTorch keeps them, else `b` is what bias() makes. `is_first`: nobody wants
-    a gradient of x."""
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...], _Plan | None]:
+    """What `recurrent` gives, of which None is what is empty there, x, w, u and h0 as the kernels read them, and these
+    (None where there are no rows). With `as_torch` weights and biases are as PyTorch keeps them, else `b` is what bias()
+    makes. `is_first`: nobody wants a gradient of x."""
     check_devices(x, (w, u, b, b_hh, h0, c0, lengths))
     hidden = u.shape[1] if as_torch else u.shape[0]
+    steps, batch, _ = x.shape
+    if batch == 0:
+        dtype_of(x)
+        states, last_h, *rest = _results(x, hidden, cell, 0)
+        last_c, saved = (each if is_there else None for each, is_there in zip(rest, (cell == 'lstm', is_training)))
+        return states, last_h, last_c, saved, (x, w, u, h0), None
     with at(x.device):
         plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, as_torch, is_first)
-        steps, batch, _ = x.shape
         states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
         saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
         x, w, u = dense(x), dense(w), dense(u)
@@ -172,6 +178,8 @@ def _backward(
     """Gradients for x, w, u, the two biases, h0 and c0, of which `wanted` says which are made. Of weights as PyTorch keeps
     them; `plan` is what the forward pass went by, if it is known."""
     hidden = u.shape[1]
+    if x.shape[1] == 0:
+        return tuple(None if each is None else each.zero_() for each in _room(x, w, u, cell, wanted))
     with at(x.device):
         if plan is None or is_captured(x.device):
             plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, True, not wanted[0])
@@ -264,29 +272,67 @@ class Direction(torch.autograd.Function):
         first = 0 if is_reverse else batch * hidden
         # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
         # a backward pass after such a write is refused.
-        output = x.new_empty(0).set_(states, first, (steps, batch, hidden), (batch * hidden, hidden, 1))
+        output: Any = x.new_empty(0)  # PyTorch's types know set_ of a tensor without extents only
+        output.set_(states, first, (steps, batch, hidden), (batch * hidden, hidden, 1))
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*read, w, u, lengths, states, saved, output)
+        ctx.save_for_backward(*read, w, u, lengths, states, saved, output, None if read[0] is x else x)
+        ctx.others = [(each, _version_of(each)) for each in (b_ih, b_hh, h0, c0) if each is not None]
+        ctx.has = (b_ih is not None, h0 is not None, c0 is not None)
         ctx.cell, ctx.is_reverse = cell, is_reverse
         return output, last_h, last_c
 
     @staticmethod
     def backward(ctx: Any, d_output: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None) -> Any:
-        # Without a second derivative in sight, what refuses one costs as much as a small kernel.
-        passed = _refusing_more if torch.is_grad_enabled() else _pass_back
-        return passed(ctx, d_output, d_last_h, d_last_c)
+        given = (d_output, d_last_h, d_last_c)
+        is_one = (
+            (d_output is None or not is_stack(d_output))
+            and (d_last_h is None or not is_stack(d_last_h))
+            and (d_last_c is None or not is_stack(d_last_c))
+        )
+        if torch.is_grad_enabled():
+            made = _pass_back_by_steps(ctx, given)
+        elif is_one:
+            x, w, u, h0, _, _, lengths, states, saved, *_ = ctx.saved_tensors
+            needs = ctx.needs_input_grad[:7]
+            made = _backward(x, w, u, h0, lengths, states, saved, *given, ctx.cell, ctx.is_reverse, needs, ctx.plan)
+        else:
+            made = _pass_back_by_op(ctx, given)
+        return *made, None, None, None
 
 
-def _pass_back(ctx: Any, d_output: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None) -> Any:
-    x, w, u, h0, _, _, lengths, states, saved, _ = ctx.saved_tensors
-    needs = ctx.needs_input_grad
-    made = _backward(
-        x, w, u, h0, lengths, states, saved, d_output, d_last_h, d_last_c, ctx.cell, ctx.is_reverse, needs[:7], ctx.plan
-    )
-    return *made, None, None, None
+def _version_of(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
 
 
-_refusing_more = torch.autograd.function.once_differentiable(_pass_back)
+def _pass_back_by_op(ctx: Any, given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    x, w, u, h0, _, _, lengths, states, saved, *_ = ctx.saved_tensors
+    made = recurrent_backward(x, w, u, h0, lengths, states, saved, *given, ctx.cell, ctx.is_reverse)
+    return tuple(each if needed else None for each, needed in zip(made, ctx.needs_input_grad))
+
+
+def _pass_back_by_steps(ctx: Any, given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """With what gradients of gradients need (create_graph=True), which the kernels do not make."""
+    x, _, _, _, w, u, lengths, _, _, _, x_itself = ctx.saved_tensors
+    for each, version in ctx.others:
+        if _version_of(each) != version:
+            raise RuntimeError(
+                'paoding.torch: a bias or initial state, which gradients of gradients need, has been modified by an '
+                'inplace operation'
+            )
+    # As views, so that of a tensor that is two of them each has its own gradient.
+    x, w, u = (each.view_as(each) for each in (x if x_itself is None else x_itself, w, u))
+    others = (each.view_as(each) for each, _ in ctx.others)
+    has_bias, has_h0, has_c0 = ctx.has
+    b_ih, b_hh, h0, c0 = (next(others) if is_there else None for is_there in (has_bias, has_bias, has_h0, has_c0))
+    results = by_steps(ctx.cell, x, w, u, None, b_ih, b_hh, h0, c0, lengths, ctx.is_reverse)
+    read = (x, w, u, b_ih, b_hh, h0, c0)
+    seeded = [(result, seed) for result, seed in zip(results, given) if result is not None and seed is not None]
+    wanted = [each for each, needed in zip(read, ctx.needs_input_grad) if needed and each is not None]
+    if not seeded:
+        return (None,) * 7
+    outputs, seeds = zip(*seeded)
+    found = iter(torch.autograd.grad(outputs, wanted, seeds, create_graph=True, allow_unused=True))
+    return tuple(next(found) if needed else None for needed in ctx.needs_input_grad[:7])
 
 
 @torch.library.custom_op('paoding::recurrent', mutates_args=())
@@ -305,6 +351,7 @@ def recurrent(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
     pass needs. Weights and biases are as PyTorch keeps them."""
+    refuse_tangents('paoding::recurrent', (x, w, u, b_ih, b_hh, h0, c0))
     states, last_h, last_c, saved, *_ = forward(
         x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, True
     )
