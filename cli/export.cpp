@@ -6,7 +6,9 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "command.h"
+#include "io/files.h"
 #include "io/json_text.h"
+#include "io/safetensors.h"
 #include "predicting.h"
 
 namespace paoding::cli {
@@ -19,6 +21,7 @@ struct ExportCommand {
 
 int export_model(const ExportCommand& command) {
   check_folder_of(command.out);
+  files::check_replaceable(command.out, safetensors::begins_file);
   ModelChoice choice = command.choice;
   choice.checkpoint = command.run;
   choice.model = load_manifest(command.run, choice.latest).model;

@@ -10,11 +10,14 @@
 #include "base/one_line.h"
 #include "command.h"
 #include "feeds.h"
+#include "io/files.h"
 #include "io/json_text.h"
+#include "io/safetensors.h"
 #include "numbers.h"
 #include "paoding/debug.h"
 #include "paoding/io.h"
 #include "paoding/profile.h"
+#include "profile/save.h"
 #include "report_flags.h"
 
 namespace paoding::cli {
@@ -42,6 +45,7 @@ struct RunOptions {
 void check_options(RunOptions& options) {
   options.report.check(options.has_profile, "--profile");
   check_folder_of(options.fetch_path);
+  if (!options.fetch_path.empty()) files::check_replaceable(options.fetch_path, safetensors::begins_file);
   check_folder_of(options.profile_path);
   const std::string& path = options.profile_path;
   const auto ends = [&](const char* ending) { return path.ends_with(ending); };
@@ -49,6 +53,7 @@ void check_options(RunOptions& options) {
     throw UsageError(
         fmt::format("--profile-path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
   }
+  profile::check_saveable(path);
   try {
     if (!options.profile_steps.empty()) options.window = parse_steps(options.profile_steps);
     if (!options.cupti_steps.empty()) options.by_cupti = parse_steps(options.cupti_steps);

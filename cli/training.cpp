@@ -433,7 +433,7 @@ void Training::write_curve() const {
   for (const auto& [step, score] : manifest_.scores) curve.scores.emplace_back(static_cast<double>(step), score);
   curve.score_name = manifest_.score_name;
   const std::string svg = to_svg(curve);
-  files::AtomicFile file(folder_->path() / kCurveFile, files::Links::replaced);
+  files::AtomicFile file(folder_->path() / kCurveFile, [](std::string_view) { return true; });  // the name is ours
   file.write(svg.data(), svg.size());
   file.commit();
 }

@@ -219,7 +219,9 @@ std::string load_warning() {
 }
 
 void write_json(const std::string& path, const std::string& json) {
-  files::AtomicFile file(path);
+  files::AtomicFile file(path, [](std::string_view head) {  // as report_json() begins, or a file before its rows
+    return head == "{}\n" || head.starts_with("{\n\"paoding\":");
+  });
   file.write(json.data(), json.size());
   file.write("\n", 1);
   file.commit();

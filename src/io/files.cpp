@@ -119,19 +119,53 @@ namespace {
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path, Links links) : name_(path.string()), target_(path) {
-  std::error_code ignored;
-  if (links == Links::followed && fs::is_symlink(target_, ignored)) {
-    // Else the rename would replace the link. Not weakly_canonical: it leaves a dangling link alone.
-    const fs::path resolved = fs::canonical(target_, ignored);
-    if (ignored) fail(ErrorKind::file, "{}: cannot follow the link: {}", name_, ignored.message());
-    target_ = resolved;
+namespace {
+
+// Of what is open for reading: a regular file that is empty or ours.
+void check_ours(const Descriptor& file, const std::string& name, IsOurs is_ours) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail(ErrorKind::file, "{}: cannot stat: {}", name, reason(errno));
+  if (!S_ISREG(status.st_mode)) {
+    fail(ErrorKind::file, "{}: is there and is {}, not a regular file", name, kind_of(status.st_mode));
   }
+  std::string head(kHeadBytes, '\0');
+  const ssize_t length = ::pread(file.get(), head.data(), head.size(), 0);
+  if (length < 0) fail(ErrorKind::file, "{}: cannot read what is there: {}", name, reason(errno));
+  head.resize(static_cast<std::size_t>(length));
+  if (head.empty() || is_ours(head)) return;
+  fail(ErrorKind::file, "{}: is there and is no such file of paoding's: give another name, or delete it", name);
+}
+
+}  // namespace
+
+void check_replaceable(const fs::path& path, IsOurs is_ours) {
+  const std::string name = path.string();
+  struct stat old {};
+  if (::lstat(path.c_str(), &old) != 0 || S_ISLNK(old.st_mode)) return;
+  if (!S_ISREG(old.st_mode)) {
+    fail(ErrorKind::file, "{}: is there and is {}, not a regular file", name, kind_of(old.st_mode));
+  }
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open()) {
+    if (errno == ENOENT || errno == ELOOP) return;  // since just now
+    fail(ErrorKind::file, "{}: cannot see what is there: {}", name, reason(errno));
+  }
+  check_ours(file, name, is_ours);
+}
+
+Descriptor open_empty(const fs::path& path, IsOurs is_ours) {
+  const std::string name = path.string();
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+  if (!file.is_open()) fail(ErrorKind::file, "{}: cannot make the file: {}", name, reason(errno));
+  check_ours(file, name, is_ours);
+  if (::ftruncate(file.get(), 0) != 0) fail(ErrorKind::file, "{}: cannot be emptied: {}", name, reason(errno));
+  return file;
+}
+
+AtomicFile::AtomicFile(const fs::path& path, IsOurs is_ours) : name_(path.string()), target_(path) {
+  check_replaceable(path, is_ours);
   struct stat old {};
   const bool exists = ::lstat(target_.c_str(), &old) == 0;
-  if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
-    fail(ErrorKind::file, "{}: is there and is {}, not a regular file", name_, kind_of(old.st_mode));
-  }
   temporary_ = std::make_unique<TemporaryFile>(folder_of(target_), name_);
   Descriptor descriptor = temporary_->writer();
   if (exists && S_ISREG(old.st_mode)) ::fchmod(descriptor.get(), old.st_mode & 0777);  // as far as we may

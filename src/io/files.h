@@ -89,15 +89,23 @@ class OutputFile {
 
 class TemporaryFile;  // io/temporary_file.h
 
-/// What happens to a link at the path of a new file: what it leads to is replaced, or the link itself, so that nothing
-/// outside the folder changes.
-enum class Links { followed, replaced };
+/// Whether a file that begins so is of the kind that is about to be written. It is given the first kHeadBytes bytes, or
+/// all of a shorter file.
+using IsOurs = bool (*)(std::string_view head);
+inline constexpr std::size_t kHeadBytes = 256;
 
-/// A new file that replaces `path` on commit(), and goes away when it is destroyed before. An existing file's
-/// permissions are kept.
+/// What every file that is written at a path of the caller's asks first. Error (file) when something is there that must
+/// stay: no regular file, or one that is neither empty nor ours. A link is not followed: it will be replaced itself, so
+/// that nothing outside the folder changes.
+void check_replaceable(const std::filesystem::path& path, IsOurs is_ours);
+/// The same, and opens an empty file there that is seen while it grows; a link is an error then.
+Descriptor open_empty(const std::filesystem::path& path, IsOurs is_ours);
+
+/// A new file that replaces what is at `path`, where that is replaceable, on commit(), and goes away when it is
+/// destroyed before. An existing file's permissions are kept.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& path, Links links = Links::followed);
+  AtomicFile(const std::filesystem::path& path, IsOurs is_ours);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();

@@ -54,6 +54,9 @@ std::int64_t first_bad_bool(const Tensor& tensor);
 
 using NamedTensor = std::pair<const std::string, Tensor>;
 
+/// Whether a file that begins so is a safetensors file (files::IsOurs).
+bool begins_file(std::string_view head);
+
 /// Where everything stands in a file with these tensors, which must outlive it. Errors as save_safetensors, about
 /// `file`.
 class FileLayout {

@@ -275,17 +275,23 @@ TEST(Safetensors, AFailedWriteKeepsTheOldFileAndLeavesNothingElse) {
   EXPECT_EQ(folder.files(), 1);
 }
 
-TEST(Safetensors, ReplacesAFileThroughALinkAndKeepsItsPermissions) {
+TEST(Safetensors, ReplacesItsOwnFileWithItsPermissionsAndNoOther) {
   TemporaryFolder folder;
   const Tensor tensor = Tensor::from(u8, {1}, std::vector<double>{1});
   save_safetensors(folder / "x", {{"old", tensor}});
   fs::permissions(folder / "x", fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
   fs::create_symlink("x", folder / "link");
   save_safetensors(folder / "link", {{"new", tensor}});
-  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_FALSE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(load_safetensors(folder / "x").count("old"), 1u);
+  EXPECT_EQ(load_safetensors(folder / "link").count("new"), 1u);
+  save_safetensors(folder / "x", {{"new", tensor}});
   EXPECT_EQ(load_safetensors(folder / "x").count("new"), 1u);
   EXPECT_EQ(fs::status(folder / "x").permissions(),
             fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
+  const fs::path letter = folder.write("letter", "dear reader");
+  EXPECT_THROW(save_safetensors(letter, {{"new", tensor}}), Error);
+  EXPECT_EQ(slurp(letter), "dear reader");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing safetensors.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "base/check.h"
@@ -88,6 +89,14 @@ FileLayout::FileLayout(const std::string& file, const std::map<std::string, Tens
   }
 }
 
+// The length of the header, which begins with a brace.
+bool begins_file(std::string_view head) {
+  std::uint64_t length = 0;
+  if (head.size() <= kLengthBytes) return false;
+  std::memcpy(&length, head.data(), kLengthBytes);
+  return length <= kMaxHeaderBytes && head[kLengthBytes] == '{';
+}
+
 void FileLayout::write(const Write& write) const {
   const std::uint64_t length = header_.size();
   write(&length, kLengthBytes);
@@ -102,7 +111,7 @@ void FileLayout::write(const Write& write) const {
 void save_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   const safetensors::FileLayout layout(path.string(), tensors, metadata);
-  files::AtomicFile out(path);
+  files::AtomicFile out(path, safetensors::begins_file);
   layout.write([&](const void* bytes, std::size_t size_bytes) { out.write(bytes, size_bytes); });
   out.commit();
 }

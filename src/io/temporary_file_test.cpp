@@ -24,6 +24,8 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+constexpr IsOurs kAny = [](std::string_view) { return true; };
+
 std::string refusal(const std::function<void()>& call) {
   try {
     call();
@@ -37,7 +39,7 @@ TEST(TemporaryFile, OfAProcessThatWasKilledIsDeletedByTheNextThatWrites) {
   const TemporaryFolder folder;
   const pid_t child = fork();
   if (child == 0) {
-    AtomicFile file(folder / "target");
+    AtomicFile file(folder / "target", kAny);
     file.write("half", 4);
     kill(getpid(), SIGKILL);
   }
@@ -46,7 +48,7 @@ TEST(TemporaryFile, OfAProcessThatWasKilledIsDeletedByTheNextThatWrites) {
   folder.write(".paoding-notes.tmp", "another's");
   folder.write("paoding-1-1.tmp", "another's");
   fs::create_symlink("target", folder / ".paoding-1-2.tmp");
-  AtomicFile file(folder / "target");
+  AtomicFile file(folder / "target", kAny);
   file.write("whole", 5);
   file.commit();
   EXPECT_EQ(slurp(folder / "target"), "whole");
@@ -56,16 +58,16 @@ TEST(TemporaryFile, OfAProcessThatWasKilledIsDeletedByTheNextThatWrites) {
 
 TEST(TemporaryFile, ThatIsBeingWrittenIsLeftAlone) {
   const TemporaryFolder folder;
-  AtomicFile first(folder / "first");
+  AtomicFile first(folder / "first", kAny);
   first.write("1", 1);
   {
-    AtomicFile second(folder / "second");
+    AtomicFile second(folder / "second", kAny);
     remove_stale_files(folder.path());
     EXPECT_EQ(folder.files(), 2);
     second.write("2", 1);
     second.commit();
   }
-  AtomicFile given_up(folder / "third");
+  AtomicFile given_up(folder / "third", kAny);
   first.commit();
   EXPECT_EQ(slurp(folder / "first"), "1");
   EXPECT_EQ(slurp(folder / "second"), "2");
@@ -77,7 +79,7 @@ TEST(TemporaryFile, GoesAwayWithAProcessThatEndsInASignalsHandler) {
   folder.write("target", "before");
   const pid_t child = fork();
   if (child == 0) {
-    AtomicFile file(folder / "target");
+    AtomicFile file(folder / "target", kAny);
     file.write("half", 4);
     remove_temporary_files();
     _exit(7);
@@ -89,31 +91,64 @@ TEST(TemporaryFile, GoesAwayWithAProcessThatEndsInASignalsHandler) {
 
 // ---- what others put in the way ----
 
-TEST(AtomicFile, ReplacesALinkOrWhatItLeadsToAsItIsAsked) {
+TEST(AtomicFile, ReplacesALinkAndNotWhatItLeadsTo) {
   const TemporaryFolder folder;
   folder.write("victim", "precious");
   fs::create_symlink(folder / "victim", folder / "link");
-  {
-    AtomicFile file(folder / "link", Links::replaced);
-    file.write("new", 3);
-    file.commit();
-  }
+  AtomicFile file(folder / "link", kAny);
+  file.write("new", 3);
+  file.commit();
   EXPECT_EQ(slurp(folder / "victim"), "precious");
   EXPECT_FALSE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(slurp(folder / "link"), "new");
-  fs::remove(folder / "link");
+}
+
+TEST(AtomicFile, ReplacesWhatIsOursOrEmptyAndNothingElse) {
+  const TemporaryFolder folder;
+  const IsOurs is_ours = [](std::string_view head) { return head.starts_with("ours"); };
+  folder.write("letter", "dear");
+  folder.write("old", "ours, of yesterday");
+  folder.write("empty", "");
+  for (const char* name : {"old", "empty", "none"}) {
+    AtomicFile file(folder / name, is_ours);
+    file.write("new", 3);
+    file.commit();
+    EXPECT_EQ(slurp(folder / name), "new");
+  }
+  try {
+    const AtomicFile file(folder / "letter", is_ours);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    EXPECT_EQ(std::string(error.what()), (folder / "letter").string() +
+                                             ": is there and is no such file of paoding's: give another name, or "
+                                             "delete it");
+  }
+  EXPECT_EQ(slurp(folder / "letter"), "dear");
+}
+
+TEST(AtomicFile, ThatIsSeenWhileItGrowsIsNoLinkAndNothingElses) {
+  const TemporaryFolder folder;
+  const IsOurs is_ours = [](std::string_view head) { return head.starts_with("ours"); };
+  folder.write("victim", "ours, but elsewhere");
+  folder.write("letter", "dear");
+  folder.write("old", "ours, of yesterday");
   fs::create_symlink(folder / "victim", folder / "link");
-  AtomicFile file(folder / "link");
-  file.write("new", 3);
-  file.commit();
-  EXPECT_EQ(slurp(folder / "victim"), "new");
-  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  fs::create_symlink(folder / "nothing", folder / "dangling");
+  for (const char* name : {"link", "dangling", "letter"}) {
+    EXPECT_THROW(open_empty(folder / name, is_ours), Error) << name;
+  }
+  EXPECT_EQ(slurp(folder / "victim"), "ours, but elsewhere");
+  EXPECT_EQ(slurp(folder / "letter"), "dear");
+  EXPECT_FALSE(fs::exists(folder / "nothing"));
+  EXPECT_TRUE(open_empty(folder / "old", is_ours).is_open());
+  EXPECT_EQ(slurp(folder / "old"), "");
 }
 
 TEST(AtomicFile, GivesNobodyElsesRights) {
   const TemporaryFolder folder;
   ASSERT_EQ(chmod(folder.write("target", "x").c_str(), 06640), 0);
-  AtomicFile file(folder / "target");
+  AtomicFile file(folder / "target", kAny);
   file.commit();
   struct stat status {};
   ASSERT_EQ(stat((folder / "target").c_str(), &status), 0);

@@ -13,6 +13,8 @@ namespace paoding::profile {
 
 std::string recording_head(int version) { return fmt::format("{}{}\n", kRecordingMark, version); }
 
+bool begins_recording(std::string_view head) { return head.starts_with(kRecordingMark); }
+
 void BodyWriter::real(double value) {
   const auto bits = std::bit_cast<std::uint64_t>(value);
   for (int shift = 0; shift < 64; shift += 8) bytes_.push_back(static_cast<char>(bits >> shift));

@@ -16,10 +16,13 @@ inline constexpr std::string_view kRecordingMark = "paoding recording ";
 /// 1 had no processes, arguments, flows and instants, 2 no anchors.
 inline constexpr int kRecordingVersion = 3;
 std::string recording_head(int version = kRecordingVersion);
+/// Whether a file that begins so is a recording (files::IsOurs).
+bool begins_recording(std::string_view head);
 inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;  // "chnk"
 /// Of the number of a site that holds its unit: a text follows its members.
 inline constexpr std::uint64_t kHasKernel = 64;
 inline constexpr std::size_t kMostChunkBytes = std::size_t{1} << 26;  // of a body
+inline constexpr std::size_t kMostChunkSpans = 1 << 16;               // as many as any version has written
 
 enum class ChunkType : std::uint8_t {
   window = 1,  // start ns; of the last one also the end

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/files.h"
 #include "profile/recording.h"
+#include "profile/site_format.h"
 
 namespace paoding::profile {
 
@@ -67,19 +68,7 @@ TrackId RecordingWriter::track(TrackKind kind, std::string_view name, int device
 
 SiteId RecordingWriter::site(const SiteInfo& info) {
   BodyWriter body;
-  for (const std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) body.text(*text);
-  body.number(static_cast<std::uint64_t>(info.kind));
-  body.number(static_cast<std::uint64_t>(info.copy));
-  static_assert(2 * kUnits <= kHasKernel);
-  body.number((info.async ? 1u : 0u) | static_cast<unsigned>(info.unit) << 1 | (info.kernel.empty() ? 0 : kHasKernel));
-  body.signed_number(info.bytes);
-  body.real(info.flops);
-  body.number(info.members.size());
-  for (const SiteInfo::Member& member : info.members) {
-    body.text(member.op);
-    body.signed_number(member.bytes);
-  }
-  if (!info.kernel.empty()) body.text(info.kernel);
+  append_site(body, info);
   const auto [found, is_new] = site_ids_.try_emplace(body.bytes(), static_cast<SiteId>(site_ids_.size()));
   if (is_new) sites_.append(body);
   return found->second;
@@ -98,10 +87,9 @@ void RecordingWriter::put_names() {
 // Column by column: what follows each other is alike, and packs well.
 void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first,
                             std::span<const Argument> arguments, const TextOfId& text_of) {
-  constexpr std::size_t kMostSpans = 1 << 16;
   put_names();
   while (!spans.empty()) {
-    const auto part = spans.first(std::min(spans.size(), kMostSpans));
+    const auto part = spans.first(std::min(spans.size(), kMostChunkSpans));
     spans = spans.subspan(part.size());
     BodyWriter body;
     body.number(track);
@@ -251,7 +239,7 @@ void RecordingWriter::finish() {
 }
 
 void write_recording(const Trace& trace, const std::string& path) {
-  files::AtomicFile file(path);
+  files::AtomicFile file(path, begins_recording);
   RecordingWriter writer([&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
   writer.window(trace.window_start(), trace.window_end());
   for (const Process& process : trace.processes()) writer.process(process.pid, process.rank, trace.text(process.name));

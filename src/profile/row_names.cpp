@@ -97,7 +97,8 @@ std::vector<std::string> row_names(const Section& section, int width) {
     if (row.depth == 0 && !section.thread.empty()) name += one_line(section.thread) + "::";
     names.push_back(name + one_line(row.name));
   }
-  if (width <= 0) return names;
+  constexpr int kWidest = 512;  // a name is what every row is padded to
+  if (width <= 0) width = kWidest;
   return Cutter(std::move(names), std::max<std::size_t>(static_cast<std::size_t>(width), kCut.size() + 1)).cut();
 }
 

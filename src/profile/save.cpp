@@ -37,6 +37,11 @@ std::string new_temporary_folder() {
 
 bool is_saved_as(std::string_view path) { return is_recording(path) || is_timeline(path); }
 
+void check_saveable(const std::string& path) {
+  if (path.empty()) return;
+  files::check_replaceable(path, is_recording(path) ? begins_recording : timeline_beginning(path));
+}
+
 std::string save(const Trace& trace, const std::string& path) {
   if (path.empty()) return "";
   std::string why;

@@ -12,6 +12,10 @@ namespace paoding::profile {
 /// Whether a file of that name is a timeline or a recording.
 bool is_saved_as(std::string_view path);
 
+/// In front of what is to be recorded. Error (file) when something is at the path that save() would not replace;
+/// nothing is done for an empty path.
+void check_saveable(const std::string& path);
+
 /// Writes what the path's ending says. What was recorded is there once: where that path cannot be written to, a file of
 /// the same name is made in a new folder among temporary ones. Returns what is to be said of that, or nothing. Error
 /// (file) when neither can be written; nothing is done for an empty path.

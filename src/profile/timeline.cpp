@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "io/files.h"
+#include "profile/row_names.h"
 #include "profile/timeline_rows.h"
 
 namespace paoding::profile {
@@ -68,13 +69,16 @@ void append_string(Buffer& out, std::string_view text) {
 // Microseconds with all three decimals: ns are exact in text, not in a double.
 void append_us(Buffer& out, std::int64_t ns) { append(out, "{}.{:03d}", ns / 1000, ns % 1000); }
 
+// What a file begins with.
+constexpr std::string_view kBegin = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+
 class Timeline {
  public:
   Timeline(const Trace& trace, const Sink& sink)
       : trace_(trace), sink_(sink), row_of_(rows_of(trace)), arguments_(trace) {}
 
   void write() {
-    append(out_, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    out_.append(kBegin);
     append_names();
     for (SpanId i = 0; i < trace_.size(); ++i) append_span(i);
     for (SpanId i = 0; i < trace_.size(); ++i) {
@@ -144,7 +148,7 @@ class Timeline {
     begin_event();
     const bool is_instant = site.kind == SpanKind::instant;
     append(out_, "{{\"ph\":\"{}\",\"cat\":\"{}\",\"name\":", is_instant ? "i" : "X", to_string(site.kind));
-    append_string(out_, trace_.name(i).empty() ? to_string(site.kind) : trace_.name(i));
+    append_string(out_, trace_.name(i).empty() ? to_string(site.kind) : shown(trace_.name(i)));
     append(out_, ",\"pid\":{},\"tid\":{},\"ts\":", pid(i), tid(i));
     append_us(out_, trace_.start(i) - trace_.window_start());
     if (is_instant) {
@@ -163,9 +167,10 @@ class Timeline {
     if (trace_.flops(i) > 0) append(out_, ",\"flops\":{}", trace_.flops(i));
     if (site.members_end > site.members_begin) {
       append(out_, ",\"members\":[");
-      for (auto m = site.members_begin; m < site.members_end; ++m) {
+      const auto end = std::min(site.members_end, site.members_begin + kMostMembers);
+      for (auto m = site.members_begin; m < end; ++m) {
         if (m > site.members_begin) out_.push_back(',');
-        append_string(out_, trace_.text(trace_.members()[m].op));
+        append_string(out_, shown(trace_.text(trace_.members()[m].op)));
       }
       out_.push_back(']');
     }
@@ -187,14 +192,14 @@ class Timeline {
           append(out_, "\"{}\"", column.real(at));
         }
         break;
-      case ArgumentType::text: append_string(out_, trace_.text(column.text(at))); break;
+      case ArgumentType::text: append_string(out_, shown(trace_.text(column.text(at)))); break;
     }
   }
 
   void append_text(std::string_view key, std::string_view value) {
     if (value.empty()) return;
     append(out_, ",\"{}\":", key);
-    append_string(out_, value);
+    append_string(out_, shown(value));
   }
 
   void append_counters() {
@@ -210,7 +215,7 @@ class Timeline {
     const Counter& counter = trace_.counters()[sample.counter];
     begin_event();
     append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", pid_of(counter.process, counter.device));
-    append_string(out_, fmt::format("memory: {}", trace_.text(counter.name)));
+    append_string(out_, fmt::format("memory: {}", shown(trace_.text(counter.name))));
     append(out_, ",\"ts\":");
     append_us(out_, sample.ns - trace_.window_start());
     append(out_, ",\"args\":{{\"bytes\":{}}}}}", sample.value);
@@ -285,10 +290,15 @@ std::vector<std::uint32_t> rows_of(const Trace& trace) {
   return rows;
 }
 
+std::string_view shown(std::string_view text) {
+  constexpr std::size_t kLongest = 2000;
+  return text.size() <= kLongest ? text : head(text, kLongest);
+}
+
 std::string argument_name(const Trace& trace, const ArgumentColumn& column) {
   static constexpr std::string_view kOwn[] = {"run",  "op",    "scope", "instance", "kernel",
                                               "copy", "flops", "bytes", "members"};
-  std::string name(trace.text(column.name));
+  std::string name(shown(trace.text(column.name)));
   if (std::ranges::find(kOwn, name) != std::end(kOwn)) name = "argument " + name;
   return name;
 }
@@ -312,8 +322,38 @@ bool is_timeline(std::string_view path) {
   return path.ends_with(".json") || path.ends_with(".json.gz") || path.ends_with(".pftrace");
 }
 
+namespace {
+
+bool begins_chrome(std::string_view head) { return head.starts_with(kBegin); }
+
+// Of a file that is packed by gzip.
+bool begins_packed(std::string_view head) {
+  z_stream stream{};
+  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return false;
+  char text[kBegin.size()];
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(head.data()));
+  stream.avail_in = static_cast<uInt>(head.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text);
+  stream.avail_out = sizeof(text);
+  inflate(&stream, Z_SYNC_FLUSH);
+  inflateEnd(&stream);
+  return begins_chrome({text, sizeof(text) - stream.avail_out});
+}
+
+// One packet that says of a track, as write_perfetto() begins.
+bool begins_perfetto(std::string_view head) {
+  constexpr std::string_view kDescriptor = "\xe2\x03";
+  return head.size() > 5 && head[0] == '\x0a' && (head.substr(2, 2) == kDescriptor || head.substr(3, 2) == kDescriptor);
+}
+
+}  // namespace
+
+files::IsOurs timeline_beginning(std::string_view path) {
+  return path.ends_with(".pftrace") ? begins_perfetto : path.ends_with(".gz") ? begins_packed : begins_chrome;
+}
+
 void write_timeline(const Trace& trace, const std::string& path) {
-  files::AtomicFile file(path);
+  files::AtomicFile file(path, timeline_beginning(path));
   const Sink sink = [&](std::string_view piece) { file.write(piece.data(), piece.size()); };
   if (path.ends_with(".pftrace")) {
     write_perfetto(trace, sink);

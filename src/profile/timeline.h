@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/files.h"
 #include "profile/trace.h"
 
 namespace paoding::profile {
@@ -18,5 +19,7 @@ std::string timeline_json(const Trace& trace);
 bool is_timeline(std::string_view path);
 /// Writes it. Error (file) when `path` cannot be written.
 void write_timeline(const Trace& trace, const std::string& path);
+/// How files begin that it writes at such a path.
+files::IsOurs timeline_beginning(std::string_view path);
 
 }  // namespace paoding::profile

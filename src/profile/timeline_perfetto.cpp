@@ -195,7 +195,7 @@ class Perfetto {
   void begin(SpanId i, std::uint64_t track) {
     const Site& site = trace_.site(i);
     Message event, message;
-    std::string name(trace_.name(i));
+    std::string name(shown(trace_.name(i)));
     if (name.empty()) name = to_string(site.kind);
     const auto [found, is_new] = names_.try_emplace(name, names_.size() + 1);
     event.number(kType, site.kind == SpanKind::instant ? kInstant : kSliceBegin);
@@ -211,8 +211,8 @@ class Perfetto {
     annotate(event, "bytes", static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.bytes(i), 0)));
     annotate(event, "flops", static_cast<std::uint64_t>(std::clamp(trace_.flops(i), 0.0, 1e18)));
     std::string members;
-    for (auto m = site.members_begin; m < site.members_end; ++m) {
-      members += (members.empty() ? "" : ", ") + std::string(trace_.text(trace_.members()[m].op));
+    for (auto m = site.members_begin; m < std::min(site.members_end, site.members_begin + kMostMembers); ++m) {
+      members += (members.empty() ? "" : ", ") + std::string(shown(trace_.text(trace_.members()[m].op)));
     }
     annotate(event, "members", members);
     arguments_.for_each(i, [&](const ArgumentColumn& column, std::size_t at) { annotate(event, column, at); });
@@ -237,7 +237,7 @@ class Perfetto {
     if (value.empty()) return;
     Message annotation;
     annotation.text(10, key);
-    annotation.text(6, value);
+    annotation.text(6, shown(value));
     event.message(kAnnotation, annotation);
   }
   static void annotate(Message& event, std::string_view key, std::uint64_t value) {
@@ -254,7 +254,7 @@ class Perfetto {
     switch (column.type) {
       case ArgumentType::integer: annotation.number(4, static_cast<std::uint64_t>(column.integer(at))); break;
       case ArgumentType::real: annotation.fixed64(5, std::bit_cast<std::uint64_t>(column.real(at))); break;
-      case ArgumentType::text: annotation.text(6, trace_.text(column.text(at))); break;
+      case ArgumentType::text: annotation.text(6, shown(trace_.text(column.text(at)))); break;
     }
     event.message(kAnnotation, annotation);
   }

@@ -22,6 +22,11 @@ inline constexpr int kProcessesEach = 8192;
 /// "host", "GPU 0"; "rank 1 GPU 0" where there are several processes.
 std::string place_name(const Trace& trace, ProcessId process, int device);
 
+/// As much of a text as a timeline says each time.
+std::string_view shown(std::string_view text);
+/// Of the ops of a group as many.
+inline constexpr std::uint32_t kMostMembers = 1000;
+
 /// The argument's name, where all spans may have one of that name "argument bytes".
 std::string argument_name(const Trace& trace, const ArgumentColumn& column);
 
