@@ -40,7 +40,7 @@ struct ReadOptions {
 
 void check_path(const std::string& path) {
   check_folder_of(path);
-  if (path.empty() || profile::is_saved_as(path)) return;
+  if (path.empty() || profile::is_saved_as(path)) return profile::check_saveable(path);
   throw UsageError(fmt::format("--path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
 }
 
@@ -74,7 +74,9 @@ class RecordingFolder {
   const fs::path& path() const { return path_; }
   std::vector<fs::path> recordings() const {
     std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(path_)) found.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(path_)) {
+      if (entry.path().extension() == ".paoding") found.push_back(entry.path());
+    }
     std::sort(found.begin(), found.end());
     return found;
   }
@@ -141,7 +143,7 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   }
   std::vector<profile::NamedTrace> traces;
   for (const fs::path& path : recordings) {
-    profile::Trace trace = profile::read_recording(path.string());
+    profile::Trace trace = profile::read_recording_of_killed(path.string());
     if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
     traces.push_back({path.stem().string(), std::move(trace)});
   }

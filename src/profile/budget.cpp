@@ -235,7 +235,7 @@ class GpuSweep {
 bool is_worker(const Trace& trace, SpanId begin, SpanId end) {
   bool works = false;
   for (SpanId i = begin; i < end; ++i) {
-    if (trace.kind(i) == SpanKind::instant) continue;
+    if (trace.kind(i) == SpanKind::instant || use_of(trace, i) == HostUse::unseen) continue;
     if (trace.kind(i) != SpanKind::work && trace.kind(i) != SpanKind::recording) return false;
     works = works || trace.kind(i) == SpanKind::work;
   }

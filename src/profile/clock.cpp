@@ -9,6 +9,8 @@
 #include <fstream>
 #include <thread>
 
+#include "profile/clock_rate.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <x86intrin.h>
@@ -97,6 +99,11 @@ std::int64_t steady_ns() {
   const double rate = ns_per_tick.load(std::memory_order_relaxed);
   if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_RAW) + offset;
   return CounterLine{from_ticks.load(std::memory_order_relaxed), offset, rate}.ns(read_counter());
+}
+
+double steady_ns_per_tick() {
+  const double rate = ns_per_tick.load(std::memory_order_relaxed);
+  return rate == 0 ? 1 : rate;
 }
 
 SharedClocks read_shared_clocks() {

@@ -59,6 +59,21 @@ void end_recording(const End& end) {
 
 }  // namespace
 
+// In front of all threads: what they are at is in it. Without one a recording is what was written until its end.
+void Recorder::Recording::make_live_file(const std::string& path) {
+  leave_fork();
+  try {
+    auto made = std::make_unique<LiveFile>(path);
+    const std::scoped_lock lock(mutex, sites_mutex);
+    for (const SiteRange& range : sites) made->add_site(range.sites.first, range.sites.turns, range.info);
+    for (ArgumentId id = 0; id < argument_names.size(); ++id) {
+      made->add_argument(id, argument_names[id].name, argument_names[id].type);
+    }
+    live = made.release();  // as long as the process: its memory may be written into at any time
+  } catch (const Error&) {
+  }
+}
+
 // Before what was made until now goes: said again when a source of GPU spans has come.
 void Recorder::end_at_exit() {
   std::atexit([] { end_recording(end_from_outside); });
@@ -69,6 +84,7 @@ bool Recorder::follow_environment() {
   if (text.empty()) return false;
   try {
     read(text);
+    recording().make_live_file(asked().options.file);
     counts_runs_.store(asked().steps.end > 0 || asked().by_cupti.end > 0);
     if (asked().steps.end == 0) begin(asked().options, true);
     end_at_exit();

@@ -2,7 +2,8 @@
 // What a fused group is called in reports: its ops in order, those of one origin in braces behind it.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "profile/report.h"
 
@@ -24,16 +25,19 @@ struct Origin {
 
 std::vector<Origin> origins_of(const Trace& trace, const Site& site) {
   std::vector<Origin> origins;
+  std::map<std::string_view, std::size_t> origin_at;
+  std::map<std::pair<std::size_t, std::string_view>, std::size_t> op_at;  // in their origins
   for (std::uint32_t m = site.members_begin; m < site.members_end; ++m) {
     const std::string_view title = trace.text(trace.members()[m].op);
     const std::size_t slash = title.rfind('/');
     const std::string_view origin = slash == title.npos ? "" : title.substr(0, slash);
     const std::string_view op = slash == title.npos ? title : title.substr(slash + 1);
-    auto at = std::find_if(origins.begin(), origins.end(), [&](const Origin& o) { return o.name == origin; });
-    if (at == origins.end()) at = origins.insert(origins.end(), {origin, {}});
-    auto found = std::find_if(at->ops.begin(), at->ops.end(), [&](const Op& o) { return o.name == op; });
-    if (found == at->ops.end()) found = at->ops.insert(at->ops.end(), {op, 0});
-    found->count += 1;
+    const auto [at, is_new_origin] = origin_at.try_emplace(origin, origins.size());
+    if (is_new_origin) origins.push_back({origin, {}});
+    std::vector<Op>& ops = origins[at->second].ops;
+    const auto [found, is_new_op] = op_at.try_emplace({at->second, op}, ops.size());
+    if (is_new_op) ops.push_back({op, 0});
+    ops[found->second].count += 1;
   }
   return origins;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 #include "base/huge_pages.h"
@@ -31,6 +32,9 @@ struct Recorder::ThreadExit {
     Recording& r = recording();
     std::lock_guard lock(r.mutex);
     r.threads.push_back(spans);
+    if (r.live == nullptr) return;
+    spans->live = r.live->add_thread();
+    if (spans->live != nullptr) spans->open = &spans->live->open;
   }
   ~ThreadExit() {
     Recording& r = recording();
@@ -39,6 +43,8 @@ struct Recorder::ThreadExit {
     open_ = &beyond_its_end();
     *gone = true;
     spans->exited = true;
+    spans->open = &spans->own_open;
+    if (spans->live != nullptr) LiveFile::remove_thread(std::exchange(spans->live, nullptr));
     // Spans of a recording that is over are of no use any more.
     if (spans->session != session_.load() || !r.running) std::erase(r.threads, spans);
   }
@@ -59,7 +65,7 @@ OpenSpans& Recorder::beyond_its_end() {
 
 void Recorder::find_open_spans() {
   ThreadExit* mine = this_thread();
-  open_ = mine == nullptr ? &beyond_its_end() : &mine->spans->open;
+  open_ = mine == nullptr ? &beyond_its_end() : mine->spans->open;
 }
 
 void Recorder::Recording::stream_where_much() {
@@ -76,6 +82,10 @@ void Recorder::Recording::stream_where_much() {
 // A page of 4 KB that is written to for the first time costs every span in it as much as the reading of a clock; of one
 // of 2 MB a quarter of that.
 void Recorder::Recording::make_chunks() {
+  if (live != nullptr && is_from_outside) {
+    if (const auto in_file = live->add_chunk()) return free_chunks.push_back(std::make_shared<Chunk>(*in_file));
+    live->set_lost();
+  }
   constexpr std::size_t kMany = 8, kChunkBytes = kChunkRecords * sizeof(SpanRecord);
   const bool is_large = chunk_count > kMany;
   const std::size_t bytes = is_large ? kHugePage : kChunkBytes;
@@ -85,6 +95,16 @@ void Recorder::Recording::make_chunks() {
   if (memory == nullptr) throw std::bad_alloc();
   if (is_large) prefer_huge_pages(memory.get(), bytes);
   for (std::size_t i = 0; i < bytes / kChunkBytes; ++i) free_chunks.push_back(std::make_shared<Chunk>(memory, i));
+}
+
+// Arguments whose span will be in the next chunk stand there too: this process may be killed when the chunk that they
+// were written to has left its memory. To be told the same twice is no harm.
+void Recorder::Recording::repeat_arguments(const RecordCursor& full) {
+  const SpanRecord* const last = full.records + full.used - 1;
+  const SpanRecord* first = last + 1;
+  const std::uint32_t most = std::min(full.used, kChunkRecords / 2);
+  while (first > last + 1 - most && first[-1].site == kNone && first[-1].end == last->end) --first;
+  for (; first <= last; ++first) complete(first->site, first->start, first->end, first->run);
 }
 
 bool Recorder::next_chunk() {
@@ -103,6 +123,7 @@ bool Recorder::next_chunk() {
   if (spans.session != session) {
     spans.session = session;
     spans.number = r.thread_count++;
+    if (spans.live != nullptr) spans.live->number.store(spans.number + 1);
     spans.dropped = 0;
     spans.chunks.clear();
   }
@@ -119,8 +140,16 @@ bool Recorder::next_chunk() {
   spans.chunks.push_back(std::move(r.free_chunks.back()));
   r.free_chunks.pop_back();
   Chunk& chunk = *spans.chunks.back();
-  chunk.used.store(0);
-  cursor_ = {chunk.records, 0, kChunkRecords, &chunk.used, session};
+  std::atomic<std::uint32_t>& used = chunk.used();
+  used.store(0);
+  if (chunk.live != nullptr && r.is_from_outside) {
+    chunk.live->thread = spans.number;
+    chunk.live->at.store(0);
+    chunk.live->order.store(++r.live_order);
+  }
+  const RecordCursor full = cursor_;
+  cursor_ = {chunk.records, 0, kChunkRecords, &used, session};
+  if (chunk.live != nullptr && full.session == session && full.used > 0) Recording::repeat_arguments(full);
   static const SiteId site = add_site({.name = "recorder", .kind = SpanKind::recording});
   complete(site, began, now());
   return true;
@@ -148,6 +177,7 @@ TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
   }
   place = r.sites.size();
   r.sites.push_back({info, {next, static_cast<std::uint32_t>(turns)}});
+  if (r.live != nullptr) r.live->add_site(next, static_cast<std::uint32_t>(turns), info);
   return registered();
 }
 
@@ -315,6 +345,8 @@ void Recorder::leave_fork() {
                                             counts_runs_.store(false);
                                             session_.fetch_add(1);
                                             r.running = false;
+                                            if (r.live != nullptr) std::exchange(r.live, nullptr)->leave_to_parent();
+                                            r.texts->tell(nullptr);
                                             [[maybe_unused]] Stream* parents = r.stream.release();
                                             r.mutex.unlock();
                                           });
@@ -347,6 +379,7 @@ void Recorder::begin(const RecorderOptions& options, bool is_from_outside) {
     r.options = options;
     r.chunk_count = r.thread_count = 0;
     static_cast<BesideThreads&>(r) = {};
+    if (is_from_outside && r.live != nullptr) r.texts->tell(r.live);
     r.problem.clear();
     r.goes_by_cupti = false;
     session_.fetch_add(1);
@@ -369,6 +402,7 @@ void Recorder::begin(const RecorderOptions& options, bool is_from_outside) {
     r.dropped_samples = 0;
     for (std::size_t i = 0; i < r.held.size(); ++i) r.add_sample(i, r.started.ns);
   }
+  if (is_from_outside && r.live != nullptr) r.live->begin(r.started);
   if (!options.file.empty()) {
     try {
       r.stream = std::make_unique<Stream>(r, options.file);

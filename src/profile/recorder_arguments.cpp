@@ -14,6 +14,7 @@ ArgumentId Recorder::add_argument(const std::string& name, ArgumentType type) {
   const auto [found, is_new] =
       r.argument_ids.try_emplace({name, type}, static_cast<ArgumentId>(r.argument_names.size()));
   if (is_new) r.argument_names.push_back({name, type});
+  if (is_new && r.live != nullptr) r.live->add_argument(found->second, name, type);
   return found->second;
 }
 
@@ -43,6 +44,7 @@ std::optional<std::uint64_t> ArgumentTexts::add(std::string_view text) {
   bytes_ += bytes;
   all_.emplace_back(text);
   ids_.emplace(all_.back(), all_.size() - 1);
+  if (live_ != nullptr) live_->add_text(all_.size() - 1, text);
   return all_.size() - 1;
 }
 

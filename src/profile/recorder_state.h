@@ -18,15 +18,11 @@
 #include <vector>
 
 #include "io/files.h"
+#include "profile/live_file.h"
 #include "profile/recorder.h"
 #include "profile/recording.h"
 
 namespace paoding::profile {
-
-struct ClockPair {
-  Ticks ticks = 0;
-  std::int64_t ns = 0;
-};
 
 /// A thread's spans are written in the order of their ends. Two stamps right behind each other may still come out the
 /// other way round (the counter is read out of order, and cores differ a little): then what is around a span would end
@@ -57,9 +53,16 @@ struct Recorder::Chunk {
   Chunk(std::shared_ptr<std::byte> memory_of_several, std::size_t which)
       : records(reinterpret_cast<SpanRecord*>(memory_of_several.get()) + which * kChunkRecords),
         memory(std::move(memory_of_several)) {}
-  std::atomic<std::uint32_t> used{0};
+  explicit Chunk(const LiveFile::Memory& in_file) : records(in_file.records), live(in_file.head) {}
+  std::atomic<std::uint32_t>& used() { return live == nullptr ? own_used : live->used; }
+  /// What is in it is in the recording, or nobody's any more.
+  void is_over() {
+    if (live != nullptr) live->order.store(0);
+  }
   SpanRecord* const records;
   const std::shared_ptr<std::byte> memory;
+  LiveChunk* const live = nullptr;  // where the memory is a file's
+  std::atomic<std::uint32_t> own_used{0};
 };
 
 // Arguments on their way to the span that comes behind them in its thread's records.
@@ -91,6 +94,8 @@ class ArgumentsAhead {
 class ArgumentTexts {
  public:
   std::optional<std::uint64_t> add(std::string_view text);
+  /// From here on the file knows them too.
+  void tell(LiveFile* live) { live_ = live; }
   std::string_view at(std::uint64_t id) const;
   /// That there was no room for.
   std::uint64_t left_out() const;
@@ -101,6 +106,7 @@ class ArgumentTexts {
   std::unordered_map<std::string_view, std::uint64_t> ids_;
   std::size_t bytes_ = 0;
   std::uint64_t left_out_ = 0;
+  LiveFile* live_ = nullptr;
 };
 
 struct ArgumentName {
@@ -114,7 +120,9 @@ struct Recorder::ThreadSpans {
   std::uint64_t session = 0;                   // of the recording that the chunks belong to
   std::uint32_t number = 0;                    // order of first span in that recording: thread0, thread1 ...
   std::atomic<std::uint64_t> dropped{0};
-  OpenSpans open;
+  OpenSpans own_open;
+  OpenSpans* open = &own_open;
+  LiveThread* live = nullptr;  // where `open` is in a file
   bool exited = false;
 };
 
@@ -154,9 +162,9 @@ class GpuSpans {
   }
   std::size_t bytes() const { return size() * sizeof(GpuSpan) + argument_count_ * sizeof(GpuArgument); }
   const std::deque<GpuPiece>& pieces() const { return pieces_; }
-  /// The first one if it is full.
-  std::optional<GpuPiece> take_full() {
-    if (pieces_.empty() || !is_full(pieces_.front())) return std::nullopt;
+  /// The first one if it is full or, `is_part`, whatever is in it.
+  std::optional<GpuPiece> take_full(bool is_part = false) {
+    if (pieces_.empty() || !(is_part || is_full(pieces_.front()))) return std::nullopt;
     GpuPiece first = std::move(pieces_.front());
     pieces_.pop_front();
     argument_count_ -= first.arguments.size();
@@ -246,7 +254,10 @@ class Recorder::Stream {
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
   void write_clock(ClockPair pair);
   void write_anchor(const SharedClocks& at);
-  bool write_full_gpu_piece();
+  void write_chunk(const Full& full);
+  /// Of GPU spans, one that is full or, `is_part`, not.
+  bool write_gpu_piece(bool is_part);
+  void write_facts();
   void write_samples_so_far();
   void write_samples(std::span<const Sample> samples, std::span<const HeldNow> held);
   void write_gpu(const GpuPiece& piece, const GpuTracks& tracks);
@@ -266,8 +277,11 @@ class Recorder::Stream {
   std::unordered_map<std::uint32_t, EndOrder> ends_;  // per thread
   std::unordered_map<std::uint32_t, ArgumentsAhead> ahead_;
   const std::shared_ptr<ArgumentTexts> texts_;
+  LiveFile* const live_;
   std::vector<StoredSpan> batch_;
-  std::string problem_;  // nothing was written since
+  std::uint64_t bytes_ = 0;              // written
+  std::size_t limits_ = 0, memory_ = 0;  // of the recording's that were written
+  std::string problem_;                  // nothing was written since
   bool is_cut_ = false;
   std::mutex mutex_;
   std::condition_variable over_;
@@ -286,6 +300,10 @@ struct Recorder::Recording : BesideThreads {
   /// What is held from here on, of one of `held`; of what the recording's state leaves out, nothing.
   void add_sample(std::size_t of, std::int64_t ns);
 
+  /// For one from outside, before it begins: what it records is known whatever becomes of this process.
+  void make_live_file(const std::string& recording);
+  /// Into the calling thread's new chunk those at the end of its last one.
+  static void repeat_arguments(const RecordCursor& full);
   /// Ends it: what was recorded is nobody's any more.
   std::unique_ptr<Parts> take(ClockPair stopped, Ticks window_end);
 
@@ -293,6 +311,8 @@ struct Recorder::Recording : BesideThreads {
   std::vector<std::shared_ptr<ThreadSpans>> threads;
   std::size_t chunk_count = 0;  // in memory, of this recording
   std::vector<std::shared_ptr<Chunk>> free_chunks;
+  LiveFile* live = nullptr;  // of a recording from outside; it stays where it is when that is over
+  std::uint64_t live_order = 0;
   std::unique_ptr<Stream> stream;
   std::string problem;  // why there is none though there is much
   std::uint32_t thread_count = 0;

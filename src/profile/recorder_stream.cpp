@@ -37,19 +37,20 @@ Recorder::Stream::Stream(Recording& recording, const std::string& path)
       has_name_(!path.empty()),
       path_(path),
       texts_(recording.texts),
+      live_(recording.is_from_outside ? recording.live : nullptr),
       process_(::getpid()) {
   if (!has_name_) {
     descriptor_ = nameless_file();
     path_ = fmt::format("/proc/self/fd/{}", descriptor_.get());
   } else {
-    descriptor_ = files::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!descriptor_.is_open()) fail(ErrorKind::file, "{}: cannot make the file: {}", path, files::reason(errno));
+    descriptor_ = files::open_empty(path, begins_recording);
   }
   writer_.emplace([this](std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail(ErrorKind::file, "{}: cannot write: {}", path_, files::reason(errno));
+      bytes_ += static_cast<std::uint64_t>(written);
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
   });
@@ -84,11 +85,13 @@ void Recorder::Stream::run() {
     lock.unlock();
     std::vector<Full> full = take_full();
     try {
-      for (const Full& one : full) write(one.thread, {one.chunk->records, one.chunk->used.load()});
-      while (write_full_gpu_piece()) continue;
-      write_samples_so_far();
+      for (const Full& one : full) write_chunk(one);
       const ClockPair now = read_clocks();
       const bool is_time = !full.empty() || now.ns - last_.ns > kLongest.count() || last_.ns == started_.ns;
+      while (write_gpu_piece(is_time && has_name_)) continue;
+      write_samples_so_far();
+      if (has_name_) write_facts();
+      if (live_ != nullptr) live_->set_alive(now.ticks);
       if (problem_.empty() && is_time) {
         write_clock(now);
         write_anchor(read_shared_clocks());
@@ -158,12 +161,33 @@ void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> r
                  kNone, arguments, [this](StringId id) { return texts_->at(id); });
 }
 
-bool Recorder::Stream::write_full_gpu_piece() {
+void Recorder::Stream::write_chunk(const Full& full) {
+  Chunk& chunk = *full.chunk;
+  if (chunk.live != nullptr) chunk.live->at.store(bytes_ + 1);
+  write(full.thread, {chunk.records, chunk.used().load()});
+  chunk.is_over();
+}
+
+// What a program says of itself once, soon after it has: it may be killed.
+void Recorder::Stream::write_facts() {
+  std::vector<Limit> limits;
+  std::vector<Memory> memory;
+  {
+    const std::lock_guard state(r_.mutex);
+    if (!problem_.empty() || is_cut_) return;
+    limits.assign(r_.limits.begin() + static_cast<std::ptrdiff_t>(limits_), r_.limits.end());
+    memory.assign(r_.memory.begin() + static_cast<std::ptrdiff_t>(memory_), r_.memory.end());
+  }
+  for (const Limit& limit : limits) writer_->limit(limit), ++limits_;
+  for (const Memory& one : memory) writer_->memory(one), ++memory_;
+}
+
+bool Recorder::Stream::write_gpu_piece(bool is_part) {
   std::optional<GpuPiece> piece;
   GpuTracks tracks;
   {
     const std::lock_guard state(r_.mutex);
-    if (problem_.empty() && !is_cut_) piece = r_.gpu_spans.take_full();
+    if (problem_.empty() && !is_cut_) piece = r_.gpu_spans.take_full(is_part);
     if (piece.has_value()) tracks = r_.gpu_tracks;
   }
   if (piece.has_value()) write_gpu(*piece, tracks);
@@ -233,13 +257,13 @@ void Recorder::Stream::write_rest(Parts& rest) {
   }
   for (const GpuPiece& piece : rest.gpu_spans.pieces()) write_gpu(piece, rest.gpu_tracks);
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
-  for (const Limit& limit : rest.limits) writer_->limit(limit);
+  for (std::size_t i = limits_; i < rest.limits.size(); ++i) writer_->limit(rest.limits[i]);
   for (const Phase& phase : rest.phases) writer_->phase({site_of(phase.site), phase.name, phase.ns});
   for (const ReplayPart& part : rest.parts) {
     writer_->part({site_of(part.replay), site_of(part.site), part.calls, part.ns});
   }
   if (dropped > 0) writer_->note({"host spans dropped, the disk was too slow", dropped, Note::Kind::dropped});
-  for (const Memory& memory : rest.memory) writer_->memory(memory);
+  for (std::size_t i = memory_; i < rest.memory.size(); ++i) writer_->memory(rest.memory[i]);
   write_samples(rest.samples, rest.held);
   for (const Note& note : rest.notes) writer_->note(note);
 }

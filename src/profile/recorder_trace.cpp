@@ -56,9 +56,9 @@ SiteInfo Recorder::Recording::site_info(SiteId site) {
 // What has begun and not ended, of what a thread knows.
 std::vector<SpanRecord> Recorder::open_of(const ThreadSpans& spans) {
   std::vector<SpanRecord> open;
-  const std::uint32_t depth = std::min(spans.open.depth.load(std::memory_order_acquire), OpenSpans::kMost);
+  const std::uint32_t depth = std::min(spans.open->depth.load(std::memory_order_acquire), OpenSpans::kMost);
   for (std::uint32_t i = 0; i < depth; ++i) {
-    const OpenSpans::Span& span = spans.open.spans[i];
+    const OpenSpans::Span& span = spans.open->spans[i];
     open.push_back({span.site.load(std::memory_order_relaxed), span.run.load(std::memory_order_relaxed),
                     span.start.load(std::memory_order_relaxed), 0});
   }
@@ -229,7 +229,7 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
     if (is_of_this) {
       thread.chunks = spans->chunks;  // its thread may be about to write into the last one still
       thread.dropped = spans->dropped;
-      if (!thread.chunks.empty()) thread.used = thread.chunks.back()->used.load(std::memory_order_acquire);
+      if (!thread.chunks.empty()) thread.used = thread.chunks.back()->used().load(std::memory_order_acquire);
       if (spans->chunks.size() > 1) spans->chunks.erase(spans->chunks.begin(), spans->chunks.end() - 1);
     }
     over->threads.push_back(std::move(thread));

@@ -88,6 +88,9 @@ void write_recording(const Trace& trace, const std::string& path);
 /// A finished Trace. What is missing or broken at the end is said in a note. Error (file) when the file is no
 /// recording.
 Trace read_recording(const std::string& path);
+/// The same with what lies beside the file, of a program that was killed: what it had in its memory still
+/// (live_file.h).
+Trace read_recording_of_killed(const std::string& path);
 /// The same of what is in memory; `name` is for errors.
 Trace read_recording_text(std::string_view file, const std::string& name);
 

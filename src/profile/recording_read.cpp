@@ -3,10 +3,14 @@
 // read before it is kept.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "base/check.h"
 #include "io/files.h"
+#include "profile/live_file.h"
 #include "profile/recording.h"
+#include "profile/recording_rest.h"
+#include "profile/site_format.h"
 
 namespace paoding::profile {
 
@@ -14,7 +18,9 @@ namespace {
 
 class Reader {
  public:
-  Reader(std::string_view file, std::string name) : file_(file), name_(std::move(name)) {}
+  /// `recording`: where what its program had in memory lies beside it; empty for others.
+  Reader(std::string_view file, std::string name, std::string recording = "")
+      : file_(file), name_(std::move(name)), recording_(std::move(recording)) {}
 
   Trace read() {
     const std::size_t head = kRecordingMark.size() + 2;
@@ -33,6 +39,7 @@ class Reader {
       StoredChunk chunk;
       problem_ = find_chunk(file_, &offset, &chunk);
       if (problem_.empty() && !take(chunk)) problem_ = "it contradicts itself";
+      if (problem_.empty() && chunk.type == ChunkType::spans) spans_end_ = offset;
       if (!problem_.empty()) problem_ = fmt::format("chunk {} at byte {}: {}", chunks, begin, problem_);
     }
     return finish();
@@ -50,7 +57,8 @@ class Reader {
       spans_.push_back(chunk);
       return true;
     }
-    if (!unpack(chunk, &body_)) return false;
+    unpacked_bytes_ += chunk.body_bytes;
+    if (unpacked_bytes_ > kFreeBytes + kBytesEach * file_.size() || !unpack(chunk, &body_)) return false;
     BodyReader body(body_);
     switch (chunk.type) {
       case ChunkType::window: {
@@ -66,6 +74,7 @@ class Reader {
         const bool goes_on = clock_.empty() || (pair.ticks > clock_.back().ticks && pair.ns >= clock_.back().ns);
         if (body.is_broken() || !goes_on || !is_time(pair.ns) || pair.ticks >= std::uint64_t{1} << 62) return false;
         clock_.push_back(pair);
+        last_pair_ns_ = pair.ns;
         return true;
       }
       case ChunkType::tracks: return take_tracks(body);
@@ -104,8 +113,16 @@ class Reader {
     return false;
   }
 
+  // What a file says may be packed a thousandfold, and takes memory when it is read: no more things than such a file
+  // could be of.
+  bool has_room_for(std::uint64_t more) {
+    things_ += more;
+    return things_ <= kFreeThings + kThingsEach * file_.size();
+  }
+
   bool take_tracks(BodyReader& body) {
     while (!body.is_at_end()) {
+      if (tracks_.size() == kMostNames) return false;
       const std::uint64_t kind = body.number();
       const std::string_view name = body.text();
       const std::int64_t device = body.signed_number();
@@ -123,6 +140,7 @@ class Reader {
   // No two are alike, so that their numbers are the trace's.
   bool take_processes(BodyReader& body) {
     while (!body.is_at_end()) {
+      if (trace_.processes().size() == kMostNames) return false;
       const std::int64_t pid = body.signed_number(), rank = body.signed_number();
       const std::string_view name = body.text();
       constexpr std::int64_t kMost = 0x7fffffff;
@@ -130,7 +148,7 @@ class Reader {
       const std::size_t before = trace_.processes().size();
       if (trace_.add_process(static_cast<int>(pid), static_cast<int>(rank), name) != before) return false;
     }
-    return trace_.processes().size() <= kMostNames;
+    return true;
   }
 
   bool take_anchor(BodyReader& body) {
@@ -152,18 +170,20 @@ class Reader {
 
   bool take_columns(BodyReader& body) {
     while (!body.is_at_end()) {
+      if (trace_.columns().size() == kMostNames) return false;
       const std::string_view name = body.text();
       const std::uint64_t type = body.number();
       if (body.is_broken() || type > static_cast<std::uint64_t>(ArgumentType::text)) return false;
       const std::size_t before = trace_.columns().size();
       if (trace_.add_column(name, static_cast<ArgumentType>(type)) != before) return false;
     }
-    return trace_.columns().size() <= kMostNames;
+    return true;
   }
 
   bool take_flows(BodyReader& body) {
     std::int64_t from = 0;
     while (!body.is_at_end()) {
+      if (!has_room_for(1)) return false;
       const std::int64_t since = body.signed_number(), away = body.signed_number();
       if (body.is_broken() || !is_time(since) || !is_time(away)) return false;
       from += since;
@@ -176,24 +196,7 @@ class Reader {
   bool take_sites(BodyReader& body) {
     while (!body.is_at_end()) {
       SiteInfo info;
-      for (std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) *text = body.text();
-      const std::uint64_t kind = body.number(), copy = body.number();
-      const std::uint64_t flags = body.number(), async_and_unit = flags & ~kHasKernel;
-      info.bytes = body.signed_number();
-      info.flops = body.real();
-      const std::uint64_t members = body.count();
-      if (async_and_unit >= 2 * kUnits) return false;
-      info.async = (async_and_unit & 1) != 0;
-      info.unit = static_cast<Unit>(async_and_unit >> 1);
-      if (body.is_broken() || kind >= kSpanKinds || copy > static_cast<std::uint64_t>(Copy::host_to_host)) return false;
-      info.kind = static_cast<SpanKind>(kind);
-      info.copy = static_cast<Copy>(copy);
-      for (std::uint64_t m = 0; m < members && !body.is_broken(); ++m) {
-        std::string op(body.text());
-        info.members.push_back({std::move(op), body.signed_number()});
-      }
-      if ((flags & kHasKernel) != 0) info.kernel = body.text();
-      if (body.is_broken()) return false;
+      if (!profile::take_site(body, &info) || !has_room_for(1 + info.members.size())) return false;
       sites_.push_back(trace_.add_site(info));
     }
     return true;
@@ -224,13 +227,14 @@ class Reader {
 
   bool take_counters(BodyReader& body) {
     while (!body.is_at_end()) {
+      if (counters_.size() == kMostNames) return false;  // and of their values: so that no sum overflows
       const std::int64_t device = body.signed_number();
       const std::string_view name = body.text();
       const std::uint64_t process = version_ >= 2 ? body.number() : 0;
       if (body.is_broken() || device < -1 || device > 4096 || !is_process(process)) return false;
       counters_.push_back(trace_.add_counter(static_cast<int>(device), name, static_cast<ProcessId>(process)));
     }
-    return counters_.size() <= kMostNames;  // and of their values: so that no sum overflows
+    return true;
   }
 
   bool take_samples(BodyReader& body) {
@@ -238,7 +242,9 @@ class Reader {
     while (!body.is_at_end()) {
       const std::uint64_t counter = body.number();
       const std::int64_t since = body.signed_number(), value = body.signed_number();
-      if (body.is_broken() || counter >= counters_.size() || !is_time(since) || !is_time(ns + since)) return false;
+      if (!has_room_for(1) || body.is_broken() || counter >= counters_.size() || !is_time(since) ||
+          !is_time(ns + since))
+        return false;
       if (value < 0 || value >= std::int64_t{1} << 48) return false;
       ns += since;
       trace_.add_sample({counters_[counter], ns, value});
@@ -262,6 +268,7 @@ class Reader {
     *track = body.small();
     const std::uint64_t clock = body.number(), count = body.count();
     if (body.is_broken() || *track >= tracks_.size() || clock > 1) return false;
+    if (count > kMostChunkSpans || !has_room_for(count)) return false;
     *of = static_cast<StoredClock>(clock);
     batch_.assign(count, {});
     std::uint64_t before = 0;
@@ -304,7 +311,7 @@ class Reader {
     span->arguments_begin = static_cast<std::uint32_t>(arguments_.size());
     for (std::uint64_t left = body.count(); left > 0 && !body.is_broken(); --left) {
       Argument argument{.column = body.small()};
-      if (argument.column >= trace_.columns().size()) return false;
+      if (!has_room_for(1) || argument.column >= trace_.columns().size()) return false;
       switch (trace_.columns()[argument.column].type) {
         case ArgumentType::integer: argument.bits = static_cast<std::uint64_t>(body.signed_number()); break;
         case ArgumentType::real: argument.bits = std::bit_cast<std::uint64_t>(body.real()); break;
@@ -400,16 +407,29 @@ class Reader {
   }
 
   Trace finish() {
+    std::optional<LiveRest> rest;
     if (!is_whole_) {
-      trace_.add_note("the recording was never finished: " + problem_);
-      if (!clock_.empty()) window_end_ = std::max(window_end_, clock_.back().ns);
-      has_window_ = has_window_ && !clock_.empty();  // what is behind the last span that is left was lost
+      if (!recording_.empty() && !clock_.empty()) {
+        rest = read_live(recording_, spans_end_, {clock_[0].ticks, clock_[0].ns});
+      }
+      if (rest.has_value()) {
+        use_clock_of(*rest);
+      } else {
+        trace_.add_note("the recording was never finished: " + problem_);
+        if (!clock_.empty()) window_end_ = std::max(window_end_, clock_.back().ns);
+        has_window_ = has_window_ && !clock_.empty();  // what is behind the last span that is left was lost
+      }
     }
     if (has_window_) trace_.set_window(window_start_, window_end_);
     std::uint64_t broken = 0;
     has_links_ = !spans_.empty();
     for (const StoredChunk& chunk : spans_) broken += add_spans(chunk) ? 0 : 1;
     if (broken > 0) trace_.add_note("chunks of spans that contradict themselves, left out", broken);
+    if (!is_whole_) {
+      const UnfinishedTrace to{trace_, {window_start_, window_end_}, has_window_, [&](Ticks t) { return to_ns(t); }};
+      if (rest.has_value()) add_rest(to, *rest);
+      add_lost(to, rest, last_pair_ns_);
+    }
     if (has_links_ && broken == 0 && is_whole_ && trace_.has_sound_links()) {
       add_flows();
       trace_.finish(Links::known);
@@ -421,10 +441,28 @@ class Reader {
     return std::move(trace_);
   }
 
+  // Where the program ended is the end of what it recorded.
+  void use_clock_of(const LiveRest& rest) {
+    if (clock_.size() < 2) {  // its clock is a line
+      constexpr Ticks kFar = Ticks{1} << 32;
+      const auto ns = static_cast<std::int64_t>(static_cast<double>(kFar) * rest.ns_per_tick);
+      clock_.push_back({clock_[0].ticks + kFar, clock_[0].ns + ns});
+    }
+    window_start_ = clock_[0].ns;
+    window_end_ = std::max(window_start_, to_ns(rest.end));
+    has_window_ = true;
+    trace_.add_note("the program ended before its recording was: what was under way is cut");
+    if (rest.broken > 0) trace_.add_note("spans of its end that contradict themselves, left out", rest.broken);
+    if (!rest.is_all) trace_.add_note("spans of its end that there was no room for are lost");
+  }
+
   static constexpr std::size_t kMostNames = 1 << 14;
+  static constexpr std::uint64_t kFreeThings = 1 << 20,
+                                 kThingsEach = 8;  // whatever the file, and for each of its bytes
+  static constexpr std::uint64_t kFreeBytes = kMostChunkBytes, kBytesEach = 64;  // of chunks that are no spans
 
   const std::string_view file_;
-  const std::string name_;
+  const std::string name_, recording_;
   int version_ = kRecordingVersion;
   Trace trace_;
   std::vector<TrackId> tracks_;  // the trace's, by the file's
@@ -441,17 +479,29 @@ class Reader {
   bool has_window_ = false, is_whole_ = false;
   bool has_links_ = true;  // of all spans so far
   std::string problem_;
+  std::uint64_t things_ = 0, unpacked_bytes_ = 0;
+  std::uint64_t spans_end_ = 0;    // where the last chunk of spans ends in the file
+  std::int64_t last_pair_ns_ = 0;  // of the clocks, in the file
 };
 
 }  // namespace
 
 Trace read_recording_text(std::string_view file, const std::string& name) { return Reader(file, name).read(); }
 
-Trace read_recording(const std::string& path) {
+namespace {
+std::string bytes_of(const std::string& path) {
   const files::InputFile file(path);
   std::string bytes(file.size_bytes(), '\0');
   file.read_at(0, bytes.data(), bytes.size());
-  return read_recording_text(bytes, path);
+  return bytes;
+}
+}  // namespace
+
+Trace read_recording(const std::string& path) { return read_recording_text(bytes_of(path), path); }
+
+Trace read_recording_of_killed(const std::string& path) {
+  const std::string bytes = bytes_of(path);
+  return Reader(bytes, path, path).read();
 }
 
 }  // namespace paoding::profile

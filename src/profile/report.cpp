@@ -70,6 +70,10 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   {
     RowTree threads(trace, options, true);
     m.per_thread = threads.sections();
+    if (threads.too_deep > 0) {
+      m.notes.push_back(
+          {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
+    }
     add_summaries(trace, options, std::move(threads), &m);
   }
   const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;

@@ -46,7 +46,7 @@ struct ReportOptions {
   SortBy sort = SortBy::total;
   Threads threads = Threads::automatic;
   Nesting nesting = Nesting::op;
-  int width = 0;              // event names are cut to this many characters, so that they still differ; 0: never
+  int width = 0;              // event names are cut to this many characters, so that they still differ; 0: to 512
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
   bool rates = false;         // columns GB/s, GFLOP/s and, of a GPU whose limits are known, what is lost against those
   bool self = false;          // a column for what of a row is in none of those below it

@@ -9,6 +9,7 @@
 #include "base/one_line.h"
 #include "profile/event_table.h"
 #include "profile/report.h"
+#include "profile/row_names.h"
 #include "profile/text_table.h"
 
 namespace paoding::profile {
@@ -52,11 +53,12 @@ void append_steps(std::string& out, const StepTimes& steps, int width) {
 
 // What the reader must know about what is missing.
 void append_completeness(std::string& out, const Measures& m, int width) {
+  constexpr std::size_t kLongest = 2000;  // of a note
   std::string line = "Not seen: ";
   if (m.notes.empty()) line += "nothing known to be missing";
   for (std::size_t i = 0; i < m.notes.size(); ++i) {
     line += i == 0 ? "" : "; ";
-    line += m.notes[i].text;
+    line += cut_to(one_line(m.notes[i].text), kLongest);
     if (m.notes[i].count > 0) line += fmt::format(" ({})", m.notes[i].count);
   }
   append_words(out, line, width);

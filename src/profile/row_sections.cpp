@@ -148,18 +148,7 @@ double RowTree::of_children(const Node& node) const {
   return sum;
 }
 
-void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
-  Node& node = nodes_[id];
-  if (depth >= 0) {
-    Row row = node.row;
-    row.name = node.name;
-    row.depth = depth;
-    const double under_way =
-        row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
-    row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
-    row.self = std::max(0.0, row.total - of_children(node));
-    rows.push_back(std::move(row));
-  }
+void RowTree::sort_children(Node& node) const {
   const auto key = [&](NodeId n) {
     const Row& row = nodes_[n].row;
     switch (options_.sort) {
@@ -173,8 +162,33 @@ void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
     return 0.0;
   };
   std::stable_sort(node.children.begin(), node.children.end(), [&](NodeId a, NodeId b) { return key(a) > key(b); });
-  for (NodeId c : std::vector<NodeId>(node.children)) {
-    if (nodes_[c].row.calls > 0) emit(c, depth + 1, whole, rows);
+}
+
+// The rows below it, each in front of those below itself.
+void RowTree::emit(NodeId root, double whole, std::vector<Row>& rows) {
+  struct Next {
+    NodeId id;
+    int depth;
+  };
+  std::vector<Next> next{{root, -1}};  // the last is the next one
+  while (!next.empty()) {
+    const auto [id, depth] = next.back();
+    next.pop_back();
+    Node& node = nodes_[id];
+    if (depth >= 0) {
+      Row row = node.row;
+      row.name = node.name;
+      row.depth = depth;
+      const double under_way =
+          row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
+      row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
+      row.self = std::max(0.0, row.total - of_children(node));
+      rows.push_back(std::move(row));
+    }
+    sort_children(node);
+    for (auto c = node.children.rbegin(); c != node.children.rend(); ++c) {
+      if (nodes_[*c].row.calls > 0) next.push_back({*c, depth + 1});
+    }
   }
 }
 
@@ -195,7 +209,7 @@ std::vector<Section> RowTree::sections() {
     }
     Section section{root.thread, length(root.total), {}};
     root.total = root.covered = {};  // they may be as long as the trace
-    emit(root.node, -1, section.total, section.rows);
+    emit(root.node, section.total, section.rows);
     if (!section.rows.empty()) result.push_back(std::move(section));
   }
   return result;

@@ -272,21 +272,27 @@ void RowTree::add_gpu_span(SpanId i) {
 
 // The time of replays of which only the ends were stamped, as it is shared out in those that were in full.
 void RowTree::add_replays() {
-  std::map<SiteId, std::pair<std::uint64_t, double>> full;  // how many, their time
+  struct Full {
+    std::uint64_t count = 0;
+    double ns = 0;
+    std::vector<const ReplayPart*> parts;
+  };
+  std::map<SiteId, Full> full;
   for (const ReplayPart& part : trace_.parts()) {
-    auto& [count, ns] = full[part.replay];
+    Full& own = full[part.replay];
     if (part.site == kNone) {
-      count += part.calls;
+      own.count += part.calls;
     } else {
-      ns += static_cast<double>(part.ns);
+      own.ns += static_cast<double>(part.ns);
+      own.parts.push_back(&part);
     }
   }
   for (const auto& [of, replays] : replays_) {
     const auto& [section, replay] = of;
-    const auto& [count, ns] = full.at(replay);
+    const auto& [count, ns, parts] = full.at(replay);
     const double more = static_cast<double>(replays.count) / static_cast<double>(std::max<std::uint64_t>(count, 1));
-    for (const ReplayPart& part : trace_.parts()) {
-      if (part.replay != replay || part.site == kNone) continue;
+    for (const ReplayPart* one : parts) {
+      const ReplayPart& part = *one;
       const auto calls = static_cast<std::uint64_t>(std::llround(static_cast<double>(part.calls) * more));
       const double scaled_ns = replays.ns * static_cast<double>(part.ns) / ns;
       const Site& site = trace_.sites()[part.site];

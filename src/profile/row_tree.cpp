@@ -5,8 +5,14 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "profile/row_names.h"
 
 namespace paoding::profile {
+
+namespace {
+// Of a name or a scope, which every row of it repeats.
+constexpr std::size_t kLongest = 2000;
+}  // namespace
 
 RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thread)
     : trace_(trace), options_(options), per_thread_(per_thread), limit_(trace.common_limit()) {
@@ -106,7 +112,8 @@ std::uint32_t RowTree::section_of(TrackId track) {
   if (section_of_track_[key] == kNone) {
     section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
     nodes_.emplace_back();
-    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), per_thread_ ? trace_.track_name(track) : "", {}, {}});
+    const std::string thread = per_thread_ ? trace_.track_name(track) : "";
+    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongest)), {}, {}});
     roots_.back().total.reserve(spans_of_track_[key]);
     roots_.back().covered.reserve(spans_of_track_[key]);
   }
@@ -117,7 +124,8 @@ RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
   const std::uint64_t key = (std::uint64_t{parent} << 32) | id;
   const auto [found, is_new] = node_ids_.try_emplace(key, static_cast<NodeId>(nodes_.size()));
   if (!is_new) return found->second;
-  const std::string text = labels_[id].substr(0, labels_[id].find('\0'));
+  std::string text = labels_[id].substr(0, labels_[id].find('\0'));
+  if (text.size() > kLongest) text = fmt::format("{}... #{}", head(text, kLongest), id);
   Node node;
   node.name = id <= kComputeLabel ? nodes_[parent].name + text : text;
   node.label = id;
@@ -130,7 +138,12 @@ RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
 }
 
 RowTree::CallId RowTree::open(CallId parent, std::uint32_t section, LabelId id, bool is_op) {
+  if (is_deepest(parent)) {
+    ++too_deep;
+    return parent;
+  }
   Call call{.parent = parent,
+            .depth = parent == kNone ? 0 : calls_[parent].depth + 1,
             .section = section,
             .targets_begin = static_cast<std::uint32_t>(targets_.size()),
             .targets_end = 0,
@@ -179,19 +192,19 @@ RowTree::CallId RowTree::open_kernel(CallId parent, std::uint32_t section, SiteI
 RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
   const Site& site = trace_.sites()[site_id];
   const Scope outer = scope_of(parent);
-  const std::string_view around = outer.name, name = trace_.text(site.scope);
+  const std::string_view around = outer.name, name = head(trace_.text(site.scope), kLongest);
   const bool is_inside =
       name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
   const bool is_around = around.starts_with(name) && !is_inside;  // what runs it lies further in
   std::size_t at = is_around ? name.size() : is_inside ? around.size() : 0;
   CallId call = parent;
-  while (at < name.size()) {
+  while (at < name.size() && !is_deepest(call)) {
     const std::size_t slash = name.find('/', at + 1);
     at = slash == name.npos ? name.size() : slash;
     call = open_scope(call, section, std::string(name.substr(0, at)), run);
     calls_[call].scope = {name.substr(0, at), outer.is_backward};
   }
-  if (!is_backward(site) || outer.is_backward) return call;
+  if (!is_backward(site) || outer.is_backward || is_deepest(call)) return call;
   call = open_scope(call, section, name.empty() ? "(backward)" : fmt::format("{} (backward)", name), run);
   calls_[call].scope = {is_around ? around : name, true};
   return call;
@@ -228,11 +241,18 @@ RowTree::CallId RowTree::open_members(CallId parent, std::uint32_t section, cons
     const Member& member = trace_.members()[m];
     bytes[label(std::string(trace_.text(member.op)))] += sum > 0 ? static_cast<double>(member.bytes) / sum : even;
   }
+  constexpr std::size_t kMostTargets = 1 << 12;  // shares of groups within groups
+  const std::size_t around = parent == kNone ? 1 : calls_[parent].targets_end - calls_[parent].targets_begin;
+  if (is_deepest(parent) || around * bytes.size() > kMostTargets) {
+    ++too_deep;
+    return parent == kNone ? open(parent, section, bytes.begin()->first, true) : parent;
+  }
   std::vector<Target> outer{{roots_[section].node, 1.0}};
   if (parent != kNone) {
     outer.assign(targets_.begin() + calls_[parent].targets_begin, targets_.begin() + calls_[parent].targets_end);
   }
   Call call{.parent = parent,
+            .depth = parent == kNone ? 0 : calls_[parent].depth + 1,
             .section = section,
             .targets_begin = static_cast<std::uint32_t>(targets_.size()),
             .targets_end = 0,

@@ -22,6 +22,11 @@ class RowTree {
   RowTree(const Trace& trace, const ReportOptions& options, bool per_thread);
   std::vector<Section> sections();
 
+  /// Within how many others a call has a row of its own; what is further in is part of those.
+  static constexpr std::uint32_t kMostDepth = 64;
+  /// How many were further in.
+  std::uint64_t too_deep = 0;
+
   // For the summaries: intervals that nothing else needs.
   std::vector<Interval> total, computation, recording, compiling, unseen;
   std::vector<Interval> copies[2];  // sync, async
@@ -59,6 +64,7 @@ class RowTree {
   };
   struct Call {
     CallId parent;
+    std::uint32_t depth;  // within so many others
     std::uint32_t section;
     std::uint32_t targets_begin, targets_end;
     bool in_op;
@@ -94,6 +100,7 @@ class RowTree {
   CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false);
   CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
   CallId open_kernel(CallId parent, std::uint32_t section, SiteId site_id);
+  bool is_deepest(CallId call) const { return call != kNone && calls_[call].depth + 1 >= kMostDepth; }
   // Those of GPU spans have the one piece; those of replays none.
   bool is_kept_now() const { return span_ == kNone || (!trace_.on_gpu(span_) && is_kept_[span_]); }
   Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }
@@ -128,7 +135,8 @@ class RowTree {
   void add_compiled_shapes();
   void number_groups();
   double of_children(const Node& node) const;
-  void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
+  void emit(NodeId root, double total, std::vector<Row>& rows);
+  void sort_children(Node& node) const;
 
   static constexpr LabelId kComputeLabel = 2;  // labels 0, 1, 2 are the phases
   static constexpr char kGroupKeyEnd = '\1';   // no name ends in it

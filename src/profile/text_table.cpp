@@ -39,7 +39,13 @@ std::vector<std::size_t> widths_of(const std::vector<Cells>& lines) {
 void append_words(std::string& out, std::string_view line, int width) {
   constexpr std::string_view kIndent = "  ";
   constexpr int kLeast = 16;  // whatever the terminal is
-  const auto most = width > 0 ? static_cast<std::size_t>(std::max(width, kLeast)) : std::string::npos;
+  if (width <= 0) {
+    if (line.ends_with(' ')) line.remove_suffix(1);
+    out.append(line);
+    out += '\n';
+    return;
+  }
+  const auto most = static_cast<std::size_t>(std::max(width, kLeast));
   std::string row;
   bool has_words = false;
   while (!line.empty()) {
@@ -63,7 +69,11 @@ void append_words(std::string& out, std::string_view line, int width) {
 }
 
 void append_table(std::string& out, std::vector<Cells> lines, int width) {
-  constexpr std::size_t kLeast = 10;  // of a column that is cut
+  constexpr std::size_t kLeast = 10;    // of a column that is cut
+  constexpr std::size_t kWidest = 512;  // of a cell: it is what every line is padded to
+  for (Cells& cells : lines) {
+    for (std::string& cell : cells) cell = cut_to(cell, kWidest);
+  }
   std::vector<std::size_t> widths = widths_of(lines);
   while (width > 0 && !widths.empty()) {
     const std::size_t all = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));

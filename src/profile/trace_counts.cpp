@@ -90,6 +90,12 @@ Records count_records(const Trace& trace) {
   for (const ReplayPart& part : trace.parts()) is_known[part.replay] = true;
   for (SpanId i = 0; i < trace.size(); ++i) {
     const SpanKind kind = trace.kind(i);
+    const bool is_lost_time =
+        kind == SpanKind::run && trace.cut(i).at_start && trace.cut(i).at_end && trace.run(i) == 0;
+    if (is_lost_time) {  // nobody wrote it
+      records.received -= 1;
+      continue;
+    }
     records.on_host += trace.on_gpu(i) ? 0 : 1;
     if (!trace.on_gpu(i) || (kind != SpanKind::kernel && kind != SpanKind::replay)) continue;
     const auto ns = static_cast<double>(trace.duration(i));

@@ -80,13 +80,15 @@ void Trace::link_parents() {
     while (!open.empty() && over(open.back())) open.pop_back();
     if (parent_[i] == kNone) {
       // Spans that overlap without containing each other are siblings, so look further out for one that contains this.
-      const auto found =
-          std::find_if(open.rbegin(), open.rend(), [&](SpanId s) { return !over(s) && end(s) >= end(i); });
-      if (found != open.rend()) parent_[i] = *found;
+      const auto behind = std::partition_point(open.begin(), open.end(), [&](SpanId s) { return end(s) >= end(i); });
+      if (behind != open.begin()) parent_[i] = *std::prev(behind);
     }
     PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
     if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
-    if (kind(i) != SpanKind::instant) open.push_back(i);
+    if (kind(i) == SpanKind::instant) continue;
+    // What ends no later than this contains nothing more that this does not: the further out, the later is an end.
+    while (!open.empty() && end(open.back()) <= end(i)) open.pop_back();
+    open.push_back(i);
   }
 }
 

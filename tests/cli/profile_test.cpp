@@ -217,6 +217,37 @@ TEST_F(Profile, SaysWhatIsWrong) {
   }
 }
 
+// What every file that a command writes asks: a link stays a name, what is another's stays, and that is said before
+// there is any work.
+TEST_F(Profile, WritesOverNothingButItsOwnFiles) {
+  write("letter", "dear reader");
+  const std::string work = "run $D/scale.txt --random 1 --device cpu ";
+  ASSERT_EQ(run(work + "--profile --profile-path $D/seen.paoding").code, 0);
+  for (const std::string& command :
+       {work + "--profile-path $D/x.json", work + "--profile-path $D/x.json.gz", work + "--profile-path $D/x.pftrace",
+        work + "--profile-path $D/x.paoding", work + "--fetch $D/x.pd",
+        std::string("report $D/seen.paoding --path $D/x.json"), "profile --path $D/x.paoding " + work,
+        std::string("bench kernels --quick --no-check --device cpu --json $D/x.json")}) {
+    const std::size_t at = command.find("$D/x."), end = std::min(command.find(' ', at), command.size());
+    const std::string name = command.substr(at + 3, end - at - 3);
+    write(name, "dear reader");
+    const Ran ran = run(command);
+    EXPECT_NE(ran.code, 0) << command;
+    EXPECT_TRUE(has(ran.err, name + ": is there and is no such file of paoding's: give another name, or delete it"))
+        << command << ran.err;
+    EXPECT_TRUE(ran.out.empty()) << command << ran.out;
+    EXPECT_EQ(read_file(folder_ / name), "dear reader") << command;
+    fs::remove(folder_ / name);
+    if (command.starts_with("bench")) continue;  // its work takes long
+    // A link to it is replaced; one more of the same is.
+    fs::create_symlink(folder_ / "letter", folder_ / name);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(run(command).code, 0) << command;
+    EXPECT_EQ(read_file(folder_ / "letter"), "dear reader") << command;
+    EXPECT_FALSE(fs::is_symlink(folder_ / name)) << command;
+    fs::remove(folder_ / name);
+  }
+}
+
 TEST_F(Profile, HasTheCommandsExitCode) {
   EXPECT_EQ(run("profile run $D/missing.txt").code, run("run $D/missing.txt").code);
   EXPECT_EQ(run("profile sh -c 'exit 7'").code, 7);
