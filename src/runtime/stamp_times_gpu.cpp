@@ -193,16 +193,17 @@ void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
   parts[profile::kNone].ns += replay.end_ns - replay.marks.front().at_ns;
 }
 
-// Behind what was in front of it and its own launch, as long as others, and over when the next begins.
+// Behind what was in front of it and its own launch, as long as others, and over when the next begins, or by now: what
+// others took does not move it out of the recording.
 void StampTimes::tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next) {
   const Known& known = known_[replay.site];
   std::int64_t& end = ends_[{replay.device, replay.stream}];
   const std::int64_t delay = known.delay_ns == INT64_MAX ? 0 : known.delay_ns;
   const std::int64_t length =
       known.count > 0 ? static_cast<std::int64_t>(known.ns / static_cast<double>(known.count)) : known.longest_ns;
-  const std::int64_t begin = std::max(end, replay.launch.at_ns + delay);
-  end = begin + length;
-  if (next != nullptr) end = std::max(begin, std::min(end, host_ns(clock, *next, next->begin_ns)));
+  const std::int64_t last = next != nullptr ? host_ns(clock, *next, next->begin_ns) : steady_ns();
+  const std::int64_t begin = std::min(std::max(end, replay.launch.at_ns + delay), last);
+  end = std::min(begin + length, last);
   ++plain_;
   Recorder::add_gpu(replay.site, replay.launch.run, begin, end - begin, track_of(replay), replay.launch.run);
 }

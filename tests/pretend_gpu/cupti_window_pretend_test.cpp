@@ -91,6 +91,7 @@ TEST_F(WindowOfCupti, SeesItsRunsWholeAndStampsTheOthers) {
 
 // Rows count the runs of a window with the others: nothing is in the report twice or not at all.
 TEST_F(WindowOfCupti, IsInTheReportsRows) {
+  std::string report;
   const auto calls_of = [&](bool has_window) {
     Profiler profiler;
     run(6);
@@ -99,7 +100,7 @@ TEST_F(WindowOfCupti, IsInTheReportsRows) {
     run(6);
     window.reset();
     run(6);
-    profiler.end();
+    report = profiler.stop();
     std::map<std::string, std::uint64_t> calls;
     for (const profile::Section& section : profile::measure(profiler.trace()).per_thread) {
       for (const profile::Row& row : section.rows) {
@@ -110,7 +111,7 @@ TEST_F(WindowOfCupti, IsInTheReportsRows) {
   };
   const auto without = calls_of(false);
   EXPECT_GE(without.size(), 4u);
-  EXPECT_EQ(calls_of(true), without);
+  EXPECT_EQ(calls_of(true), without) << report;
 }
 
 TEST_F(WindowOfCupti, ComesAgainAsOftenAsWanted) {
