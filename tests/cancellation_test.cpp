@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that another thread calls off: they end soon, with an error of their own kind, and leave nothing half done.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <time.h>
 
 #include <thread>
 
@@ -13,18 +15,29 @@
 namespace paoding::testing_program {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Of the calling thread on a processor, not of the clock on the wall: others may use the machine.
+class OwnSeconds {
+ public:
+  OwnSeconds() { pthread_getcpuclockid(pthread_self(), &clock_); }
+  double operator()() const {
+    timespec at{};
+    clock_gettime(clock_, &at);
+    return static_cast<double>(at.tv_sec) + 1e-9 * static_cast<double>(at.tv_nsec);
+  }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+ private:
+  clockid_t clock_{};
+};
 
 // Calls `work` in a scope that another thread calls off once `is_under_way`, and says how long it went on after that.
 template <class Work>
 double seconds_after_cancelling(const std::atomic<bool>& is_under_way, const Work& work) {
   const Cancellation stop;
-  Clock::time_point cancelled;
+  const OwnSeconds seconds;
+  double cancelled = 0;
   std::thread other([&] {
     while (!is_under_way) std::this_thread::yield();
-    cancelled = Clock::now();
+    cancelled = seconds();
     stop.cancel();
   });
   ErrorKind kind = ErrorKind::argument;
@@ -36,7 +49,7 @@ double seconds_after_cancelling(const std::atomic<bool>& is_under_way, const Wor
   }
   other.join();
   EXPECT_EQ(kind, ErrorKind::cancelled);
-  return seconds_since(cancelled);
+  return seconds() - cancelled;
 }
 
 TEST(Cancellation, EndsALoopWithoutAnEndAndNothingIsWritten) {

@@ -157,7 +157,6 @@ TEST(OnCpu, ALoopThatTheHostTurnsAndThatNeverEndsIsCalledOff) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       stop.cancel();
     });
-    const auto start = std::chrono::steady_clock::now();
     {
       const CancelScope scope(stop);
       EXPECT_TRUE(has(message_of([&] {
@@ -167,7 +166,6 @@ TEST(OnCpu, ALoopThatTheHostTurnsAndThatNeverEndsIsCalledOff) {
                       "cancelled"))
           << to_string(device);
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1200));
     later.join();
     EXPECT_EQ(parameters.get("k").to_doubles(), Dense(2, 0.0));
     program.run(to_tensors(g, {{"by", {6}}}));

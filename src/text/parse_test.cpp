@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "base/check.h"
 #include "graph/verify.h"
@@ -239,11 +239,11 @@ TEST(ParseGraph, TakesTimeProportionalToTheText) {
   text += "s = add_n(i0";
   for (int i = 1; i < 50'000; ++i) text += fmt::format(", i{}", i);
   text += ")\nd = gradients(s) by (i1)\n";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: others may use the machine
   const auto graph = parse_graph(text);
   const std::string printed = to_text(*graph);
   EXPECT_EQ(to_text(*parse_graph(printed)), printed);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC);
   EXPECT_GE(graph->size(), 100'001);
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where spans of replays are put that left no stamps: whatever others took, they are in the recording.
-#include "runtime/stamp_times.h"
-
 #include "paoding/profile.h"
 #include "profile/trace.h"
+#include "runtime/stamp_times.h"
 #include "tests/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {

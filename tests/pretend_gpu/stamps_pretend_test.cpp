@@ -337,11 +337,10 @@ TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   std::uint64_t runs = 0;
   Profiler seen;
   for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2300);
-       std::chrono::steady_clock::now() < end; ++runs) {
+       runs <= 6000 || std::chrono::steady_clock::now() < end; ++runs) {  // fewer are told at once
     program.run(), program.wait();
   }
   const std::string report = seen.stop();
-  EXPECT_GT(runs, 6000u) << "NOT CHECKED: as few are told at once";
   const profile::Measures m = profile::measure(seen.trace());
   EXPECT_EQ(m.replays, runs) << report;
   std::uint64_t calls = 0;
