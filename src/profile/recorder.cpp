@@ -34,7 +34,11 @@ struct Recorder::ThreadExit {
     r.threads.push_back(spans);
     if (r.live == nullptr) return;
     spans->live = r.live->add_thread();
-    if (spans->live != nullptr) spans->open = &spans->live->open;
+    if (spans->live == nullptr) {
+      r.live->set_lost();  // what it is at is
+    } else {
+      spans->open = &spans->live->open;
+    }
   }
   ~ThreadExit() {
     Recording& r = recording();

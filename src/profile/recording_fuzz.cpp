@@ -7,6 +7,7 @@
 #include "paoding/error.h"
 #include "profile/recording.h"
 #include "profile/report.h"
+#include "profile/timeline_rows.h"
 #include "profile/trace_merge.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -30,6 +31,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Trace trace = read_recording_text(file, "input");
     const Measures m = measure(trace);
     if (m.framework < 0) __builtin_trap();
+    // Whatever it is of, and however it is shown: no more than some bytes for each of its own.
+    std::size_t bytes = 0;
+    for (const ReportFormat format : {ReportFormat::text, ReportFormat::json, ReportFormat::csv}) {
+      bytes += report(trace, {.detail = Detail::instances,
+                              .nesting = Nesting::scope,
+                              .share_groups = true,
+                              .self = true,
+                              .kernels = true,
+                              .format = format})
+                   .size();
+    }
+    write_chrome(trace, [&](std::string_view piece) { bytes += piece.size(); });
+    write_perfetto(trace, [&](std::string_view piece) { bytes += piece.size(); });
+    if (bytes > 100'000'000) __builtin_trap();
     Trace other;
     other.set_window(0, 1000);
     other.add_process(1 << 30, 1 << 30, "");

@@ -40,6 +40,7 @@ TEST(LostEnds, AreNotSeenFromWhereTheFirstThreadTellsNoMore) {
   EXPECT_EQ(one.yours, 50);
   EXPECT_EQ(one.unseen, 650);
   EXPECT_EQ(one.records.received, 2u);
+  EXPECT_EQ(one.runs, 0u);
   ASSERT_EQ(one.budgets.size(), 1u);
   EXPECT_EQ(part_of(one.budgets[0], "ops"), 300);
   EXPECT_EQ(part_of(one.budgets[0], "your code"), 50);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "profile/trace_counts.h"
 
 namespace paoding::profile {
 
@@ -251,7 +252,7 @@ void Trace::finish(Links links) {
   runs_.clear();
   first_ns_ = last_ns_ = size() == 0 ? 0 : start_[0];
   for (SpanId i = 0; i < size(); ++i) {
-    if (kind(i) == SpanKind::run) runs_.push_back(i);
+    if (kind(i) == SpanKind::run && !is_lost_time(*this, i)) runs_.push_back(i);
     first_ns_ = std::min(first_ns_, start(i));
     last_ns_ = std::max(last_ns_, end(i));
   }

@@ -84,15 +84,17 @@ std::vector<RangeArgument> range_arguments(const Trace& trace) {
   return made;
 }
 
+bool is_lost_time(const Trace& trace, SpanId i) {
+  return trace.kind(i) == SpanKind::run && trace.cut(i).at_start && trace.cut(i).at_end && trace.run(i) == 0;
+}
+
 Records count_records(const Trace& trace) {
   Records records{.received = trace.size()};
   std::vector<bool> is_known(trace.sites().size());  // replays whose kernels are
   for (const ReplayPart& part : trace.parts()) is_known[part.replay] = true;
   for (SpanId i = 0; i < trace.size(); ++i) {
     const SpanKind kind = trace.kind(i);
-    const bool is_lost_time =
-        kind == SpanKind::run && trace.cut(i).at_start && trace.cut(i).at_end && trace.run(i) == 0;
-    if (is_lost_time) {  // nobody wrote it
+    if (is_lost_time(trace, i)) {  // nobody wrote it
       records.received -= 1;
       continue;
     }

@@ -16,4 +16,7 @@ std::vector<Instants> count_instants(const Trace& trace);
 std::vector<RangeArgument> range_arguments(const Trace& trace);
 Records count_records(const Trace& trace);
 
+/// Whether it is no run that somebody wrote, but time of which a recording that was cut off says nothing.
+bool is_lost_time(const Trace& trace, SpanId i);
+
 }  // namespace paoding::profile
