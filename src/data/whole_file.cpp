@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -88,8 +87,11 @@ namespace {
 void make_room(std::string* bytes, std::size_t used, std::uint64_t most_bytes) {
   if (used < bytes->size()) return;
   const std::uint64_t wanted = std::max<std::uint64_t>(std::size_t{64} << 10, 2 * used);
-  std::string larger(std::min(wanted, most_bytes + 1), '\0');  // resize() may take twice that
-  std::memcpy(larger.data(), bytes->data(), used);
+  const std::uint64_t size = std::min(wanted, most_bytes + 1);
+  std::string larger;
+  larger.reserve(size);  // resize() of what is there may take twice that
+  larger.append(*bytes, 0, used);
+  larger.resize(size);
   *bytes = std::move(larger);
 }
 
