@@ -114,7 +114,7 @@ fuzz: deps deps-fuzz  ## Run every *_fuzz.cpp for FUZZ_SECONDS (60) each, in bui
 format:           ## Format every .h and .cpp in place
 	@tools/check.sh --format
 
-check:            ## Formatting, file sizes, dependencies between folders, names, generated files
+check:            ## Formatting, file sizes, dependencies between folders, names, generated files, run paths
 	@tools/check.sh
 
 bundle:           ## Copy the programs and the libraries they need into build/bundle/, to run elsewhere

@@ -49,6 +49,8 @@ int train(TrainCommand& command) {
   if (request.resume && request.folder.empty()) {
     throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
   }
+  if (request.other_data && !request.resume)
+    throw UsageError("--other-data goes with --resume: a new run takes what is there");
   if (request.folder.empty()) request.folder = free_folder(command.task->name());
   request.go_on = fmt::format("paoding train {} --out {} --resume", command.task->name(), shell_word(request.folder));
   for (const CLI::Option* option : command.again) {
@@ -113,6 +115,8 @@ void add_train(CLI::App& app, Commands* commands) {
         ->check(CLI::Validator(problem_with_folder, ""))
         ->type_name("FOLDER");
     sub->add_flag("--resume", r.resume, "Go on from the last checkpoint in --out, bit by bit as if never stopped");
+    sub->add_flag("--other-data", r.other_data,
+                  "With --resume: go on though the data is not what the run was trained on before");
     CLI::Option* save =
         sub->add_option("--save-minutes", r.save_minutes,
                         "Between checkpoints within an epoch; 0: after every step. Each epoch ends with one")

@@ -32,6 +32,7 @@ constexpr const char* kCurveFile = "curve.svg";
 // Of a checkpoint: the last step that was scored, and what of the loss is no point of the curve yet.
 constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
 constexpr const char *kMeanLoss = "mean_loss_sum", *kMeanLossWeight = "mean_loss_weight";  // TrainLog::mean_loss()
+constexpr const char* kData = "data";                                                      // Task::content()
 constexpr const char* kRandomState = "random/state";
 // More than any training gets to, and far from where numbers of steps overflow.
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
@@ -56,6 +57,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   const auto start = Clock::now();
   show_progress("reading and preparing data ...");
   task.read(request.data_folder);
+  check_data(checkpoint.has_value());
   buckets_ = task.buckets(models::Part::train);
   if (buckets_.empty()) fail(ErrorKind::file, "{}: no example to train on", request.data_folder);
   log_.say(fmt::format("{}: {} to train on, {} to validate, {} to test (read in {:.1f} s)", task.name(),
@@ -165,6 +167,30 @@ std::optional<Checkpoint> Training::last_checkpoint() {
     }
   }
   return checkpoint;
+}
+
+// To go on means with the data that the run began with.
+void Training::check_data(bool is_resumed) {
+  const std::string now = task_.content().text();
+  std::string& before = manifest_.notes[kData];
+  if (is_resumed && before.empty()) {
+    log_.say(
+        "note: the checkpoint does not say what data it was trained on, for an earlier paoding made it: whether the "
+        "data has changed is not known");
+  } else if (is_resumed && before != now) {
+    const std::string changed =
+        fmt::format("{}: what is there for {} is not what this run was trained on: its content is {}, and was {}",
+                    request_.data_folder, task_.name(), now, safetensors::shown(before));
+    if (!request_.other_data) {
+      fail(ErrorKind::file,
+           "{}\nhint: put the data of before back, or name its folder with --data; --other-data goes on with what is "
+           "there; "
+           "a new run needs another --out",
+           changed);
+    }
+    log_.say("note: " + changed);
+  }
+  before = now;
 }
 
 // What the same bits depend on besides the options. A change of it is no error, but nobody should be surprised.

@@ -20,6 +20,7 @@ namespace paoding::cli {
 struct TrainRequest {
   std::string data_folder = "data", folder;  // of data sets; of the run's checkpoints
   bool resume = false, json = false;
+  bool other_data = false;                  // goes on though the data is not what the run was trained on
   std::string go_on;                        // the command that goes on with this run
   double save_minutes = 5;                  // between checkpoints within an epoch; 0: one after every step
   std::int64_t profile = 0;                 // steps at the end whose report is shown
@@ -46,6 +47,7 @@ class Training {
   void apply_options();
   void restore_all(const Checkpoint& checkpoint);
   std::optional<Checkpoint> last_checkpoint();
+  void check_data(bool is_resumed);
   void note_surroundings();
   void plan_steps();
   void run_epoch();

@@ -10,7 +10,16 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 # Old-style RPATH, because it also serves the libraries' own dependencies (oneDNN -> gomp); RUNPATH does not.
 set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/lib")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/lib;$ORIGIN/../lib")
+
+# one_run_path(target entry..): the run path of a target that is installed, for the build too. Where the two differ CMake pads
+# the build's with empty entries to have room for the other, and an empty entry is the current folder, which may be anyone's:
+# his libraries would be ours. (tools/check_run_paths.sh looks at what came out.)
+function(one_run_path target)
+  set_target_properties(${target} PROPERTIES
+    BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "${ARGN}"
+    INSTALL_RPATH_USE_LINK_PATH ON)
+endfunction()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

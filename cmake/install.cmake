@@ -57,7 +57,7 @@ install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(TARGET paoding_cli)
   file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-  set_target_properties(paoding_cli PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/${to_libraries}")
+  one_run_path(paoding_cli "$ORIGIN" "$ORIGIN/${to_libraries}")
   install(TARGETS paoding_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 

@@ -46,8 +46,13 @@ class Fashion : public Task {
     const data::ImageFiles files = data::find_fashion(folder);
     sets_[0] = data::read_images(files.train_images, files.train_labels);
     sets_[1] = data::read_images(files.test_images, files.test_labels);
+    content_ = {};
     for (const bool is_test : {false, true}) {
       const data::ImageSet& set = sets_[is_test];
+      for (const Tensor* part : {&set.images, &set.labels}) {
+        content_.add(to_string(part->shape()));
+        content_.add({reinterpret_cast<const char*>(part->bytes()), static_cast<std::size_t>(part->size_bytes())});
+      }
       const std::uint8_t* labels = set.labels.data<std::uint8_t>();
       check(set.images.shape(), (is_test ? files.test_images : files.train_images).string());
       if (std::any_of(labels, labels + set.labels.shape()[0], [](std::uint8_t l) { return l >= kClasses.size(); })) {

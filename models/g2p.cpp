@@ -52,6 +52,16 @@ class G2p : public PairTask {
   void read(const std::filesystem::path& folder) override {
     const std::filesystem::path path = data::find_pronunciations(folder);
     std::vector<data::Pronunciations> dictionary = data::read_pronunciations(path);
+    content_ = {};
+    std::string text;
+    for (const data::Pronunciations& entry : dictionary) {
+      text = entry.word;
+      for (const auto& way : entry.ways) {
+        text += '\n';
+        for (const std::string& phoneme : way) (text += ' ') += phoneme;
+      }
+      content_.add(text);
+    }
     std::erase_if(dictionary, [&](const data::Pronunciations& entry) {
       const auto is_short = [&](const auto& way) { return std::ssize(way) < target_bounds_.back(); };
       return std::ssize(entry.word) > source_bounds_.back() || std::ranges::none_of(entry.ways, is_short);

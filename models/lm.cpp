@@ -75,7 +75,11 @@ class Lm : public Task {
 
   void read(const std::filesystem::path& folder) override {
     std::vector<std::vector<std::string>> verses;
-    for (const std::string& verse : data::read_kjv(data::find_kjv(folder))) verses.push_back(words_of(verse));
+    content_ = {};
+    for (const std::string& verse : data::read_kjv(data::find_kjv(folder))) {
+      content_.add(verse);
+      verses.push_back(words_of(verse));
+    }
     const auto parts = data::split(static_cast<std::int64_t>(verses.size()), std::array{0.93, 0.02, 0.05}, 1);
     if (words_.size() == 0) {
       std::map<std::string, std::int64_t> counts;

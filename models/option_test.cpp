@@ -161,6 +161,10 @@ TEST(SymbolFile, RefusesWhatIsNone) {
     EXPECT_EQ(refused(text).substr(0, 10), "file: 'w':") << text;
   }
   EXPECT_EQ(refusal([] { from_file({{"w", ""}}, "v"); }), "file: the checkpoint has no file 'v'");
+  EXPECT_EQ(refusal([] {
+              to_file(data::Vocabulary({"a", "b\nc"}));
+            }),
+            "argument: the symbol 'b\\x0ac' has a line end, files of symbols cannot have it");
   EXPECT_EQ(refusal([] { file_of({}, "v"); }), "file: the checkpoint has no file 'v'");
 }
 

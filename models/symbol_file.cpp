@@ -4,12 +4,20 @@
 #include <fmt/format.h>
 
 #include "paoding/error.h"
+#include "paoding/printable.h"
 
 namespace paoding::models {
 
 std::string to_file(const data::Vocabulary& vocabulary) {
   std::string text;
-  for (const std::string& symbol : vocabulary.symbols()) text += symbol + "\n";
+  for (const std::string& symbol : vocabulary.symbols()) {
+    // from_file() would read two.
+    if (symbol.find('\n') != std::string::npos) {
+      throw Error(ErrorKind::argument, fmt::format("the symbol '{}' has a line end, files of symbols cannot have it",
+                                                   printable(symbol, "")));
+    }
+    text += symbol + "\n";
+  }
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 namespace paoding::models {
 
+/// Error (argument) when a symbol has a line end: it would be read as two.
 std::string to_file(const data::Vocabulary& vocabulary);
 /// Error (file) when `files` has no file of that name, or it is no vocabulary.
 data::Vocabulary from_file(const std::map<std::string, std::string>& files, const std::string& name);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/option.h"
+#include "paoding/data/content_hash.h"
 #include "paoding/graph.h"
 #include "paoding/program.h"
 #include "paoding/programs.h"
@@ -119,6 +120,9 @@ class Task {
   // ---- data ----
   /// Reads and splits the examples. Error (file) when something is missing or damaged.
   virtual void read(const std::filesystem::path& folder) = 0;
+  /// Of all that read() read, before options leave some of it out: of the same data the same, whatever it was packed
+  /// in.
+  const data::ContentHash& content() const { return content_; }
   /// Vocabularies and the like, by file name: they are kept with a checkpoint, and make a model without its data.
   /// set_files: Error (file) when they are not what files() gave.
   virtual std::map<std::string, std::string> files() const { return {}; }
@@ -143,6 +147,9 @@ class Task {
   virtual std::int64_t input_bytes() const { return 0; }
   /// How many predictions of an input there may be, of a search with so many hypotheses.
   virtual std::int64_t most_predictions(std::int64_t beam) const { return beam; }
+
+ protected:
+  data::ContentHash content_;  // read() makes it
 };
 
 /// A new task; Error (argument) with what there is when the name is none.

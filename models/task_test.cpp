@@ -4,8 +4,11 @@
 #include "models/task.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "data/test_folder.h"
@@ -421,6 +424,68 @@ TEST(RealData, MakesBatchesOfEveryPart) {
     }
   }
   if (tried == 0) GTEST_SKIP() << "get it with: paoding fetch all";
+}
+
+// ---- what was read ----
+
+TEST(TaskContent, IsAnotherWhereverTheDataIs) {
+  const TemporaryFolder folder;
+  small_corpora::write_g2p(folder, small_corpora::words(400));
+  small_corpora::write_fashion(folder, 200, 30);
+  small_corpora::write_translate(folder, 900);
+  small_corpora::write_kjv(folder);
+  const auto content = [&](const char* name, const char* option = nullptr) {
+    const auto task = small_task(name);
+    if (option != nullptr) set(*find(task->options(), option), "100");
+    task->read(folder.path());
+    const std::string first = task->content().text();
+    task->read(folder.path());
+    EXPECT_EQ(task->content().text(), first) << "read once more";
+    return first;
+  };
+  struct Change {
+    const char *task, *file;
+    std::function<void(std::string*)> change;
+  };
+  const auto swap_letters = [](std::size_t at) {
+    return [at](std::string* text) {
+      ASSERT_NE((*text)[at], (*text)[at + 1]);
+      std::swap((*text)[at], (*text)[at + 1]);
+    };
+  };
+  const auto flip_last = [](std::string* bytes) { bytes->back() ^= 1; };
+  const std::string italian = slurp(folder / "translate/Translation-it"),
+                    said = slurp(folder / "g2p/cmudict-en-us.dict");
+  const std::vector<Change> changes = {
+      {"g2p", "g2p/cmudict-en-us.dict", swap_letters(said.rfind("EH"))},
+      {"translate", "translate/Translation-it", swap_letters(italian.rfind("documenti"))},
+      {"lm", "kjv/modules/kjv/nt.bzv",  // the last two verses change places
+       [](std::string* entries) {
+         const std::size_t size = entries->size();
+         std::swap_ranges(entries->begin() + static_cast<std::ptrdiff_t>(size - 20),
+                          entries->begin() + static_cast<std::ptrdiff_t>(size - 10),
+                          entries->begin() + static_cast<std::ptrdiff_t>(size - 10));
+       }},
+      {"fashion", "fashion/t10k-images-idx3-ubyte.gz", flip_last},
+      {"fashion", "fashion/train-images-idx3-ubyte.gz", flip_last},
+      {"fashion", "fashion/train-labels-idx1-ubyte.gz", flip_last},
+  };
+  for (const Change& c : changes) {
+    const std::string before = content(c.task), whole = slurp(folder / c.file);
+    std::string changed = whole;
+    c.change(&changed);
+    spill(folder / c.file, changed);
+    EXPECT_NE(content(c.task), before) << c.task << ": " << c.file;
+    spill(folder / c.file, whole);
+    EXPECT_EQ(content(c.task), before) << c.task;
+  }
+  // What options leave out is read all the same, and so is what is packed.
+  EXPECT_EQ(content("g2p", "words"), content("g2p"));
+  const std::string before = content("fashion"), images = slurp(folder / "fashion/train-images-idx3-ubyte.gz");
+  const gzFile packed = gzopen((folder / "fashion/train-images-idx3-ubyte.gz").c_str(), "wb");
+  gzwrite(packed, images.data(), static_cast<unsigned>(images.size()));
+  gzclose(packed);
+  EXPECT_EQ(content("fashion"), before);
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ class Translate : public PairTask {
 
   void read(const std::filesystem::path& folder) override {
     const std::vector<data::SentencePair> corpus = data::read_translations(data::find_translations(folder, "en", "it"));
+    content_ = {};
+    for (const data::SentencePair& pair : corpus) content_.add(pair.source), content_.add(pair.target);
     auto parts = data::split(static_cast<std::int64_t>(corpus.size()), std::array{0.98, 0.01, 0.01}, kSplitSeed);
     keep_some(&parts[0], sentences_limit_);
     if (!source_) {

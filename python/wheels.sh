@@ -19,6 +19,7 @@ carry() {
   mkdir -p "$folder"
   PATH="$work/build/bin:$PATH" auditwheel repair --exclude libgomp.so.1 -w "$folder" "$1" >"$folder/log" 2>&1 || { cat "$folder/log"; return 1; }
   (cd "$folder" && "$work/build/bin/python" -m wheel unpack -d unpacked ./*.whl >/dev/null)
+  tools/check_run_paths.sh "$folder"/unpacked
   install -m 755 "$libgomp" "$(echo "$folder"/unpacked/paoding-*)/paoding.libs/libgomp.so.1"
   "$work/build/bin/python" -m wheel pack -d "$out" "$folder"/unpacked/paoding-* >/dev/null
 }

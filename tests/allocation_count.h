@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts what the process allocates, with malloc and everything built on it, while AllocationCount lives; lets one of
-// them fail, while FailingAllocation does.
+// them fail, while FailingAllocation does, and all beyond a sum of bytes, while AllocationLimit does.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,18 @@ class FailingAllocation {
   FailingAllocation& operator=(const FailingAllocation&) = delete;
   /// Whether it was asked for.
   bool has_failed() const;
+};
+
+/// While it lives, whatever would bring the sum of all sizes that were asked for over `most_bytes` gets no memory.
+/// Freeing gives nothing back, so that it ends loops too. One at a time; needs AllocationCount::works().
+class AllocationLimit {
+ public:
+  explicit AllocationLimit(std::int64_t most_bytes);
+  ~AllocationLimit();
+  AllocationLimit(const AllocationLimit&) = delete;
+  AllocationLimit& operator=(const AllocationLimit&) = delete;
+  /// Whether something was refused.
+  bool is_passed() const;
 };
 
 }  // namespace paoding::testing_program

@@ -20,8 +20,11 @@ fi
 mkdir -p "$out/lib"
 rm -f "$out"/lib/* "$out/unpack.sh" "$out"/paoding{,_tests}{,.gz}
 
+# Those of the build look for lib/ in other places too, which beside a bundle may be anyone's.
 for program in "${programs[@]}"; do
   strip -o "$out/$(basename "$program")" "$program"
+  printf 'file(RPATH_SET FILE [=[%s]=] NEW_RPATH "$ORIGIN/lib")\n' "$(realpath "$out/$(basename "$program")")" >"$out/run_path.cmake"
+  cmake -P "$out/run_path.cmake" >/dev/null
   ldd "$program"
 done | awk -v skip="$from_the_system" '
   $1 ~ skip || $1 ~ /^\// { next }
@@ -31,7 +34,8 @@ if grep '^missing' "$out/needed" >&2; then exit 1; fi
 while read -r path soname; do
   strip --strip-unneeded -o "$out/lib/$soname" "$path"  # under its soname, the one name the loader asks for
 done <"$out/needed"
-rm "$out/needed"
+rm "$out/needed" "$out/run_path.cmake"
+"$(dirname "$0")/check_run_paths.sh" "$out"
 
 (cd "$(dirname "$0")" && git describe --always --dirty 2>/dev/null || echo unknown) >"$out/commit"
 mkdir -p "$out/share/paoding"

@@ -5,7 +5,8 @@
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
 #                public API say of threads, formatting
 #   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3); what a build
-#                without CUDA is linked from is whole (needs the objects in build/)
+#                without CUDA is linked from is whole (needs the objects in build/); no program or library in build/ looks
+#                for others in the current folder
 #   --format     no check: formats every C++ file in place
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -179,6 +180,7 @@ fi
 if [[ ${1:-} != --sources ]]; then
   check_generated || status=1
   check_without_cuda || status=1
+  [[ ! -d $build ]] || tools/check_run_paths.sh "$build" || status=1
 fi
 ((status == 0)) && echo "check: ok"
 exit $status

@@ -28,6 +28,7 @@ fi
 cmake -S "$root/examples/outside" -B "$made/outside" -DCMAKE_PREFIX_PATH="$made/moved" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF >"$made/log" 2>&1 &&
   cmake --build "$made/outside" >>"$made/log" 2>&1 || { cat "$made/log"; exit 1; }
+"$root/tools/check_run_paths.sh" "$made/moved" "$made/outside/outside"
 "$made/outside/outside"
 "$made/moved/bin/paoding" ops lerp >/dev/null
 # What the program, the library, its headers, scripts and the document on data tell a user to run must have been

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "paoding/data/batches.h"
+#include "paoding/data/content_hash.h"
 #include "paoding/data/corpora.h"
 #include "paoding/data/metrics.h"
 #include "paoding/data/sentence_pieces.h"

@@ -9,7 +9,7 @@ std::span<const EnvVariable> env_variables() {
   static constexpr EnvVariable kTable[] = {
       {"PAODING_EXPLAIN", "1: the command line prints what every pass did and why kernels declined", "off", true},
       {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
-      {"PAODING_CUDA_PATH", "folders (split at ':') searched first for NVIDIA's libraries", "none", true},
+      {"PAODING_CUDA_PATH", "folders (from / on, split at ':') searched first for NVIDIA's libraries", "none", true},
       {"PAODING_CACHE_DIR", "where compiled GPU kernels, and what --tune found, are kept; empty: nowhere",
        "~/.cache/paoding", true},
       {"PAODING_FUSE_TILES", "0: CPU groups run instruction by instruction, without machine code of their own", "1",

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "io/files.h"
@@ -81,6 +82,19 @@ class Inflater {
 }  // namespace
 
 namespace {
+/// Room behind the first `used` bytes: as much again, but never more than one byte over the limit, by which it is seen
+/// that there is more.
+void make_room(std::string* bytes, std::size_t used, std::uint64_t most_bytes) {
+  if (used < bytes->size()) return;
+  const std::uint64_t wanted = std::max<std::uint64_t>(std::size_t{64} << 10, 2 * used);
+  const std::uint64_t size = std::min(wanted, most_bytes + 1);
+  std::string larger;
+  larger.reserve(size);  // resize() of what is there may take twice that
+  larger.append(*bytes, 0, used);
+  larger.resize(size);
+  *bytes = std::move(larger);
+}
+
 [[noreturn]] void fail_too_large(std::string_view name, std::uint64_t most_bytes) {
   fail(ErrorKind::file, "{}: is larger than {} bytes, too large for what it should be", name, most_bytes);
 }
@@ -107,7 +121,7 @@ std::string read_stream(const std::filesystem::path& path, std::string_view name
   std::string bytes;
   for (std::size_t size = 0;;) {
     CancelScope::poll();
-    bytes.resize(std::max(bytes.capacity(), size + (std::size_t{64} << 10)));
+    make_room(&bytes, size, most_bytes);
     const ssize_t count = ::read(file.get(), bytes.data() + size, bytes.size() - size);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(ErrorKind::file, "{}: cannot be read: {}", name, files::reason(errno));
@@ -126,7 +140,7 @@ std::string gunzipped(std::string bytes, std::string_view name, std::uint64_t mo
   std::size_t size = 0;
   do {
     while (!inflater.is_done()) {
-      if (size == result.size()) result.resize(std::max(std::size_t{64} << 10, 2 * size));
+      make_room(&result, size, most_bytes);
       size = inflater.fill(result, size);
       if (size > most_bytes) fail(ErrorKind::file, "{}: unpacks to more than {} bytes", name, most_bytes);
     }

@@ -13,6 +13,7 @@
 
 #include "data/test_folder.h"
 #include "paoding/data/corpora.h"
+#include "tests/allocation_count.h"
 #include "tests/temporary_folder.h"
 
 namespace paoding::data {
@@ -118,6 +119,27 @@ TEST(Gunzipped, RefusesDamage) {
 TEST(Gunzipped, RefusesMoreThanTheLimit) {
   EXPECT_EQ(refusal([] { gunzipped(gzipped(std::string(1'000'000, 'x')), "f", 500'000); }),
             "file: f: unpacks to more than 500000 bytes");
+}
+
+TEST(Gunzipped, TakesNoMoreMemoryThanTheLimit) {
+  if (!testing_program::AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: this build has an allocator of its own";
+  const std::string packed = gzipped(std::string(32 << 20, 'x'));
+  constexpr std::uint64_t kMost = (std::uint64_t{8} << 20) + 1000;
+  // Doubled from 64 KB on: 16 MB up to 8 MB, then what is left to the limit; 16 MB more if it were doubled once more.
+  testing_program::AllocationLimit limit((std::int64_t{16} << 20) + kMost + (1 << 20));
+  EXPECT_EQ(refusal([&] { gunzipped(packed, "f", kMost); }), "file: f: unpacks to more than 8389608 bytes");
+  EXPECT_FALSE(limit.is_passed());
+}
+
+TEST(ReadStream, TakesNoMoreMemoryThanTheLimit) {
+  if (!testing_program::AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: this build has an allocator of its own";
+  const TemporaryFolder folder;
+  const auto path = folder.write("a", std::string(32 << 20, 'x'));
+  constexpr std::uint64_t kMost = (std::uint64_t{8} << 20) + 1000;
+  testing_program::AllocationLimit limit((std::int64_t{16} << 20) + kMost + (1 << 20));
+  EXPECT_EQ(refusal([&] { read_stream(path, "f", kMost); }),
+            "file: f: is larger than 8389608 bytes, too large for what it should be");
+  EXPECT_FALSE(limit.is_passed());
 }
 
 TEST(Inflated, MustHoldWhatTheIndexSays) {

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <system_error>
 #include <thread>
 
@@ -25,6 +23,8 @@ namespace fs = std::filesystem;
 constexpr char kMagic[8] = {'P', 'D', 'C', 'U', 'B', 'I', 'N', '\0'};
 constexpr std::uint32_t kFormatVersion = 1;
 constexpr std::size_t kMaxThreads = 4;
+/// Hundreds of times what our largest kernel has. A larger file was not made by us, whatever size it says it has.
+constexpr std::uint64_t kMostCubinBytes = 64 << 20;
 
 /// The head of a cache file; the cubin follows it.
 struct FileHeader {
@@ -37,20 +37,6 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) == 56);
 
-std::uint64_t read_word(const char* bytes) {
-  std::uint64_t word;
-  std::memcpy(&word, bytes, sizeof(word));
-  return word;
-}
-
-std::uint64_t mix(std::uint64_t h) {
-  h ^= h >> 33;
-  h *= 0xff51afd7ed558ccdULL;
-  h ^= h >> 33;
-  h *= 0xc4ceb9fe1a85ec53ULL;
-  return h ^ (h >> 33);
-}
-
 /// Appends a part with its length first, so that no two lists of parts give the same text.
 void append_part(std::string* text, std::string_view part) {
   *text += std::to_string(part.size());
@@ -59,32 +45,6 @@ void append_part(std::string* text, std::string_view part) {
 }
 
 }  // namespace
-
-std::array<std::uint64_t, 2> hash128(std::string_view bytes) {
-  constexpr std::uint64_t c1 = 0x87c37b91114253d5ULL, c2 = 0x4cf5ad432745937fULL;
-  const std::size_t size = bytes.size();
-  const std::size_t whole = size / 16 * 16;
-  std::uint64_t h1 = 0, h2 = 0;
-  for (std::size_t i = 0; i < whole; i += 16) {
-    h1 ^= std::rotl(read_word(bytes.data() + i) * c1, 31) * c2;
-    h1 = (std::rotl(h1, 27) + h2) * 5 + 0x52dce729;
-    h2 ^= std::rotl(read_word(bytes.data() + i + 8) * c2, 33) * c1;
-    h2 = (std::rotl(h2, 31) + h1) * 5 + 0x38495ab5;
-  }
-  char tail[16] = {};
-  if (size > whole) std::memcpy(tail, bytes.data() + whole, size - whole);
-  h2 ^= std::rotl(read_word(tail + 8) * c2, 33) * c1;
-  h1 ^= std::rotl(read_word(tail) * c1, 31) * c2;
-  h1 ^= size;
-  h2 ^= size;
-  h1 += h2;
-  h2 += h1;
-  h1 = mix(h1);
-  h2 = mix(h2);
-  h1 += h2;
-  h2 += h1;
-  return {h1, h2};
-}
 
 KernelCompiler KernelCompiler::nvrtc() {
   return {nvrtc_version(),
@@ -188,26 +148,32 @@ KernelCache::Cubin KernelCache::read_file(const Key& key) const {
   if (folder_.empty()) return nullptr;
   const fs::path path = file_of(key);
   std::error_code error;
-  const std::uintmax_t file_bytes = fs::file_size(path, error);
-  if (error || file_bytes < sizeof(FileHeader)) return nullptr;
-  std::ifstream file(path, std::ios::binary);
-  FileHeader header;
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return nullptr;
+  if (!fs::exists(path, error)) return nullptr;
   // Anything that does not fit is a file of another version or a damaged one: compiled anew and replaced.
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 || header.format_version != kFormatVersion ||
-      header.header_bytes != sizeof(FileHeader) || header.key[0] != key[0] || header.key[1] != key[1] ||
-      header.cubin_bytes == 0 || header.cubin_bytes != file_bytes - sizeof(FileHeader)) {
+  try {
+    const files::InputFile file(path);
+    const std::uint64_t file_bytes = file.size_bytes();
+    if (file_bytes < sizeof(FileHeader) || file_bytes > sizeof(FileHeader) + kMostCubinBytes) return nullptr;
+    FileHeader header;
+    file.read_at(0, &header, sizeof(header));
+    if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 || header.format_version != kFormatVersion ||
+        header.header_bytes != sizeof(FileHeader) || header.key[0] != key[0] || header.key[1] != key[1] ||
+        header.cubin_bytes == 0 || header.cubin_bytes != file_bytes - sizeof(FileHeader)) {
+      return nullptr;
+    }
+    std::vector<char> cubin(header.cubin_bytes);
+    file.read_at(sizeof(header), cubin.data(), cubin.size());
+    const Key checksum = hash128({cubin.data(), cubin.size()});
+    if (checksum[0] != header.checksum[0] || checksum[1] != header.checksum[1]) return nullptr;
+    return std::make_shared<const std::vector<char>>(std::move(cubin));
+  } catch (const Error& problem) {
+    if (problem.kind() != ErrorKind::file) throw;  // called off
     return nullptr;
   }
-  std::vector<char> cubin(header.cubin_bytes);
-  if (!file.read(cubin.data(), static_cast<std::streamsize>(cubin.size()))) return nullptr;
-  const Key checksum = hash128({cubin.data(), cubin.size()});
-  if (checksum[0] != header.checksum[0] || checksum[1] != header.checksum[1]) return nullptr;
-  return std::make_shared<const std::vector<char>>(std::move(cubin));
 }
 
 void KernelCache::write_file(const Key& key, const std::vector<char>& cubin) const {
-  if (folder_.empty() || cubin.empty()) return;
+  if (folder_.empty() || cubin.empty() || cubin.size() > kMostCubinBytes) return;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return;

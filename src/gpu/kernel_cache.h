@@ -16,10 +16,9 @@
 #include <string_view>
 #include <vector>
 
-namespace paoding::gpu {
+#include "base/hash128.h"
 
-/// MurmurHash3_x64_128 (Austin Appleby, public domain), seed 0: 128 bits are enough to take equal for same.
-std::array<std::uint64_t, 2> hash128(std::string_view bytes);
+namespace paoding::gpu {
 
 /// What a cache calls for a text that it does not have; tests put their own in NVRTC's place.
 struct KernelCompiler {
@@ -67,7 +66,7 @@ class KernelCache {
   std::filesystem::path file_of(const std::string& source, const std::string& arch) const;
 
  private:
-  using Key = std::array<std::uint64_t, 2>;
+  using Key = Hash128;  // enough bits to take equal for same
 
   Key key_of(const std::string& source, const std::string& arch) const;
   std::filesystem::path file_of(const Key& key) const;

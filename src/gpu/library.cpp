@@ -22,6 +22,8 @@ constexpr const char* kTargets[] = {"targets/sbsa-linux/lib", "targets/aarch64-l
 constexpr const char* kTargets[] = {"targets/x86_64-linux/lib"};
 #endif
 
+constexpr const char* kRelative = "not searched, for the path is relative: give it from / on";
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -33,9 +35,10 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+// Never one that depends on the current folder, which may be anyone's: his libraries would be ours.
 void add_folder(std::vector<fs::path>* folders, const fs::path& folder) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return;
+  if (!folder.is_absolute() || !fs::is_directory(folder, ignored)) return;
   if (std::find(folders->begin(), folders->end(), folder) == folders->end()) folders->push_back(folder);
 }
 
@@ -122,6 +125,13 @@ std::vector<fs::path> folders_after_loader(const SearchPlaces& places) {
 }
 
 Library::Library(std::vector<std::string> names, const SearchPlaces& places) : names_(std::move(names)) {
+  const auto look_at = [this](const char* variable, const std::string& folder) {
+    if (folder.empty() || fs::path(folder).is_absolute()) return;
+    attempts_.push_back({fmt::format("{}={}", variable, folder), kRelative});
+  };
+  for (const std::string& folder : split(places.paoding_cuda_path)) look_at("PAODING_CUDA_PATH", folder);
+  look_at("CUDA_HOME", places.cuda_home);
+  look_at("CUDA_PATH", places.cuda_path);
   auto try_folders = [this](const std::vector<fs::path>& folders) {
     for (const fs::path& folder : folders) {
       for (const std::string& name : names_) {
@@ -163,14 +173,19 @@ bool Library::load(const std::string& file) {
 std::string Library::problem() const {
   if (loaded()) return "";
   // A file that is there and does not load (wrong machine, missing dependency) says more than the absent ones.
+  std::string names, not_searched;
+  std::size_t places = attempts_.size();
   for (const Attempt& attempt : attempts_) {
-    if (attempt.path.find('/') != std::string::npos && attempt.problem != "no such file") {
+    if (attempt.problem == kRelative) {
+      not_searched += fmt::format("; {} is {}", attempt.path, attempt.problem);
+      --places;
+    } else if (attempt.path.find('/') != std::string::npos && attempt.problem != "no such file") {
       return fmt::format("{} is there but does not load: {}", attempt.path, attempt.problem);
     }
   }
-  std::string names;
   for (const std::string& name : names_) names += (names.empty() ? "" : " or ") + name;
-  return fmt::format("{} was not found ({} places tried)", names.empty() ? "no library" : names, attempts_.size());
+  return fmt::format("{} was not found ({} places tried{})", names.empty() ? "no library" : names, places,
+                     not_searched);
 }
 
 std::string Library::describe() const {

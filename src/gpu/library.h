@@ -11,7 +11,8 @@
 
 namespace paoding::gpu {
 
-/// The settings that decide where libraries are looked for. Tests fill it by hand.
+/// The settings that decide where libraries are looked for. Relative paths are not: the current folder may be anyone's.
+/// Tests fill it by hand.
 struct SearchPlaces {
   std::string paoding_cuda_path;  // PAODING_CUDA_PATH: folders, split at ':', looked at before anything else
   bool use_loader = true;         // ask the dynamic loader (LD_LIBRARY_PATH, ld.so.cache) for the plain name
@@ -20,7 +21,7 @@ struct SearchPlaces {
   bool use_system = true;         // /usr/local/cuda*, /usr/local/nvidia, /usr/lib/wsl
   std::string virtual_env;        // VIRTUAL_ENV: its site-packages may hold NVIDIA's pip packages
   std::string path;               // PATH: the prefix of each entry may hold site-packages
-  std::filesystem::path deps;     // "./.deps": where `make deps-gpu` unpacks pip packages
+  std::filesystem::path deps;     // .deps of the sources, where `make deps-gpu` unpacks pip packages
 
   static SearchPlaces from_environment();
 };

@@ -103,6 +103,28 @@ TEST(Library, LooksInCudaHomeBeforePipPackages) {
 #endif
 }
 
+TEST(Library, RelativePlacesAreNotSearched) {
+  TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  for (const char* place : {".", "lib64", "venv/lib/python3.11/site-packages/nvidia/cu13/lib"}) {
+    place_fake_library(folder.path() / place / "libpaoding_fake.so.13");
+  }
+  SearchPlaces places = nowhere();
+  places.paoding_cuda_path = ".:lib64::venv/lib/python3.11/site-packages";
+  places.cuda_home = places.cuda_path = ".";
+  places.virtual_env = "venv";
+  places.path = ".:venv/bin:./venv/bin";
+  places.use_loader = true;
+  const Library library({"libpaoding_fake.so.13"}, places);
+  fs::current_path(before);
+  EXPECT_FALSE(library.loaded()) << library.describe();
+  EXPECT_NE(library.problem().find("PAODING_CUDA_PATH=lib64 is not searched, for the path is relative"),
+            std::string::npos)
+      << library.problem();
+  EXPECT_NE(library.problem().find("CUDA_HOME=. is not searched"), std::string::npos) << library.problem();
+}
+
 TEST(Library, SaysWhatWasTriedWhenNothingLoads) {
   TemporaryFolder folder;
   SearchPlaces places = nowhere();

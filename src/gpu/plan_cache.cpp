@@ -99,6 +99,7 @@ PlanCache::Known PlanCache::read(const std::string& key) const {
     file.read_at(0, text.data(), text.size());
     known.choice = parse_entry(text, key);
   } catch (const Error& problem) {
+    if (problem.kind() != ErrorKind::file) throw;  // called off
     known.ignored = fmt::format("{} is ignored: {}", path.string(), problem.what());
   }
   return known;
@@ -116,7 +117,7 @@ void PlanCache::keep(const std::string& key, const TimedChoice& choice) {
   const std::string text = entry_text(key, choice);
   const std::lock_guard lock(mutex_);
   known_[key] = {choice, ""};
-  if (folder_.empty()) return;
+  if (folder_.empty() || text.size() > kMostBytes) return;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return;

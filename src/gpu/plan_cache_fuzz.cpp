@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "gpu/kernel_cache.h"
+#include "base/hash128.h"
 #include "gpu/plan_cache.h"
 #include "paoding/error.h"
 
@@ -30,7 +30,7 @@ void check_text(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size_bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes), size_bytes);
   check_text(text);
-  const auto seal = gpu::hash128(text);
+  const auto seal = hash128(text);
   char line[64];
   std::snprintf(line, sizeof(line), "seal %016llx%016llx\n", static_cast<unsigned long long>(seal[0]),
                 static_cast<unsigned long long>(seal[1]));

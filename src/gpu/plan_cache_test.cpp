@@ -91,6 +91,11 @@ TEST(PlanCache, SaysWhyAFileIsIgnored) {
   };
   EXPECT_EQ(ignored_of(""), path.string() + " is ignored: it does not begin with 'paoding plan 1'");
   EXPECT_NE(ignored_of(std::string(1 << 20, 'x')).find("it has 1048576 bytes"), std::string::npos);
+  write(path, whole);
+  fs::resize_file(path, std::uintmax_t{1} << 40);  // sparse
+  std::string terabyte;
+  EXPECT_EQ(PlanCache(folder.path()).find(kKey, &terabyte), std::nullopt);
+  EXPECT_NE(terabyte.find("it has 1099511627776 bytes"), std::string::npos) << terabyte;
   std::string later = whole;
   later.replace(later.find("plan 1"), 6, "plan 2");
   EXPECT_NE(ignored_of(later).find("does not begin with"), std::string::npos);
@@ -105,6 +110,18 @@ TEST(PlanCache, SaysWhyAFileIsIgnored) {
   EXPECT_EQ(read(path), whole);
   std::string ignored = "something";
   EXPECT_EQ(PlanCache(folder.path()).find(kKey, &ignored), some_choice());
+  EXPECT_EQ(ignored, "");
+}
+
+TEST(PlanCache, WritesNothingThatItWouldNotRead) {
+  const TemporaryFolder folder;
+  const std::string long_key(1 << 15, 'k');
+  PlanCache cache(folder.path());
+  cache.keep(long_key, some_choice());
+  EXPECT_EQ(cache.find(long_key), some_choice());
+  EXPECT_FALSE(fs::exists(cache.file_of(long_key)));
+  std::string ignored = "something";
+  EXPECT_EQ(PlanCache(folder.path()).find(long_key, &ignored), std::nullopt);
   EXPECT_EQ(ignored, "");
 }
 

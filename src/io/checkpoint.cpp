@@ -5,6 +5,7 @@
 #include "paoding/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <new>
 
 #include "base/check.h"
@@ -105,9 +106,10 @@ auto read_from(const fs::path& path, bool latest, Read read) {
   if (!fs::is_directory(path, problem)) {
     fail(ErrorKind::file, "{}: is no folder: give that of a checkpoint, or that of a run", path.string());
   }
-  if (step_of(fs::canonical(path, problem)) >= 0 || fs::exists(path / kManifestFile, problem)) {
-    return read_at(path, read);
-  }
+  // A run's folder may have the name of a checkpoint, and a checkpoint that is being replaced may be without a
+  // manifest.
+  const bool has_manifest = fs::exists(path / kManifestFile, problem);
+  if (has_manifest || (step_of(fs::canonical(path, problem)) >= 0 && all_in(path).empty())) return read_at(path, read);
   for (int attempt = 1;; ++attempt) {
     const fs::path chosen = latest ? latest_in(path) : best_in(path, false);
     if (chosen.empty()) {
@@ -127,13 +129,12 @@ std::string name_of(std::int64_t step) { return fmt::format("{}{:08}", kStepPref
 
 std::int64_t step_of(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(kStepPrefix) || name.size() > kStepPrefix.size() + 18) return -1;
-  std::int64_t step = 0;
-  for (const char c : name.substr(kStepPrefix.size())) {
-    if (c < '0' || c > '9') return -1;
-    step = step * 10 + (c - '0');
-  }
-  return name == name_of(step) ? step : -1;
+  if (!name.starts_with(kStepPrefix)) return -1;
+  std::int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), end, step);
+  // name_of() alone says what it writes: no sign, as many zeros, every step that there can be.
+  return parsed.ec == std::errc() && step >= 0 && name == name_of(step) ? step : -1;
 }
 
 std::vector<fs::path> all_in(const fs::path& run) {

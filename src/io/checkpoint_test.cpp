@@ -172,6 +172,35 @@ TEST(CheckpointFiles, OrdersBySteps) {
   EXPECT_EQ(run.best(), run.latest());  // none has a score
 }
 
+TEST(CheckpointFiles, FindsEveryStepThatItSaves) {
+  const TemporaryFolder folder;
+  CheckpointFolder run(folder / "run", 100);
+  std::vector<std::int64_t> steps = {0, 1, 99999999, 100000000, std::numeric_limits<std::int64_t>::max()};
+  for (int bit = 31; bit < 63; ++bit) steps.push_back(std::int64_t{1} << bit);
+  for (std::int64_t power = 10; power <= 1'000'000'000'000'000'000 / 10; power *= 10) steps.push_back(power * 10 - 1);
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  for (const std::int64_t step : steps) EXPECT_EQ(load_manifest(run.save(at_step(step))).step, step);
+  std::vector<std::int64_t> found;
+  for (const fs::path& path : run.checkpoints()) found.push_back(load_manifest(path).step);
+  EXPECT_EQ(found, steps);
+  EXPECT_EQ(load_manifest(folder / "run", true).step, steps.back());
+  // What no save makes is not ours.
+  for (const char* name : {"step-", "step-1", "step--0000001", "step-+0000001", "step-000000001", "step-0000001x",
+                           "step-9223372036854775808", "step-99999999999999999999999"}) {
+    fs::create_directory(folder / "run" / name);
+  }
+  EXPECT_EQ(run.checkpoints().size(), steps.size());
+}
+
+TEST(CheckpointFiles, ARunsFolderMayHaveTheNameOfACheckpoint) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "step-00000007";
+  CheckpointFolder(run).save(at_step(3));
+  EXPECT_EQ(load_manifest(run).step, 3);
+  EXPECT_EQ(load_checkpoint(run / "step-00000003").manifest.step, 3);
+}
+
 TEST(CheckpointFiles, NeverDropsTheOneJustSaved) {
   const TemporaryFolder folder;
   CheckpointFolder run(folder / "run", 1);
@@ -318,6 +347,9 @@ TEST(CheckpointFiles, RefusesNamesAndNumbersThatAManifestCannotHave) {
   bad_bool.tensors["b"] = Tensor::from(boolean, {1}, std::array{1.0});
   bad_bool.tensors["b"].bytes()[0] = std::byte{2};
   EXPECT_NE(error_of([&] { run.save(bad_bool); }), "no error");
+  Checkpoint wide = at_step(1);  // empty, but its strides are not
+  wide.tensors["w"] = Tensor(f32, {0, std::int64_t{1} << 40, std::int64_t{1} << 20});
+  EXPECT_NE(error_of([&] { run.save(wide); }).find("more than 2^59 elements"), std::string::npos);
   EXPECT_EQ(names_in(folder / "run"), (Names{".lock"}));
 }
 

@@ -84,6 +84,16 @@ template <class... Args>
   fail(ErrorKind::file, "{}: tensor '{}': {}", file, shown(tensor), fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// What make() gives; that a shape has no such size, or a type, is said of the file.
+template <class Make>
+auto of_tensor(std::string_view file, std::string_view tensor, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    fail_tensor(file, tensor, "{}", error.what());
+  }
+}
+
 DType read_dtype(std::string_view file, std::string_view tensor, const dom::element& value) {
   std::string_view text;
   if (value.get(text) != simdjson::SUCCESS) fail_tensor(file, tensor, "dtype is {}, must be a string", shown(value));
@@ -100,8 +110,6 @@ Shape read_shape(std::string_view file, std::string_view tensor, const dom::elem
   dom::array axes;
   if (value.get(axes) != simdjson::SUCCESS) fail_tensor(file, tensor, "shape is {}, must be an array", shown(value));
   std::vector<std::int64_t> extents;
-  // With 8 bytes an element: also the byte count, and strides of shapes with an extent of 0, fit in 64 bits.
-  constexpr std::int64_t kMaxElements = (std::int64_t{1} << 62) / 8;
   std::int64_t product = 1;
   for (dom::element axis : axes) {
     if (extents.size() == Shape::kMaxRank) {
@@ -118,7 +126,7 @@ Shape read_shape(std::string_view file, std::string_view tensor, const dom::elem
     product *= std::max<std::int64_t>(extent, 1);
     extents.push_back(extent);
   }
-  return Shape(std::span<const std::int64_t>(extents));
+  return of_tensor(file, tensor, [&] { return Shape(std::span<const std::int64_t>(extents)); });
 }
 
 std::pair<std::uint64_t, std::uint64_t> read_offsets(std::string_view file, std::string_view tensor,
@@ -154,7 +162,7 @@ Entry read_entry(std::string_view file, std::string_view name, const dom::elemen
 
   Entry entry{std::string(name), {read_dtype(file, name, *dtype), read_shape(file, name, *shape)}};
   std::tie(entry.begin, entry.end) = read_offsets(file, name, *offsets);
-  const auto needed = static_cast<std::uint64_t>(size_bytes(entry.type));
+  const auto needed = of_tensor(file, name, [&] { return static_cast<std::uint64_t>(size_bytes(entry.type)); });
   if (entry.end - entry.begin != needed) {
     fail_tensor(file, name, "data_offsets [{}, {}] hold {} bytes, but {} of shape {} is {} bytes", entry.begin,
                 entry.end, entry.end - entry.begin, dtype_name(entry.type.dtype), to_string(entry.type.shape), needed);

@@ -25,6 +25,8 @@ static_assert(std::endian::native == std::endian::little, "the body is little-en
 
 inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+/// Of a shape whose extents of 0 count as 1. With 8 bytes an element the byte count, and strides too, fit in 64 bits.
+inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 62) / 8;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct DTypeName {

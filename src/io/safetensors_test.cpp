@@ -132,6 +132,10 @@ TEST(Safetensors, RefusesTensorsThatSayNonsense) {
   EXPECT_EQ(refusal(one("U8", "[4294967296,4294967296]", "[0,0]")),
             w + "shape [4294967296,4294967296] overflows: more than 2^59 elements");
   EXPECT_NE(refusal(one("U8", "[0,4294967296,4294967296]", "[0,0]")).find("overflows"), std::string::npos);
+  EXPECT_EQ(refusal(one("U8", "[0,281474976710656]", "[0,0]")),
+            w + "shape: extent 281474976710656 of axis 1 is over 2^47");
+  EXPECT_EQ(refusal(one("U8", "[70368744177664,4]", "[0,281474976710656]")),
+            w + "u8[70368744177664,4]: has more than 2^47 bytes");
   EXPECT_EQ(refusal(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]", "x")),
             w + "shape [1,1,1,1,1,1,1,1,1] has more than 8 axes");
   EXPECT_EQ(parse(one("U8", "[1,1,1,1,1,1,1,1]", "[0,1]", "x")).tensors["w"].shape().rank(), 8);

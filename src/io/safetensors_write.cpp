@@ -23,6 +23,14 @@ void check_tensor(const std::string& file, const std::string& name, const Tensor
     fail(ErrorKind::file, "{}: tensor '{}': {} has no memory", file, shown(name), to_string(tensor.type()));
   }
   // What is written must load again.
+  std::int64_t product = 1;
+  for (const std::int64_t extent : tensor.shape().dims()) {
+    if (extent > 0 && product > kMaxElements / extent) {
+      fail(ErrorKind::file, "{}: tensor '{}': shape {} has more than 2^59 elements, could not be read again", file,
+           shown(name), to_string(tensor.shape()));
+    }
+    product *= std::max<std::int64_t>(extent, 1);
+  }
   if (std::int64_t bad = first_bad_bool(tensor); bad >= 0) {
     fail(ErrorKind::file, "{}: tensor '{}': bool element {} is {}, must be 0 or 1", file, shown(name), bad,
          std::to_integer<int>(tensor.bytes()[bad]));

@@ -26,6 +26,13 @@ double base_of(const OpCall& call) {
   return base;
 }
 
+// Before the factors are made: a number in a model's text must not take memory by itself.
+void check_width(const OpCall& call, std::string_view what, std::int64_t width) {
+  constexpr std::int64_t kMostWidth = 1 << 20;
+  if (width > kMostWidth)
+    call.fail(ErrorKind::argument, fmt::format("{} = {}, the most is {}", what, width, kMostWidth));
+}
+
 // position base^(-2i / width) for i = 0 .. width / 2 - 1, as [.., width / 2].
 Value angles(const Value& positions, std::int64_t width, double base, DType dtype) {
   std::vector<double> factors;
@@ -50,6 +57,7 @@ Values compose_sinusoidal(std::span<const Value> in, const Attrs& attrs) {
   if (width < 2 || width % 2 != 0) {
     call.fail(ErrorKind::argument, fmt::format("width = {}, needs to be even and positive", width));
   }
+  check_width(call, "width", width);
   if (!is_float(dtype)) call.fail(ErrorKind::dtype, fmt::format("dtype is {}, needed is a float", to_string(dtype)));
   if (in[0].dtype() == boolean) call.fail(ErrorKind::dtype, "positions are bool; numbers are needed");
   const Value angle = angles(in[0], width, base_of(call), compute_dtype(dtype));
@@ -78,6 +86,7 @@ Values compose_rotary(std::span<const Value> in, const Attrs& attrs) {
   const double base = base_of(call);
   if (shape.elements() == 0) return {x};
   const std::int64_t width = shape[last], half = width / 2;
+  check_width(call, "the last extent of x", width);
   const Value wide = cast(x, compute_dtype(x.dtype())), angle = angles(in[1], width, base, wide.dtype());
   const Value c = cos(angle), s = sin(angle);
   const auto turned = [&](const Value& a, const Value& b) { return std::array{a * c - b * s, b * c + a * s}; };
@@ -114,6 +123,10 @@ void register_position_ops() {
                 {.shapes = {{}}, .attrs = width(4), .dtypes = {i64}},
                 {.shapes = {{0}}, .attrs = width(4), .dtypes = {i64}},
                 {.shapes = {{5}}, .attrs = width(5), .dtypes = {i64}, .error = "width = 5, needs to be even"},
+                {.shapes = {{5}},
+                 .attrs = width(10'000'000'000),
+                 .dtypes = {i64},
+                 .error = "width = 10000000000, the most is"},
                 {.shapes = {{5}}, .attrs = {{"width", std::int64_t{4}}, {"base", 0.0}}, .error = "base = 0"},
                 {.shapes = {{5}}, .attrs = {{"width", std::int64_t{4}}, {"dtype", i32}}, .error = "dtype is i32"}},
   });

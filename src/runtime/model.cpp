@@ -15,6 +15,7 @@
 #include "base/one_line.h"
 #include "io/model_file.h"
 #include "paoding/cancellation.h"
+#include "paoding/checkpoint.h"
 
 namespace paoding {
 namespace {
@@ -71,12 +72,17 @@ struct Model::State {
       declare(*entries[graph_name].graph, &all);
     }
     check_names();
-    parameters.emplace(all, options.compile.device);
     try {
-      restore(&all);
+      // Before memory is taken for them: what a graph says of its parameters costs a file nothing.
+      check_restorable(all, file.parameters, true);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::argument) throw;
       fail(ErrorKind::file, "{}: its parameters are not those of its graphs: {}", name, error.what());
+    }
+    parameters.emplace(all, options.compile.device);
+    for (const NodeId id : all.parameters()) {
+      const std::string& parameter = all.node(id).name.str();
+      parameters->set(parameter, file.parameters.at(parameter));
     }
     file.parameters.clear();
   }
@@ -150,25 +156,6 @@ struct Model::State {
       }
       all->parameter(node.name.str(), type.dtype, type.shape);
     }
-  }
-
-  void restore(Graph* all) {
-    std::vector<std::string> missing;
-    for (const NodeId id : all->parameters()) {
-      const std::string& parameter = all->node(id).name.str();
-      const auto found = file.parameters.find(parameter);
-      if (found == file.parameters.end()) {
-        missing.push_back(parameter);
-      } else {
-        try {
-          parameters->set(parameter, found->second);
-        } catch (const Error& error) {
-          if (error.kind() != ErrorKind::shape && error.kind() != ErrorKind::dtype) throw;
-          fail(ErrorKind::argument, "{}", error.what());
-        }
-      }
-    }
-    if (!missing.empty()) fail(ErrorKind::argument, "missing are {}", one_line(missing));
   }
 
   const Entry& entry_for(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {

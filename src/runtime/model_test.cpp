@@ -10,6 +10,7 @@
 
 #include "paoding/cancellation.h"
 #include "paoding/io.h"
+#include "tests/allocation_count.h"
 #include "tests/program_check.h"
 #include "tests/temporary_folder.h"
 
@@ -114,10 +115,11 @@ TEST(Model, RunsTheGraphWhoseInputsFit) {
 TEST(Model, SaysWhichPartOfItsFileIsWrong) {
   ModelFile model = small_model();
   model.parameters.erase("w");
-  EXPECT_TRUE(
-      has(message_of([&] { Model(model, {}, "m"); }), "m: its parameters are not those of its graphs: missing"));
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }),
+                  "m: its parameters are not those of its graphs: restore: 1 of the tensors do not fit the model: 'w' "
+                  "f32[2] is missing"));
   model.parameters["w"] = rows(1);
-  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "parameter 'w' is f32[2], not f32[1,2]"));
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "'w' is f32[1,2], must be f32[2]"));
   model.graphs["other"] = "paoding graph 1\ny = nothing()\n";
   EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "m: graph 'other': "));
   EXPECT_TRUE(has(message_of([&] { Model(small_model(), {.executors = 0}, "m"); }), "executors = 0"));
@@ -171,6 +173,17 @@ TEST(Model, RefusesGraphsWithOtherInputsThanTheirNamesSay) {
     single.graphs[name] = scaled(2);
     EXPECT_EQ(message_of([&] { Model(single, {}, "m"); }), "no error") << name;
   }
+}
+
+TEST(Model, TakesNoMemoryForParametersThatTheFileHasNot) {
+  if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: this build has an allocator of its own";
+  ModelFile model = small_model();
+  model.graphs["weights"] += "giant = parameter f32[1000000000]\nall = sum(giant)\nfetch all\n";
+  const AllocationLimit limit(100 << 20);
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "'giant' f32[1000000000] is missing"));
+  model.parameters["giant"] = rows(3);
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "'giant' is f32[3,2], must be f32[1000000000]"));
+  EXPECT_FALSE(limit.is_passed());
 }
 
 TEST(Model, IsCalledByManyThreadsAtOnce) {

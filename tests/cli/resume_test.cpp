@@ -136,6 +136,55 @@ TEST_F(Resume, CountsThatNoTrainingReachesAreRefused) {
   refused(bad);
 }
 
+// ---- data that has changed ----
+
+TEST_F(Resume, RefusesDataThatHasChangedUnlessTold) {
+  trained("a", kQuiet);
+  const std::string whole = slurp(folder_ / "data/g2p/cmudict-en-us.dict");
+  // A word of the same letters, as long and said as before: no count sees it.
+  std::string changed = whole;
+  const std::size_t at = changed.find('\n', 200) + 1;
+  std::swap(changed[at], changed[at + 1]);
+  ASSERT_NE(changed, whole);
+  folder_.write("data/g2p/cmudict-en-us.dict", changed);
+  const std::string command = "paoding train g2p --out a --resume --epochs 3" + std::string(kQuiet);
+  Ran ran = shell(command);
+  EXPECT_EQ(ran.code, 1) << ran.out;
+  EXPECT_TRUE(has(ran.err, "data: what is there for g2p is not what this run was trained on: its content is "))
+      << ran.err;
+  EXPECT_TRUE(has(ran.err, "hint: put the data of before back")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "--other-data goes on")) << ran.err;
+  // Nothing was touched: with the data of before it goes on.
+  folder_.write("data/g2p/cmudict-en-us.dict", whole);
+  ran = shell(command);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_FALSE(has(ran.out, "is not what this run was trained on")) << ran.out;
+
+  folder_.write("data/g2p/cmudict-en-us.dict", changed);
+  ran = shell("paoding train g2p --out a --resume --epochs 4 --other-data" + std::string(kQuiet));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "note: data: what is there for g2p is not what this run was trained on")) << ran.out;
+  ran = shell("paoding train g2p --out a --resume --epochs 5" + std::string(kQuiet));
+  EXPECT_EQ(ran.code, 0) << ran.err << "it is the run's data now";
+  ran = shell("paoding train g2p --out b --other-data" + std::string(kQuiet));
+  EXPECT_EQ(ran.code, 2) << ran.out;
+  EXPECT_TRUE(has(ran.err, "--other-data goes with --resume")) << ran.err;
+}
+
+TEST_F(Resume, SaysWhereACheckpointDoesNotKnowItsData) {
+  trained("a", kQuiet);
+  Checkpoint old = load_checkpoint(folder_ / "a", true);
+  ASSERT_EQ(old.manifest.notes.at("data").size(), 32u);
+  old.manifest.notes.erase("data");
+  CheckpointFolder(folder_ / "b").save(old);
+  Ran ran = shell("paoding train g2p --out b --resume --epochs 3" + std::string(kQuiet));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "note: the checkpoint does not say what data it was trained on")) << ran.out;
+  ran = shell("paoding train g2p --out b --resume --epochs 4" + std::string(kQuiet));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_FALSE(has(ran.out, "does not say what data")) << "it does now: " << ran.out;
+}
+
 // ---- weights that are not finite ----
 
 TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {

@@ -294,7 +294,7 @@ TEST_F(TrainStops, ALearningRateFarTooLargeEndsInAMessageNotInRuin) {
 TEST_F(TrainStops, OtherDataAndThreadsAreTold) {
   trained("a", "--no-test --show 0 --steps 4");
   folder_.write("data/g2p/cmudict-en-us.dict", dictionary(140));
-  const Ran ran = shell("paoding train g2p --out a --resume --steps 0 --threads 1 --no-test --show 0");
+  const Ran ran = shell("paoding train g2p --out a --resume --other-data --steps 0 --threads 1 --no-test --show 0");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(has(ran.out, "note: examples were ")) << ran.out;
   EXPECT_TRUE(has(ran.out, "note: threads were 2, and are 1 now")) << ran.out;
