@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/python_torch.py [FOLDER]: paoding.torch.LSTM and GRU beside torch.nn's on the CPU, in turns, of the package in
 FOLDER (build/python). Medians; ms; with one thread its time on the processor, as others may be using the machine. Behind
-them layers so small that what counts is what a call costs its caller, with one thread: quartiles of that time; us."""
+them, with one thread, layers so small that what counts is what a call costs its caller, and forward passes without
+gradients whose weights take as long to read as to multiply: quartiles of that time; us."""
 
 import pathlib
 import statistics
@@ -37,14 +38,14 @@ def step(module, x):
 CALLS = (('forward', forward), ('training', step))
 
 
-def in_turns(kind, sizes, rounds, clock):
-    """What both take for each of CALLS, in every round."""
+def in_turns(kind, sizes, rounds, clock, calls=CALLS, dtype=torch.float32):
+    """What both take for each of the calls, in every round."""
     steps, batch, inputs, hidden, layers = sizes
-    theirs = getattr(torch.nn, kind)(inputs, hidden, layers)
-    ours = getattr(paoding.torch, kind)(inputs, hidden, layers)
+    theirs = getattr(torch.nn, kind)(inputs, hidden, layers, dtype=dtype)
+    ours = getattr(paoding.torch, kind)(inputs, hidden, layers, dtype=dtype)
     ours.load_state_dict(theirs.state_dict())
-    x = torch.randn(steps, batch, inputs)
-    for name, call in CALLS:
+    x = torch.randn(steps, batch, inputs, dtype=dtype)
+    for name, call in calls:
         times = {theirs: [], ours: []}
         for _ in range(rounds + 2):
             for module, taken in times.items():
@@ -66,10 +67,27 @@ for kind in ('LSTM', 'GRU'):
             print(f'{title:<58}{medians[0]:9.2f}{medians[1]:9.2f}', flush=True)
 
 torch.set_num_threads(1)
+
+
+def print_quartiles(title, times):
+    quartiles = (statistics.quantiles(taken, n=4) for taken in times)
+    print(f'{title:<46}' + ''.join(f'{1e6 * at:7.0f}' for each in quartiles for at in each), flush=True)
+
+
 print(f'\n{"one thread":46}{"torch.nn":>21}{"paoding":>21}')
 for kind in ('LSTM', 'GRU', 'RNN'):
     for steps, batch in ((1, 1), (10, 1), (10, 8)):
         for name, times in in_turns(kind, (steps, batch, 64, 64, 1), ROUNDS_OF_SMALL, time.thread_time):
             title = f'{kind} {name}, {steps} step{"s" * (steps > 1)}, batch {batch}, 64 to 64'
-            quartiles = (statistics.quantiles(taken, n=4) for taken in times)
-            print(f'{title:<46}' + ''.join(f'{1e6 * at:7.0f}' for each in quartiles for at in each), flush=True)
+            print_quartiles(title, times)
+
+LAYERS = [('LSTM', torch.float32, 'f32'), ('GRU', torch.float32, 'f32'), ('LSTM', torch.bfloat16, 'bf16')]
+LAYERS.append(('LSTM', torch.float64, 'f64'))
+print(f'\n{"one thread, forward, without gradients":46}{"torch.nn":>21}{"paoding":>21}')
+for kind, dtype, text in LAYERS:
+    for inputs, hidden in ((64, 64), (256, 512), (1024, 1024)):
+        for steps, batch in ((1, 1), (1, 4), (1, 32), (4, 1), (16, 1), (64, 1), (64, 32)):
+            sizes = (steps, batch, inputs, hidden, 1)
+            rounds = max(9, ROUNDS_OF_SMALL // (1 + steps * batch * hidden * hidden // 500_000))
+            for _, times in in_turns(kind, sizes, rounds, time.thread_time, CALLS[:1], dtype):
+                print_quartiles(f'{kind} {text}, {steps} x {batch}, {inputs} to {hidden}', times)

@@ -235,6 +235,70 @@ TEST(RecurrentInC, RunsTheKernelsOfPrograms) {
   pd_recurrent_destroy(plan);
 }
 
+// The part of a description that is the forward pass's.
+std::string forward_of(const pd_recurrent_layer& layer) {
+  pd_recurrent_plan* plan = nullptr;
+  EXPECT_EQ(pd_recurrent_create(&layer, &plan), PD_OK) << pd_last_error();
+  const std::string text = pd_recurrent_describe(plan);
+  pd_recurrent_destroy(plan);
+  return text.substr(0, text.find("backward\n"));
+}
+
+TEST(RecurrentInC, ReadsWeightsAsPyTorchKeepsThemWithoutACopyOfThem) {
+  for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
+    for (const DType dtype : {f32, bf16}) {
+      Layer l{cell, dtype};
+      l.gates_first = true, l.H = 64;
+      for (const auto& [steps, rows] : {std::pair(1, 1), std::pair(20, 1), std::pair(5, 40)}) {
+        l.T = steps, l.B = rows;
+        const std::string text = forward_of(l.declared("cpu"));
+        EXPECT_TRUE(has(text, "(team)") && !has(text, "copy") && !has(text, "transpose")) << text;
+      }
+    }
+  }
+}
+
+TEST(RecurrentInC, ReadsWeightsAnewInEveryCall) {
+  for (const bool gates_first : {false, true}) {
+    Layer l{PD_LSTM};
+    l.gates_first = gates_first;
+    Graph g;
+    build(g, l);
+    Program program(g);
+    const pd_recurrent_layer declared = l.declared("cpu");
+    pd_recurrent_plan* plan = nullptr;
+    ASSERT_EQ(pd_recurrent_create(&declared, &plan), PD_OK) << pd_last_error();
+    Memory memory;
+    Feeds fed = make_feeds(g, 3);
+    run_both_ways(l, plan, memory, to_tensors(g, fed));
+    pd_recurrent_sizes sizes;
+    ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
+    for (const char* name : {"w", "u", "b"}) {
+      auto* values = static_cast<float*>(memory.at(name));
+      for (std::size_t i = 0; i < fed.at(name).size(); ++i) values[i] *= 0.5F;
+      for (double& value : fed.at(name)) value *= 0.5;
+    }
+    const pd_recurrent_forward_args forward = {memory.at("x"),
+                                               memory.at("w"),
+                                               memory.at("u"),
+                                               memory.at("b"),
+                                               memory.at("h0"),
+                                               memory.at("c0"),
+                                               nullptr,
+                                               memory.at("states"),
+                                               memory.at("last_h"),
+                                               memory.at("last_c"),
+                                               memory.at("saved"),
+                                               memory.room("workspace", sizes.forward_workspace),
+                                               nullptr};
+    ASSERT_EQ(pd_recurrent_forward(plan, &forward, nullptr), PD_OK) << pd_last_error();
+    pd_recurrent_destroy(plan);
+    const Tensors wanted = program.run(to_tensors(g, fed));
+    expect_close("last_c", memory.values("last_c"), wanted.at("last_c").to_doubles(), 1e-5);
+    expect_close("last_h", memory.values("last_h"), wanted.at("last_h").to_doubles(), 1e-5);
+  }
+}
+
 TEST(RecurrentInC, IsSeenInRecordings) {
   const Layer l{PD_LSTM};
   Graph g;

@@ -8,6 +8,9 @@
  *   pd_recurrent_plan* plan;
  *   if (pd_recurrent_create(&layer, &plan) != PD_OK) puts(pd_last_error());
  *
+ * A plan keeps nothing of what it reads: every call takes weights and all else anew from where its arguments are, which
+ * may have been written, moved or given back between calls by whatever means.
+ *
  * Plans do not depend on each other: threads may use different ones at the same time. One plan is used by one thread at
  * a time, and its calls in one stream, or in streams that wait for each other. A call that is captured writes nothing
  * but the memory that it was given: graphs of one plan may run at the same time, and beside its calls, as long as they

@@ -95,6 +95,23 @@ def test_16_bits_and_autocast_are_near(dtype):
     close(ours.to(dtype)(x.to(dtype))[0].float(), wanted, 0.05)
 
 
+@pytest.mark.parametrize('kind', KINDS)
+def test_weights_that_nobody_tells_of_are_read(kind):
+    ours, theirs = twins(kind)
+    x = torch.randn(6, 3, 24, device='cuda')
+    for module in (ours, theirs):
+        module(x)[0].square().sum().backward()
+    steps = [torch.optim.Adam(module.parameters(), lr=0.05, fused=True) for module in (ours, theirs)]
+    for write in ('data', 'fused', 'data'):
+        with torch.inference_mode():
+            before = ours(x)[0].clone()
+        for module, step in zip((ours, theirs), steps):
+            step.step() if write == 'fused' else [each.data.mul_(0.5) for each in module.parameters()]
+        with torch.no_grad():
+            close(ours(x)[0], theirs(x)[0])
+            assert not torch.allclose(before, ours(x)[0], rtol=1e-2, atol=1e-2)
+
+
 def test_calls_wait_for_nothing():
     ours, _ = twins('GRU', num_layers=2)
     x = torch.randn(6, 3, 24, device='cuda', requires_grad=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ._memory import checked, lengths_at
 from ._packed import packed, padded
 from ._projected import projected_lstm
-from ._recurrence import Direction, bias, dtype_of, forward, recurrent
+from ._recurrence import Direction, dtype_of, forward, recurrent
 from ._steps import by_steps, cell_state_dtype
 from ._traced import by_torchs_layers, packed_by_torchs_layers
 from ._ways import Way, way_of
@@ -163,35 +162,17 @@ class _Recurrent(torch.nn.RNNBase):
             or any(each is not None and each.requires_grad for each in (b_ih, b_hh, h0, c0))
         )
         is_plain = way == 'kernels'
-        # On a GPU what is made of weights would be out of date when a graph that was captured has written them.
-        if is_plain and not is_training and xs.is_cuda:
-            if w.dtype != dtype:
-                w, u = w.to(dtype), u.to(dtype)
-                b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
-            states, last_h, last_c, *_ = forward(
-                xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, False, True
-            )
-            output = states[:-1] if is_reverse else states[1:]
-        elif is_plain and not is_training:
-            kept_w = self._kept(f'w{suffix}', dtype, (w,), lambda: w.t().to(dtype).contiguous())
-            kept_u = self._kept(f'u{suffix}', dtype, (u,), lambda: u.t().to(dtype).contiguous())
-            biases = (w,) if b_ih is None or b_hh is None else (b_ih, b_hh)
-            b = self._kept(f'b{suffix}', dtype, biases, lambda: bias(cell, xs, self.hidden_size, b_ih, b_hh))
-            states, last_h, last_c, *_ = forward(
-                xs, kept_w, kept_u, b, None, h0, c0, lengths, cell, is_reverse, False, False
-            )
-            output = states[:-1] if is_reverse else states[1:]
+        # Nothing that is made of weights is kept from call to call: that they were written (through .data, by a fused
+        # optimizer, by NumPy, by a captured graph) is nowhere to be seen.
+        if w.dtype != dtype:
+            w, u = w.to(dtype), u.to(dtype)
+            b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+        if is_plain and is_training:
+            output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
         else:
-            if w.dtype != dtype:
-                w, u = w.to(dtype), u.to(dtype)
-                b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
-            if is_plain:
-                output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
-            else:
-                states, last_h, last_c, *_ = recurrent(
-                    xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
-                )
-                output = states[:-1] if is_reverse else states[1:]
+            run = forward if is_plain else recurrent
+            states, last_h, last_c, *_ = run(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training)
+            output = states[:-1] if is_reverse else states[1:]
         if last_c is not None and last_c.dtype != dtype and cell == 'lstm':
             last_c = last_c.to(dtype)
         return output, last_h, last_c
@@ -203,27 +184,9 @@ class _Recurrent(torch.nn.RNNBase):
         made.__setstate__(self.__getstate__())
         return made
 
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
-        return {name: value for name, value in state.items() if name != '_made'}
-
     def _of(self, name: str) -> Tensor:
         value = self._parameters.get(name)  # faster, but not where what is called so is made of other parameters
         return getattr(self, name) if value is None else value
-
-    def _kept(self, name: str, dtype: torch.dtype, of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
-        """What make() makes of parameters for the kernels, kept until one of them changes."""
-        if any(each.is_inference() for each in of):
-            return make()
-        kept: dict[str, Any] = self.__dict__.setdefault('_made', {})
-        key = (dtype, *((each._version, each.data_ptr(), each.device) for each in of))
-        found = kept.get(name)
-        if found is None or found[0] != key:
-            # With what it was made of, so that no other memory has that address meanwhile.
-            with torch.no_grad():
-                found = kept[name] = (key, tuple(each.detach() for each in of), make())
-        made: Tensor = found[2]
-        return made
 
 
 class LSTM(_Recurrent):

@@ -50,7 +50,7 @@ def _plan(
     has_lengths: bool,
     is_reverse: bool,
     is_training: bool,
-    as_torch: bool,
+    gates_first: bool,
     is_first: bool,
 ) -> _Plan:
     steps, batch, inputs = x.shape
@@ -58,7 +58,7 @@ def _plan(
     name, tf32 = (str(device), may_round_recurrence(device)) if x.is_cuda else ('cpu', False)
     key = (
         *(cell, dtype, name, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32),
-        *(as_torch, as_torch, is_first),
+        *(gates_first, True, is_first),  # True: weights, and the two biases, as PyTorch keeps them
     )
     return _plans.at(key, device, lambda: _Plan(*key))
 
@@ -80,24 +80,11 @@ def _saved_bytes(cell: str, x: Tensor, hidden: int) -> Any:
     return (gates + 255) // 256 * 256 + (cells + 255) // 256 * 256
 
 
-def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
-    """Both in one, of x's dtype, for a pass that does not take them apart: of a GRU the two of n are beside each other."""
-    if b_ih is None or b_hh is None:
-        return zeros.of(x.device, 4 * hidden * x.element_size())
-    if b_ih.dtype != x.dtype:
-        b_ih, b_hh = b_ih.to(x.dtype), b_hh.to(x.dtype)
-    if cell != 'gru':
-        return b_ih + b_hh
-    both = torch.cat((b_ih, b_hh[2 * hidden :]))
-    both[: 2 * hidden] += b_hh[: 2 * hidden]
-    return both
-
-
 def forward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
-    b: Tensor | None,
+    b_ih: Tensor | None,
     b_hh: Tensor | None,
     h0: Tensor | None,
     c0: Tensor | None,
@@ -105,29 +92,31 @@ def forward(
     cell: str,
     is_reverse: bool,
     is_training: bool,
-    as_torch: bool,
     is_first: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...], _Plan | None]:
     """What `recurrent` gives, of which None is what is empty there, x, w, u and h0 as the kernels read them, and these
-    (None where there are no rows). With `as_torch` weights and biases are as PyTorch keeps them, else `b` is what bias()
-    makes. `is_first`: nobody wants a gradient of x."""
-    check_devices(x, (w, u, b, b_hh, h0, c0, lengths))
-    hidden = u.shape[1] if as_torch else u.shape[0]
+    (None where there are no rows). `is_first`: nobody wants a gradient of x."""
+    check_devices(x, (w, u, b_ih, b_hh, h0, c0, lengths))
+    hidden = u.shape[1]
     steps, batch, _ = x.shape
     if batch == 0:
         dtype_of(x)
         states, last_h, *rest = _results(x, hidden, cell, 0)
         last_c, saved = (each if is_there else None for each, is_there in zip(rest, (cell == 'lstm', is_training)))
         return states, last_h, last_c, saved, (x, w, u, h0), None
+    # The CPU widens f16 anew in every step, so it is turned before, which takes less than in one of those.
+    is_turned = x.dtype == torch.float16 and not x.is_cuda and not is_training
+    if is_turned:
+        w, u = w.t(), u.t()
     with at(x.device):
-        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, as_torch, is_first)
+        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, not is_turned, is_first)
         states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
         saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
         x, w, u = dense(x), dense(w), dense(u)
-        if b is None or (as_torch and b_hh is None):
-            b = b_hh = zeros.of(x.device, 4 * hidden * x.element_size())
+        if b_ih is None or b_hh is None:
+            b_ih = b_hh = zeros.of(x.device, 4 * hidden * x.element_size())
         else:
-            b, b_hh = dense(b), None if b_hh is None else dense(b_hh)
+            b_ih, b_hh = dense(b_ih), dense(b_hh)
         lengths = None if lengths is None else dense(lengths)
         h0 = None if h0 is None else dense(h0)
         first_h, first_c = _first_state(x, hidden) if h0 is None else h0, None
@@ -140,7 +129,7 @@ def forward(
                 x.data_ptr(),
                 w.data_ptr(),
                 u.data_ptr(),
-                b.data_ptr(),
+                b_ih.data_ptr(),
                 first_h.data_ptr(),
                 address(first_c),
                 address(lengths),
@@ -149,7 +138,7 @@ def forward(
                 address(last_c),
                 address(saved),
                 room.data_ptr(),
-                address(b_hh) if as_torch else 0,
+                b_hh.data_ptr(),
                 current_stream(x.device),
             )
         return states, last_h, last_c, saved, (x, w, u, h0), plan
@@ -267,7 +256,7 @@ class Direction(torch.autograd.Function):
         steps, batch, hidden = x.shape[0], x.shape[1], u.shape[1]
         is_first = not ctx.needs_input_grad[0]
         states, last_h, last_c, saved, read, ctx.plan = forward(
-            x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, True, True, is_first
+            x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, True, is_first
         )
         first = 0 if is_reverse else batch * hidden
         # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
@@ -353,7 +342,7 @@ def recurrent(
     pass needs. Weights and biases are as PyTorch keeps them."""
     refuse_tangents('paoding::recurrent', (x, w, u, b_ih, b_hh, h0, c0))
     states, last_h, last_c, saved, *_ = forward(
-        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, True
+        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
     )
     return (
         states,

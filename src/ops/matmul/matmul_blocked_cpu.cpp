@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 //
 #include <algorithm>
+#include <type_traits>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
@@ -126,6 +127,29 @@ void pack_rows(const BlockProduct<T>& p, std::int64_t first, std::int64_t end, s
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// A whole panel of columns that are contiguous: of two at a time a cache line each, all of which is used at once, as
+// lines of all columns may have the same place in a cache.
+HWY_INLINE void turn_columns(const double* columns, std::int64_t stride, std::int64_t k, std::int64_t width,
+                             double* panel) {
+  constexpr std::int64_t kTogether = 8;
+  const hn::FixedTag<double, 2> d;
+  for (std::int64_t first = 0; first < k; first += kTogether) {
+    const std::int64_t end = std::min(first + kTogether, k);
+    for (std::int64_t j = 0; j < width; j += 2) {
+      const double *one = columns + j * stride, *other = one + stride;
+      std::int64_t i = first;
+      for (; i + 2 <= end; i += 2) {
+        const auto a = hn::LoadU(d, one + i), b = hn::LoadU(d, other + i);
+        hn::StoreU(hn::InterleaveLower(d, a, b), d, panel + i * width + j);
+        hn::StoreU(hn::InterleaveUpper(d, a, b), d, panel + (i + 1) * width + j);
+      }
+      if (i < end) panel[i * width + j] = one[i], panel[i * width + j + 1] = other[i];
+    }
+  }
+}
+#endif
+
 // `columns` columns of b from `column` on, k numbers of each, filled up with zeros.
 template <class T>
 void pack_panel(const BlockProduct<T>& p, std::int64_t column, std::int64_t columns, std::int64_t from,
@@ -133,6 +157,13 @@ void pack_panel(const BlockProduct<T>& p, std::int64_t column, std::int64_t colu
   const hn::ScalableTag<T> d;
   const std::int64_t width = panel_width<T>();
   T* to = p.panel;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<T, double>) {
+    if (columns == width && p.b_row == 1) {
+      return turn_columns(p.b + from + column * p.b_column, p.b_column, k, width, to);
+    }
+  }
+#endif
   for (std::int64_t i = 0; i < k; ++i, to += width) {
     const T* b = p.b + (from + i) * p.b_row + column * p.b_column;
     if (columns == width && p.b_column == 1) {

@@ -101,6 +101,7 @@ TEST(MatmulOnTheCpu, InF64IsBlocked) {
                                {{7, 13}, {13, 19}},
                                {{100, 300}, {300, 270}},
                                {{300, 100}, {270, 300}, true, true},
+                               {{5, 301}, {70, 301}, false, true},
                                {{3, 1, 40, 30}, {2, 30, 50}},
                                {{1, 600}, {600, 1}}};
   for (const ProductCase& c : cases) {

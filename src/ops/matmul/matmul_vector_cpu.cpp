@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/product.h"
 #include "cpu/parallel.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "ops/elements-inl.h"
 #include "ops/matmul/matmul_cpu.h"
@@ -119,6 +120,7 @@ HWY_INLINE void dot_columns(const VectorProduct& p, std::int64_t j) {
     for (std::int64_t r = 0; r < kRows; ++r) rows[r] = load(d, a + r * p.lda + i);
     for (std::int64_t q = 0; q < kAtOnce; ++q) {
       const V column = load(d, b + q * p.ldb + i);
+      hwy::Prefetch(b + (kAtOnce + q) * p.ldb + i);  // of the next: prefetchers do not follow columns of a page or less
       for (std::int64_t r = 0; r < kRows; ++r) sums[r][q] = hn::MulAdd(rows[r], column, sums[r][q]);
     }
   }

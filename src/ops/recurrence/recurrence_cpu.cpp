@@ -24,6 +24,12 @@ struct CellForm {
 };
 constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru", 3}, {CellKind::rnn, "rnn", 1}};
 
+// A matrix whose columns are dense, one behind the other.
+bool is_by_columns(const Layout& layout) {
+  const Shape& shape = layout.type.shape;
+  return shape.rank() == 2 && !layout.is_dense() && layout.strides[0] == 1 && layout.strides[1] == shape[0];
+}
+
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
   const DType dtype = call.inputs[0].type.dtype;
   const Shape& saved = call.inputs[is_gradient ? 1 : 0].type.shape;  // steps, rows, ..
@@ -48,7 +54,8 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
   if (call.inputs[is_gradient ? 1 : 0].type.shape.elements() == 0) return "there is nothing to do";
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const Layout& layout : *list) {
-      if (!layout.is_dense()) return "an operand is not dense";
+      const bool is_u = &layout == &call.inputs[1] && !is_gradient;
+      if (!layout.is_dense() && !(is_u && is_by_columns(layout))) return "an operand is not dense";
     }
   }
   return "";
@@ -74,7 +81,7 @@ class RecurrenceKernel : public PreparedKernel {
   // `values` has steps and rows, u is [H, gates * H] or packed; a row of what is multiplied has `multiplied` numbers
   // for a unit; `adds_up`: the last result is what gradients add up to.
   RecurrenceKernel(const KernelCall& call, const CellForm& form, std::int64_t steps, std::int64_t rows, const Type& u,
-                   std::int64_t multiplied, bool adds_up)
+                   std::int64_t multiplied, bool adds_up, bool is_by_columns = false)
       : input_count_(call.inputs.size()), is_given_packed_(are_packed(u)) {
     work_.cell = form.cell;
     work_.is_reverse = call.attrs.get_bool("reverse");
@@ -86,7 +93,7 @@ class RecurrenceKernel : public PreparedKernel {
                     : has_many && call.target->has_amx ? Numbers::bf16_in_tiles
                     : has_pairs                        ? Numbers::bf16_in_pairs
                                                        : Numbers::bf16_as_f32;
-    work_.is_packed = is_packed;
+    work_.is_packed = is_packed, work_.is_by_columns = is_by_columns;
     if (is_given_packed_) work_.blocks_of_panel = blocks_together(form.gates);
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
@@ -176,7 +183,7 @@ class RecurrenceForward : public RecurrenceKernel {
  public:
   RecurrenceForward(const KernelCall& call, const CellForm& form)
       : RecurrenceKernel(call, form, call.inputs[0].type.shape[0], call.inputs[0].type.shape[1], call.inputs[1].type, 1,
-                         false),
+                         false, is_by_columns(call.inputs[1])),
         has_bias_(call.attrs.get_bool("bias")),
         is_bias_wide_(call.inputs.back().type.dtype == f32) {}
 

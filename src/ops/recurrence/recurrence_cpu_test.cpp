@@ -296,12 +296,16 @@ TEST(RecurrenceKernelsOnCpu, LeaveLargeProductsOf16BitsToTheLibraryWhereItHasTil
   EXPECT_EQ(refusal(false, 2), "");
 }
 
-// Memory for the operands of a call, which is run; results follow the inputs.
+// Memory for the operands of a call, which is run; results follow the inputs. Input 1 may lie turned: by columns.
 std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tensor>& inputs,
-                             const std::vector<Type>& results, const Target& target) {
+                             const std::vector<Type>& results, const Target& target, bool is_by_columns = false) {
   KernelCall call{find_op(op), std::move(attrs), {}, {}, {}, false, "", std::make_shared<const Target>(target)};
   std::vector<Tensor> operands = inputs;
   for (const Tensor& input : inputs) call.inputs.push_back(Layout::dense({input.dtype(), input.shape()}));
+  if (is_by_columns) {
+    const Shape& turned = inputs[1].shape();
+    call.inputs[1] = {{inputs[1].dtype(), {turned[1], turned[0]}}, {1, turned[1]}};
+  }
   for (const Type& type : results) {
     call.outputs.push_back(Layout::dense(type));
     operands.emplace_back(type);
@@ -371,6 +375,77 @@ TEST(RecurrenceKernelsOnCpu, ComputeBf16InTilesWhereTheCpuHasThem) {
   }
 }
 #endif
+
+// All results of a layer whose u lies by rows and of the same by columns: the same bits where u is packed, in the same
+// order. What is not adds numbers up in another.
+void check_columns(const Case& c, DType dtype, const Target& target, std::mt19937* random) {
+  SCOPED_TRACE(text_of(c) + ", " + std::string(to_string(dtype)));
+  const std::int64_t H = c.hidden, G = c.gates();
+  const auto tensor = [&](DType type, const Shape& shape) {
+    Dense values;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>((*random)() % 257) / 512);
+    return Tensor::from(type, shape, values);
+  };
+  const Shape state{c.rows, H}, states{c.steps + 1, c.rows, H}, saved{c.steps, c.rows, 4 * H};
+  const Tensor u = tensor(dtype, {H, G * H});
+  const Dense rows = u.to_doubles();
+  Dense columns;
+  for (std::int64_t j = 0; j < G * H; ++j) {
+    for (std::int64_t k = 0; k < H; ++k) columns.push_back(rows[static_cast<std::size_t>(k * G * H + j)]);
+  }
+  std::vector<Tensor> inputs = {tensor(dtype, {c.steps, c.rows, G * H}), u, tensor(dtype, state)};
+  std::vector<Type> results = {{dtype, states}, {dtype, state}};
+  Attrs attrs{{"reverse", c.is_reverse}, {"bias", false}};
+  if (c.cell == "lstm") {
+    inputs.push_back(tensor(f32, state));
+    results = {{dtype, states}, {f32, states}, {dtype, saved}, {dtype, state}, {f32, state}};
+  } else if (c.cell == "gru") {
+    inputs.insert(inputs.begin() + 2, tensor(dtype, {H}));
+    results.insert(results.begin() + 1, {dtype, saved});
+  } else {
+    attrs.set("relu", false);
+  }
+  const std::vector<Tensor> wanted = run_call(c.op().c_str(), attrs, inputs, results, target);
+  inputs[1] = Tensor::from(dtype, {G * H, H}, columns);
+  const std::vector<Tensor> got = run_call(c.op().c_str(), attrs, inputs, results, target, true);
+  const bool is_packed = c.rows > kFewRows || c.steps >= kManySteps;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto name = fmt::format("result {}", i);
+    if (is_packed) {
+      EXPECT_TRUE(std::equal(wanted[i].bytes(), wanted[i].bytes() + wanted[i].size_bytes(), got[i].bytes())) << name;
+    } else {
+      const Dense values = wanted[i].to_doubles();
+      expect_close(name, got[i].to_doubles(), values, (dtype == f32 ? 2e-6 : 0.01) * (1 + largest(values)));
+    }
+  }
+}
+
+TEST(RecurrenceKernelsOnCpu, ReadWeightsThatLieByColumns) {
+  std::mt19937 random(6);
+  Target plain = named_target("avx512"), tiles = plain;
+  tiles.has_amx = true;
+#if defined(__x86_64__)
+  std::optional<PretendTiles> pretended;
+  if (!this_cpu().has_amx && !hides_tiles()) pretended.emplace();
+  const bool has_tiles = !hides_tiles();
+#else
+  const bool has_tiles = false;
+#endif
+  for (const char* cell : {"lstm", "gru", "rnn"}) {
+    for (const std::int64_t hidden : {1, 3, 16, 17, 31, 64, 100, 144}) {
+      for (const std::int64_t rows : {1, 2, 3, 4, 5, 70}) {  // few of few steps are multiplied where u lies
+        for (const std::int64_t steps : {std::int64_t{3}, kManySteps}) {
+          const Case c{cell, steps, rows, hidden, rows % 2 == 0};
+          check_columns(c, f32, this_cpu(), &random);
+          check_columns(c, bf16, this_cpu(), &random);
+          check_columns(c, bf16, plain, &random);
+          const bool is_small = rows * c.gates() * hidden * hidden <= 1 << 20;  // large ones are the library's
+          if (has_tiles && is_small && rows > kFewRows) check_columns(c, bf16, tiles, &random);
+        }
+      }
+    }
+  }
+}
 
 // Small integers, so that every sum is exact: multiply(rows, parts, a, stride, pairs, panel, tile).
 template <class Multiply>

@@ -14,6 +14,7 @@
 #include "ops/recurrence/cell_gru-inl.h"
 #include "ops/recurrence/cell_lstm-inl.h"
 #include "ops/recurrence/cell_rnn-inl.h"
+#include "ops/recurrence/weights_by_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace paoding {
@@ -129,16 +130,22 @@ HWY_INLINE void multiply_in_place(const RecurrenceWork& w, const float* h, std::
   }
 }
 
+template <class Cell, std::int64_t kRows, class T>
+HWY_INLINE void multiply_few_rows(const RecurrenceWork& w, const float* h, std::int64_t begin, std::int64_t end) {
+  if (w.is_by_columns) return multiply_in_columns<Cell, kRows, T>(w, h, begin, end);
+  multiply_in_place<Cell, kRows, T>(w, h, begin, end);
+}
+
 template <class Cell, class M>
 HWY_INLINE void step_of_few_rows(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t begin,
                                  std::int64_t end) {
   using T = typename M::Stored;
   const auto* h = static_cast<const float*>(w.left[turn % 2]);
   switch (w.rows) {
-    case 1: multiply_in_place<Cell, 1, T>(w, h, begin, end); break;
-    case 2: multiply_in_place<Cell, 2, T>(w, h, begin, end); break;
-    case 3: multiply_in_place<Cell, 3, T>(w, h, begin, end); break;
-    default: multiply_in_place<Cell, 4, T>(w, h, begin, end); break;
+    case 1: multiply_few_rows<Cell, 1, T>(w, h, begin, end); break;
+    case 2: multiply_few_rows<Cell, 2, T>(w, h, begin, end); break;
+    case 3: multiply_few_rows<Cell, 3, T>(w, h, begin, end); break;
+    default: multiply_few_rows<Cell, 4, T>(w, h, begin, end); break;
   }
   for (std::int64_t row = 0; row < w.rows; ++row) {
     const float* sums = w.sums + row * Cell::kGates * w.hidden + begin;
@@ -165,6 +172,23 @@ void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
   }
 }
 
+// The panels of a thread's units, of which the groups pack some rows each.
+template <class Cell, class M>
+void pack_own(const RecurrenceWork& w, typename M::Stored* packed) {
+  const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, w.hidden), panel = depth * Cell::kGates * kUnitBlock;
+  const std::int64_t unit = w.is_by_columns ? kUnitBlock : 4;
+  const std::int64_t first = first_packed(w, w.group, depth, unit), end = first_packed(w, w.group + 1, depth, unit);
+  // Of u by rows a few rows at a time, from end to end: columns block by block are a cache line of each page.
+  const std::int64_t together = w.is_by_columns ? end - first : unit;
+  for (std::int64_t k = first; k < end; k += together) {
+    for_blocks<kBlocksTogether<Cell>>(w.first_own, w.end_own, false, [&](std::int64_t block, auto count) {
+      const std::int64_t end_row = std::min(k + together, end);
+      if (w.is_by_columns) return pack_columns<Cell, M, count>(w, block, k, end_row, packed + block * panel);
+      pack_gates<Cell, M, count>(w, block, k, end_row, packed + block * panel);
+    });
+  }
+}
+
 template <class Cell, class M>
 void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
@@ -175,15 +199,7 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   T* packed = static_cast<T*>(w.packed);
   const T* panels = static_cast<const T*>(w.panels);
   const TileScope tiles(has_tiles<M>);
-  // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
-  constexpr std::int64_t kRowsTogether = 4;
-  const std::int64_t first_packed_row = first_packed(w, w.group, depth, kRowsTogether);
-  const std::int64_t end_packed_row = first_packed(w, w.group + 1, depth, kRowsTogether);
-  for (std::int64_t k = first_packed_row; packed != nullptr && k < end_packed_row; k += kRowsTogether) {
-    for_blocks<kBlocksTogether<Cell>>(w.first_own, w.end_own, false, [&](std::int64_t block, auto count) {
-      pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, depth), packed + block * panel);
-    });
-  }
+  if (packed != nullptr) pack_own<Cell, M>(w, packed);
   if (w.group == 0) take_bias<Cell, M>(w, begin, end);
   auto* h = static_cast<typename M::Left*>(w.left[0]);
   copy_columns(w, begin, end, static_cast<const T*>(w.h0), H, h, stride);

@@ -32,7 +32,8 @@ struct RecurrenceWork {
   CellKind cell;
   Numbers numbers;
   bool is_reverse, is_relu, is_packed;
-  int row_groups;  // that threads form: each steps through rows of its own, for all units
+  bool is_by_columns;  // u is [gates * H, H], of the forward part only
+  int row_groups;      // that threads form: each steps through rows of its own, for all units
   std::int64_t steps, rows, hidden;
   const std::int32_t* lengths;  // null: all steps count
   const void *u, *xw, *h0;
