@@ -96,7 +96,11 @@ std::vector<Feed> ProgramHandle::given(nb::handle feeds) const {
   given.reserve(static_cast<std::size_t>(PyDict_Size(feeds.ptr())));
   PyObject *name = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
-  while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) given.push_back(fed(name, value));
+  while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) {
+    // Kept, as what gives its memory may run Python that changes the dict.
+    const nb::object input = nb::borrow(name), array = nb::borrow(value);
+    given.push_back(fed(input, array));
+  }
   return given;
 }
 
