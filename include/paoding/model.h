@@ -41,7 +41,9 @@ std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& 
 void seal_files(ModelFile* model);
 
 /// The file appears whole or not at all. Error (file) when it cannot be written or a text is not UTF-8, (argument) when
-/// there is no graph, or a parameter's name begins with "file:".
+/// there is no graph, one that Model would refuse (a text that parse_graph() does not take, no fetch, a parameter
+/// without its value) or that drops values as in training: a file's runs would do it by one mask for ever; or when a
+/// parameter's name begins with "file:".
 void save_model(const std::filesystem::path& path, const ModelFile& model);
 /// Error (file) when the file cannot be read, is truncated, damaged, none of a model, or of a later version; nothing in
 /// it is trusted.

@@ -2,7 +2,6 @@
 // Arrays of others, by the buffer protocol or DLPack, as Tensors in the same memory.
 #include "arrays.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +10,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "dlpack.h"
 #include "elements.h"
+#include "gil.h"
+#include "paoding/can_hold.h"
 #include "paoding/error.h"
 
 namespace paoding::python {
@@ -34,124 +36,56 @@ std::optional<DType> dtype_of_format(const char* format, std::int64_t size) {
   return std::nullopt;
 }
 
-template <class Extent>
-bool is_dense(int rank, const Extent* shape, const Extent* strides, std::int64_t unit) {
-  if (strides == nullptr) return true;
-  std::int64_t wanted = unit;
-  bool is_empty = false, is_plain = true;
-  for (int axis = rank - 1; axis >= 0; --axis) {
-    is_empty |= shape[axis] == 0;
-    if (shape[axis] != 1 && strides[axis] != wanted) is_plain = false;
-    wanted *= shape[axis];
-  }
-  return is_empty || is_plain;
-}
-
-[[noreturn]] void refuse_strides(const ArrayName& name) {
-  refuse(ErrorKind::argument, name.text() +
-                                  ": its elements do not lie densely in the order of the last axis\n"
-                                  "hint: numpy.ascontiguousarray(), tensor.contiguous()");
-}
-
-// What is a Tensor's is given back under the GIL, whichever thread is the last to have it.
+// Given back under the GIL, whichever thread is the last to have it.
 struct HeldBuffer {
   Py_buffer view;
   void operator()(std::byte* /*bytes*/) {
-    if (Py_IsInitialized() == 0) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
-    PyBuffer_Release(&view);
-    PyGILState_Release(state);
+    const WithGil gil;
+    if (gil.is_held()) PyBuffer_Release(&view);
   }
 };
 
-struct HeldObject {
-  PyObject* object;
-  void operator()(std::byte* /*bytes*/) {
-    if (Py_IsInitialized() == 0) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
-    Py_DecRef(object);
-    PyGILState_Release(state);
-  }
-};
-
-struct HeldArray {
-  nb::ndarray<nb::ro> array;
-  void operator()(const void* /*bytes*/) {
-    if (Py_IsInitialized() == 0) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
-    array = {};
-    PyGILState_Release(state);
-  }
+struct HostArray {
+  Tensor tensor;
+  bool is_read_only = false;
 };
 
 // Nothing where it has no buffer, or one of a format that only its other faces can tell (bf16).
-std::optional<Tensor> from_buffer(nb::handle object, const ArrayName& name) {
+std::optional<HostArray> from_buffer(nb::handle object, const ArrayName& name) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return std::nullopt;
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw nb::python_error();  // an interrupt
     PyErr_Clear();
     return std::nullopt;
   }
-  const HeldBuffer held{view};
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(view.buf), HeldBuffer{view});
   const std::optional<DType> dtype = dtype_of_format(view.format, view.itemsize);
-  const bool is_fit = dtype && size_bytes(*dtype) == view.itemsize;
-  std::int64_t extents[Shape::kMaxRank] = {};
-  const bool is_small = view.ndim <= Shape::kMaxRank;
-  const bool has_order = is_dense(view.ndim, view.shape, view.strides, view.itemsize);
-  if (!is_fit || !is_small || !has_order) {
+  if (!dtype || size_bytes(*dtype) != view.itemsize) {
     const std::string format = view.format == nullptr ? "B" : view.format;
-    PyBuffer_Release(&view);
-    if (!is_fit) refuse(ErrorKind::dtype, name.text() + ": its elements, of format '" + format + "', are of no dtype");
-    if (!is_small) refuse(ErrorKind::shape, name.text() + ": has more than 8 axes");
-    refuse_strides(name);
+    refuse(ErrorKind::dtype, name.text() + ": its elements, of format '" + format + "', are of no dtype");
   }
-  for (int axis = 0; axis < view.ndim; ++axis) extents[axis] = view.shape[axis];
-  const Type type{*dtype, Shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(view.ndim)))};
-  return Tensor(type, std::shared_ptr<std::byte>(static_cast<std::byte*>(view.buf), held));
-}
-
-std::optional<DType> dtype_of_dlpack(nb::dlpack::dtype type) {
-  for (const Element& element : kElements) {
-    if (dlpack_type(element.dtype) == type) return element.dtype;
-  }
-  return std::nullopt;
-}
-
-Type type_of_dlpack(const nb::ndarray<nb::ro>& array, const ArrayName& name) {
-  const std::optional<DType> dtype = dtype_of_dlpack(array.dtype());
-  if (!dtype) {
-    refuse(ErrorKind::dtype, name.text() + ": elements of DLPack's code " + std::to_string(array.dtype().code) +
-                                 " with " + std::to_string(array.dtype().bits) + " bits are of no dtype");
-  }
-  const int rank = static_cast<int>(array.ndim());
-  if (rank > Shape::kMaxRank) refuse(ErrorKind::shape, name.text() + ": has more than 8 axes");
+  if (view.ndim > Shape::kMaxRank) refuse(ErrorKind::shape, name.text() + ": has more than 8 axes");
   std::int64_t extents[Shape::kMaxRank] = {}, strides[Shape::kMaxRank] = {};
-  for (int axis = 0; axis < rank; ++axis) {
-    extents[axis] = static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
-    strides[axis] = array.stride(static_cast<std::size_t>(axis));
+  for (int axis = 0; axis < view.ndim; ++axis) {
+    extents[axis] = view.shape[axis];
+    strides[axis] = view.strides == nullptr ? 0 : view.strides[axis];
   }
-  if (!is_dense(rank, extents, strides, 1)) refuse_strides(name);
-  const Type type{*dtype, Shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(rank)))};
-  if (array.data() == nullptr && size_bytes(type) > 0)
-    refuse(ErrorKind::argument, name.text() + ": its memory was freed");
-  return type;
+  const Shape shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(view.ndim)));
+  check_dense(shape, view.strides == nullptr ? nullptr : strides, view.itemsize, name);
+  return HostArray{Tensor({*dtype, shape}, memory), view.readonly != 0};
 }
 
-std::optional<Tensor> from_dlpack(nb::handle object, const ArrayName& name) {
+std::optional<HostArray> from_dlpack(nb::handle object, const ArrayName& name) {
   if (!nb::hasattr(object, "__dlpack__")) return std::nullopt;
-  nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array)) {
-    nb::object reason = object.attr("__dlpack__")();  // says itself what is wrong
-    refuse(ErrorKind::argument, name.text() + ": gives no DLPack of version 1 or 0");
-  }
-  if (array.device_type() != nb::device::cpu::value && array.device_type() != nb::device::cuda_host::value) {
+  const DlpackArray array = take_dlpack(object, std::nullopt, name);
+  if (array.device.device_type != nb::device::cpu::value && array.device.device_type != nb::device::cuda_host::value) {
     refuse(ErrorKind::argument, name.text() + ": it is not in the host's memory\nhint: tensor.cpu()");
   }
-  const Type type = type_of_dlpack(array, name);
   static std::byte nothing[1];
-  auto* bytes = static_cast<std::byte*>(const_cast<void*>(array.data()));
-  PyObject* held = nb::cast(array).release().ptr();
-  return Tensor(type, std::shared_ptr<std::byte>(bytes == nullptr ? nothing : bytes, HeldObject{held}));
+  auto* bytes = static_cast<std::byte*>(array.memory.get());
+  return HostArray{Tensor(array.type, std::shared_ptr<std::byte>(array.memory, bytes == nullptr ? nothing : bytes)),
+                   array.is_read_only};
 }
 
 const char* numpy_name(DType dtype) {
@@ -159,22 +93,77 @@ const char* numpy_name(DType dtype) {
   return names[static_cast<std::size_t>(dtype)];
 }
 
-Tensor as_bf16(const Tensor& tensor) { return Tensor::from(DType::bf16, tensor.shape(), tensor.to_doubles()); }
-
-// Lists, numbers, and arrays whose bf16 is a type of their own (ml_dtypes).
-Tensor by_numpy(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
-  nb::module_ numpy = nb::module_::import_("numpy");
-  if (nb::hasattr(object, "dtype") && nb::cast<std::string>(nb::str(object.attr("dtype"))) == "bfloat16") {
-    const Tensor bits =
-        *from_buffer(numpy.attr("ascontiguousarray")(object).attr("view")("int16").attr("view")("uint8"), name);
-    std::vector<std::int64_t> extents = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
-    auto keep = std::make_shared<Tensor>(bits);
-    return {{DType::bf16, Shape(std::span<const std::int64_t>(extents))}, {keep, keep->bytes()}};
+// Numbers of a list, none of which has another value than it is written with.
+Tensor exactly(const Tensor& made, DType wanted, const ArrayName& name) {
+  if (made.dtype() == wanted) return made;
+  const std::vector<double> values = made.to_doubles();
+  const std::int64_t* whole = made.dtype() == DType::i64 ? made.data<std::int64_t>() : nullptr;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (can_hold(wanted, values[i])) continue;
+    const nb::object value = whole != nullptr ? nb::object(nb::int_(whole[i])) : nb::object(nb::float_(values[i]));
+    refuse(ErrorKind::dtype, name.text() + (made.shape().rank() == 0 ? "" : ": its element " + std::to_string(i)) +
+                                 " is " + text_of(nb::repr(value)) + ", which " + std::string(to_string(wanted)) +
+                                 " cannot hold");
   }
-  nb::object array = wanted ? numpy.attr("asarray")(object, numpy_name(*wanted)) : numpy.attr("asarray")(object);
-  std::optional<Tensor> made = from_buffer(array, name);
+  return Tensor::from(wanted, made.shape(), values);
+}
+
+// Lists and numbers.
+Tensor of_list(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
+  const bool is_float_wanted = wanted && is_float(*wanted);
+  nb::object array;
+  try {
+    const nb::object asarray = nb::module_::import_("numpy").attr("asarray");
+    array = is_float_wanted ? asarray(object, numpy_name(*wanted)) : asarray(object);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    refuse(ErrorKind::dtype, name.text() + ": " + type_name_of(object) + " is no array, nor a list of numbers (" +
+                                 text_of(nb::str(error.value())) + ")");
+  }
+  if (is_float_wanted) {
+    const Tensor made = from_buffer(array, name)->tensor;
+    return *wanted == DType::bf16 ? Tensor::from(DType::bf16, made.shape(), made.to_doubles()) : made;
+  }
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  if (kind == "u" && nb::cast<int>(array.attr("dtype").attr("itemsize")) == 8) {
+    refuse(ErrorKind::dtype, name.text() + ": has integers from 2^63 on, which no dtype holds");
+  }
+  if (kind == "O") {
+    refuse(ErrorKind::dtype, name.text() + ": " + type_name_of(object) + " is no array, nor a list of numbers");
+  }
+  const bool is_empty = nb::cast<std::int64_t>(array.attr("size")) == 0;  // of f64, as no number says otherwise
+  if (is_empty && wanted) array = array.attr("astype")(numpy_name(*wanted));
+  const std::optional<HostArray> made = from_buffer(array, name);
   if (!made) refuse(ErrorKind::dtype, name.text() + ": its elements are of no dtype");
-  return wanted == DType::bf16 ? as_bf16(*made) : *made;
+  return wanted ? exactly(made->tensor, *wanted, name) : made->tensor;
+}
+
+// Elements of NumPy's whose bf16 is a type of its own (ml_dtypes).
+Tensor of_ml_dtypes(nb::handle object, const ArrayName& name) {
+  nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object bits = numpy.attr("ascontiguousarray")(object).attr("view")("int16").attr("view")("uint8");
+  const auto extents = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
+  auto keep = std::make_shared<Tensor>(from_buffer(bits, name)->tensor);
+  return {{DType::bf16, Shape(std::span<const std::int64_t>(extents))}, {keep, keep->bytes()}};
+}
+
+HostArray host_array_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
+  if (auto made = from_buffer(object, name)) return *std::move(made);
+  // NumPy's, whose bf16 DLPack does not know; to ask others takes them an exception to say no.
+  const bool is_numpys = PyObject_CheckBuffer(object.ptr()) != 0 && nb::hasattr(object, "__array_interface__");
+  if (!is_numpys) {
+    if (auto made = from_dlpack(object, name)) return *std::move(made);
+  }
+  if (nb::isinstance<ValueHandle>(object)) {
+    throw nb::type_error((name.text() +
+                          " is a Value, which has elements only while a program runs; needed is an array or numbers\n"
+                          "hint: fetch the value, and give what the program's run returns for it")
+                             .c_str());
+  }
+  if (nb::hasattr(object, "dtype") && text_of(nb::str(object.attr("dtype"))) == "bfloat16") {
+    return {of_ml_dtypes(object, name)};
+  }
+  return {of_list(object, wanted, name)};
 }
 
 // What is asked of the library that an array belongs to.
@@ -199,14 +188,14 @@ struct Library {
 };
 
 // Of a library that refuses, its words.
-nb::object capsule_of(nb::handle object, void* stream, const ArrayName& name) {
+DlpackArray taken_in_stream(nb::handle object, void* stream, const ArrayName& name) {
   try {
-    return object.attr("__dlpack__")(nb::arg("stream") = reinterpret_cast<std::uintptr_t>(stream));
+    return take_dlpack(object, stream, name);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_BufferError) && !error.matches(PyExc_ValueError) && !error.matches(PyExc_RuntimeError)) {
       throw;
     }
-    refuse(ErrorKind::argument, name.text() + ": " + nb::cast<std::string>(nb::str(error.value())));
+    refuse(ErrorKind::argument, name.text() + ": " + text_of(nb::str(error.value())));
   }
 }
 
@@ -217,7 +206,14 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
   if (nb::isinstance<DeviceTensor>(object)) return DeviceArray{nb::cast<DeviceTensor&>(object), stream};
   // That it has the buffer protocol says nothing: JAX's and CuPy's arrays of a GPU have, and refuse.
   if (nb::isinstance<Tensor>(object) || !nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
-  const auto [kind, index] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+  std::pair<int, int> kind_and_index;
+  const nb::object says = object.attr("__dlpack_device__")();
+  if (!nb::try_cast(says, kind_and_index)) {
+    throw nb::type_error((name.text() + ": its __dlpack_device__ gives " + text_of(nb::repr(says)) +
+                          ", needed are the kind of a device and its number")
+                             .c_str());
+  }
+  const auto [kind, index] = kind_and_index;
   if (kind == nb::device::cpu::value || kind == nb::device::cuda_host::value) return std::nullopt;
   if (kind != nb::device::cuda::value && kind != nb::device::cuda_managed::value) {
     refuse(ErrorKind::argument, name.text() + ": it is on a device of DLPack's kind " + std::to_string(kind) +
@@ -233,33 +229,25 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
                                     ": a CUDA graph is being captured, which a Program's run cannot be part "
                                     "of\nhint: paoding.torch.function(graph) can");
   }
-  nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(capsule_of(object, stream, name), array)) {
-    refuse(ErrorKind::argument, name.text() + ": gives no DLPack of version 1 or 0");
-  }
-  const Type type = type_of_dlpack(array, name);
-  void* at = const_cast<void*>(array.data());
+  const DlpackArray array = taken_in_stream(object, stream, name);
   void* const goes_on = library.stream(index);
-  return DeviceArray{DeviceTensor(type, where, std::shared_ptr<void>(at, HeldArray{std::move(array)})), goes_on};
+  return DeviceArray{DeviceTensor(array.type, where, array.memory), goes_on};
 }
 
 nb::tuple tuple_of(const Shape& shape) {
   return nb::tuple(nb::cast(std::vector<std::int64_t>(shape.begin(), shape.end())));
 }
 
-Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
+Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only) {
   if (nb::isinstance<Tensor>(object)) return nb::cast<Tensor&>(object);
-  if (auto made = from_buffer(object, name)) return *std::move(made);
-  const bool has_own_bf16 = nb::hasattr(object, "__array_interface__");  // NumPy's, which DLPack does not know
-  if (!has_own_bf16) {
-    if (auto made = from_dlpack(object, name)) return *std::move(made);
-  }
-  return by_numpy(object, wanted, name);
+  HostArray made = host_array_of(object, wanted, name);
+  if (is_read_only != nullptr) *is_read_only = made.is_read_only;
+  return std::move(made.tensor);
 }
 
 DType dtype_of(nb::handle object) {
   if (nb::isinstance<DType>(object)) return nb::cast<DType>(object);
-  std::string text = nb::cast<std::string>(nb::str(object));
+  const std::string text = text_of(nb::str(object));
   DType dtype{};
   if (parse_dtype(text, &dtype)) return dtype;
   refuse(ErrorKind::dtype, "'" + text + "' is no dtype: f64, f32, f16, bf16, i64, i32, u8 and bool are");
@@ -268,13 +256,44 @@ DType dtype_of(nb::handle object) {
 std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what) {
   std::vector<std::int64_t> list(1);
   if (PyLong_Check(object.ptr()) != 0 ? nb::try_cast(object, list[0]) : nb::try_cast(object, list)) return list;
-  refuse(ErrorKind::argument, what + " is " + nb::cast<std::string>(nb::repr(object)) +
-                                  ", needed is an integer of 64 bits or a list of such");
+  refuse(ErrorKind::argument,
+         what + " is " + text_of(nb::repr(object)) + ", needed is an integer of 64 bits or a list of such");
 }
 
 Shape shape_of(nb::handle object) {
   const auto extents = integers_of(object, "the shape");
   return Shape(std::span<const std::int64_t>(extents));
+}
+
+std::string text_of(nb::handle object) {
+  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(object.ptr(), "utf-8", "backslashreplace"));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
+std::string type_name_of(nb::handle object) { return text_of(nb::str(object.type().attr("__name__"))); }
+
+std::string name_of(nb::handle object, const std::string& what) {
+  if (PyUnicode_Check(object.ptr()) == 0) {
+    throw nb::type_error((what + " is " + text_of(nb::repr(object)) + ", needed is a str").c_str());
+  }
+  std::string name;
+  if (nb::try_cast(object, name)) return name;
+  throw nb::value_error((what + " is " + text_of(nb::repr(object)) + ", which is no Unicode text").c_str());
+}
+
+nb::dict dict_of(nb::handle object, const std::string& what, const char* needed) {
+  if (PyDict_Check(object.ptr()) != 0) return nb::borrow<nb::dict>(object);
+  throw nb::type_error((what + " is of type " + type_name_of(object) + ", needed is " + needed).c_str());
+}
+
+std::filesystem::path path_of(nb::handle object) {
+  const nb::object bytes = [&] {
+    PyObject* made = nullptr;  // as open() takes it: str, bytes or os.PathLike, without a NUL
+    if (PyUnicode_FSConverter(object.ptr(), &made) == 0) throw nb::python_error();
+    return nb::steal(made);
+  }();
+  return std::string(PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr())));
 }
 
 bool is_number(nb::handle object) {

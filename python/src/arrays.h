@@ -2,6 +2,7 @@
 // Arrays of other libraries as Tensors, and back, in the same memory.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,8 +23,9 @@ struct ArrayName {
 
 /// A Tensor on the memory of what has the buffer protocol (NumPy) or DLPack (PyTorch, JAX ..), which it keeps alive; a
 /// Tensor itself; lists and numbers by way of NumPy, of `wanted` where one is. Error (argument) for memory that is not
-/// dense or not the host's, (dtype) for elements that no dtype is.
-Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name);
+/// dense or not the host's, (dtype) for elements of no dtype, and for numbers of a list that no element of `wanted` is
+/// (1.7 of an i64); TypeError for a Value. `is_read_only`: whether nobody may write there.
+Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only = nullptr);
 
 /// Of what has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it keeps alive,
 /// and the stream that its library works in. What fills it comes in front of `stream`. Nothing for what is in the
@@ -45,6 +47,17 @@ Number number_of(nb::handle object);
 bool is_number(nb::handle object);
 /// "cpu", "cuda", "cuda:1"; "best" is Device::best().
 Device device_of(const std::string& text);
+
+/// What Python prints of a str, for errors: surrogates, which are no text, escaped.
+std::string text_of(nb::handle object);
+/// int, of 5.
+std::string type_name_of(nb::handle object);
+/// A str as it is. TypeError when it is none, ValueError when it has surrogates; `what`: "the name of an input".
+std::string name_of(nb::handle object, const std::string& what);
+/// TypeError when it is none; `needed`: "Parameters or a dict".
+nb::dict dict_of(nb::handle object, const std::string& what, const char* needed = "a dict");
+/// What open() takes as a path. TypeError and ValueError as there: of a NUL.
+std::filesystem::path path_of(nb::handle object);
 
 nb::tuple tuple_of(const Shape& shape);
 

@@ -10,6 +10,7 @@
 #include "paoding/error.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/ops/number.h"
 
 namespace paoding::python {
 namespace {
@@ -18,7 +19,7 @@ template <class T>
 T number_cast(nb::handle object, const std::string& what, const char* needed) {
   T value{};
   if (nb::try_cast(object, value)) return value;
-  throw Error(ErrorKind::argument, what + " is " + nb::cast<std::string>(nb::repr(object)) + ", needed is " + needed);
+  throw Error(ErrorKind::argument, what + " is " + text_of(nb::repr(object)) + ", needed is " + needed);
 }
 
 AttrValue numbers_of(nb::handle object, const AttrSpec& spec, const std::string& what) {
@@ -39,9 +40,7 @@ AttrValue attr_of(nb::handle object, const AttrSpec& spec, const std::string& op
       return number_cast<double>(object, what, "a number");
     case 3: return number_cast<std::string>(object, what, "a string");
     case 4: return dtype_of(object);
-    case 5:
-      if (PyLong_Check(object.ptr()) != 0) return std::vector<std::int64_t>{nb::cast<std::int64_t>(object)};
-      return number_cast<std::vector<std::int64_t>>(object, what, "a list of integers");
+    case 5: return integers_of(object, what);
     default: return numbers_of(object, spec, what);
   }
 }
@@ -51,7 +50,7 @@ Attrs attrs_of(const OpDef& op, nb::handle given) {
   if (given.is_none()) return attrs;
   for (auto [key, value] : nb::cast<nb::dict>(given)) {
     if (value.is_none()) continue;  // the default
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = name_of(key, op.name + ": the name of an attribute");
     const auto spec =
         std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& each) { return each.name == name; });
     attrs.set(name, spec == op.attrs.end() ? AttrValue(true) : attr_of(value, *spec, op.name));  // call() refuses it
@@ -59,32 +58,28 @@ Attrs attrs_of(const OpDef& op, nb::handle given) {
   return attrs;
 }
 
-Value constant_of(Graph& graph, const Tensor& tensor) {
-  if (is_integer(tensor.dtype()) || tensor.dtype() == DType::boolean) {
-    std::vector<std::int64_t> whole;
-    if (tensor.dtype() == DType::i64) {
-      whole.assign(tensor.data<std::int64_t>(), tensor.data<std::int64_t>() + tensor.shape().elements());
-    } else {
-      for (double value : tensor.to_doubles()) whole.push_back(static_cast<std::int64_t>(value));
-    }
-    return constant(graph, tensor.shape(), whole, tensor.dtype());
-  }
-  return constant(graph, tensor.shape(), tensor.to_doubles(), tensor.dtype());
-}
-
 }  // namespace
+
+Value constant_of(Graph& graph, const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() != DType::i64) return constant(graph, tensor.shape(), tensor.to_doubles(), dtype);
+  const std::span<const std::int64_t> whole(tensor.data<std::int64_t>(),
+                                            static_cast<std::size_t>(tensor.shape().elements()));
+  return constant(graph, tensor.shape(), whole, dtype);
+}
 
 Value input_of(nb::handle object, const Value& beside, Graph* graph, const std::string& name) {
   if (nb::isinstance<ValueHandle>(object)) return nb::cast<ValueHandle&>(object);
   Graph& home = graph != nullptr ? *graph : beside.valid() ? beside.graph() : graph_for(nullptr, name.c_str());
   if (is_number(object)) {
+    if (beside.valid()) return constant_like(name, beside, number_of(object));
     const DType otherwise = PyFloat_Check(object.ptr()) != 0  ? DType::f32
                             : PyBool_Check(object.ptr()) != 0 ? DType::boolean
                                                               : DType::i64;
-    return full(home, {}, number_of(object), beside.valid() ? beside.dtype() : otherwise);
+    return full(home, {}, number_of(object), otherwise);
   }
-  return constant_of(
-      home, tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name}));
+  const Tensor tensor =
+      tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name});
+  return constant_of(home, tensor, tensor.dtype());
 }
 
 std::vector<ValueHandle> call_op(const std::string& name, nb::handle inputs, nb::handle attrs,

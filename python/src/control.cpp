@@ -7,7 +7,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.h"
 #include "bindings.h"
+#include "gil.h"
 #include "paoding/autodiff.h"
 #include "paoding/error.h"
 #include "paoding/ops.h"
@@ -20,15 +22,27 @@ using Handles = std::vector<ValueHandle>;
 
 Graph* graph_of(const Values& values) { return values.empty() ? nullptr : &values[0].graph(); }
 
+// function(..) and what it gives, as control.py promises it.
+template <class Made, class... Arguments>
+Made made_by(const nb::object& function, Arguments&&... arguments) {
+  return call_python([&] {
+    const nb::object made = function(std::forward<Arguments>(arguments)...);
+    Made values;
+    if (nb::try_cast(made, values)) return values;
+    throw nb::type_error(
+        ("the function that writes a body gives " + text_of(nb::repr(made)) + ", needed are Values").c_str());
+  });
+}
+
 Values called(const nb::object& function, const Values& arguments) {
   const BodyFrame frame(graph_of(arguments));
-  return values_of(nb::cast<Handles>(function(nb::cast(wrap(arguments)))));
+  return values_of(made_by<Handles>(function, wrap(arguments)));
 }
 
 std::function<Values()> branch_of(nb::object function) {
   return [function = std::move(function)] {
     const BodyFrame frame;
-    return values_of(nb::cast<Handles>(function()));
+    return values_of(made_by<Handles>(function));
   };
 }
 
@@ -36,7 +50,7 @@ std::pair<Handles, Handles> scanned(const Handles& initial, const Handles& seque
                                     bool reverse) {
   const auto body = [&](const Values& carries, const Values& elements) {
     const BodyFrame frame(graph_of(carries.empty() ? elements : carries));
-    const auto [next, outputs] = nb::cast<std::pair<Handles, Handles>>(step(wrap(carries), wrap(elements)));
+    const auto [next, outputs] = made_by<std::pair<Handles, Handles>>(step, wrap(carries), wrap(elements));
     return StepResult{values_of(next), values_of(outputs)};
   };
   const StepResult result = scan(values_of(initial), values_of(sequences), body, reverse);

@@ -3,6 +3,9 @@
 #include "errors.h"
 
 #include <string_view>
+#include <typeinfo>
+
+#include "gil.h"
 
 namespace paoding::python {
 
@@ -17,10 +20,13 @@ void set_exception(const nb::object& exception) {
 }
 
 void translate(const std::exception_ptr& thrown, void* /*nothing*/) {
+  if (thrown == nullptr) sleep_for_good();  // no exception of C++: see gil.h
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
     set_exception(exception_of(error));
+  } catch (const std::bad_cast&) {  // of nanobind: where nobody said more of it
+    PyErr_SetString(PyExc_TypeError, "an argument, or what a function gave back, is of a type that is not taken here");
   }
 }
 

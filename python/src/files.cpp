@@ -25,7 +25,7 @@ using Tensors = std::map<std::string, Tensor>;
 Tensors tensors_of(const nb::dict& given) {
   Tensors tensors;
   for (auto [name, array] : given) {
-    const auto key = nb::cast<std::string>(name);
+    const std::string key = name_of(name, "the name of a tensor");
     tensors.emplace(key, tensor_of(array, std::nullopt, {"tensor", key}));
   }
   return tensors;
@@ -88,7 +88,7 @@ void bind_files(nb::module_& module) {
             if (nb::isinstance<Parameters>(tensors)) {
               checkpoint.tensors = values_of(nb::cast<Parameters&>(tensors));
             } else {
-              checkpoint.tensors = tensors_of(nb::cast<nb::dict>(tensors));
+              checkpoint.tensors = tensors_of(dict_of(tensors, "tensors", "Parameters or a dict"));
             }
             return run_freely([&] { return self.save(checkpoint); });
           },

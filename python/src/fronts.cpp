@@ -77,9 +77,8 @@ void bind_constants(nb::module_& module) {
       "constant",
       [](nb::object values, nb::object dtype, const MaybeGraph& graph) {
         const std::optional<DType> wanted = dtype.is_none() ? std::nullopt : std::optional(dtype_of(dtype));
-        Tensor tensor = tensor_of(values, wanted, {"constant"});
-        if (wanted && tensor.dtype() != *wanted) tensor = Tensor::from(*wanted, tensor.shape(), tensor.to_doubles());
-        return wrap(input_of(nb::cast(tensor), {}, &graph_of(graph, "constant"), "constant"));
+        const Tensor tensor = tensor_of(values, wanted, {"constant"});
+        return wrap(constant_of(graph_of(graph, "constant"), tensor, wanted.value_or(tensor.dtype())));
       },
       "values"_a, "dtype"_a = nb::none(), "graph"_a = nb::none(),
       nb::sig("def constant(values: object, dtype: DType | str | None = None, graph: Graph | None = None) -> Value"),

@@ -9,6 +9,7 @@
 
 #include "arrays.h"
 #include "calls.h"
+#include "gil.h"
 #include "paoding/error.h"
 #include "paoding/ops/random.h"
 
@@ -18,9 +19,8 @@ namespace {
 // Freed under the GIL, whoever lets go of it last.
 std::shared_ptr<nb::object> shared_object(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
-            if (Py_IsInitialized() == 0) return;  // with the process
-            const nb::gil_scoped_acquire gil;
-            delete held;
+            const WithGil gil;
+            if (gil.is_held()) delete held;  // else it goes with the process
           }};
 }
 
@@ -30,13 +30,11 @@ Initializer initializer_of(nb::object given) {
   if (nb::isinstance<Initializer>(given)) return nb::cast<Initializer>(given);
   const bool is_function = PyCallable_Check(given.ptr()) != 0 && !nb::hasattr(given, "__array__");
   return [held = shared_object(std::move(given)), is_function](const Type& type, std::uint64_t seed) {
-    const nb::gil_scoped_acquire gil;
-    nb::object made = *held;
-    if (is_function) {
-      made =
-          made(nb::tuple(nb::cast(std::vector<std::int64_t>(type.shape.begin(), type.shape.end()))), type.dtype, seed);
-    }
-    return tensor_of(made, type.dtype, {"initial value"});
+    const WithGil gil;
+    return call_python([&] {
+      const nb::object made = is_function ? (*held)(tuple_of(type.shape), type.dtype, seed) : *held;
+      return tensor_of(made, type.dtype, {"initial value"});
+    });
   };
 }
 

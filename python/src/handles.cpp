@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "arrays.h"
 #include "paoding/error.h"
 
 namespace paoding::python {
@@ -94,7 +95,10 @@ std::shared_ptr<GraphOwner> root_of(const Graph& graph) {
 }
 
 void enter_graph(const std::shared_ptr<GraphOwner>& owner) { current.push_back(owner); }
-void leave_graph() { current.pop_back(); }
+void leave_graph() {
+  if (current.empty()) throw Error(ErrorKind::argument, "Graph: __exit__ without __enter__ in this thread");
+  current.pop_back();
+}
 
 Graph& graph_for(const GraphHandle* given, const char* op) {
   if (given != nullptr) return given->graph();
@@ -108,7 +112,7 @@ std::string calling_line() {
   // Frames of the package itself are not the user's.
   static const std::string* package = nullptr;
   if (package == nullptr) {
-    auto file = nb::cast<std::string>(nb::module_::import_("paoding").attr("__file__"));
+    const std::string file = text_of(nb::str(nb::module_::import_("paoding").attr("__file__")));
     package = new std::string(file.substr(0, file.rfind('/') + 1));  // as long as the process
   }
   nb::object frame;
@@ -118,7 +122,7 @@ std::string calling_line() {
     return "";  // called by no Python
   }
   for (; !frame.is_none(); frame = frame.attr("f_back")) {
-    const auto file = nb::cast<std::string>(frame.attr("f_code").attr("co_filename"));
+    const std::string file = text_of(nb::str(frame.attr("f_code").attr("co_filename")));  // of any bytes
     if (file.starts_with(*package) || file.starts_with("<frozen")) continue;
     return file.substr(file.rfind('/') + 1) + ":" + std::to_string(nb::cast<int>(frame.attr("f_lineno")));
   }

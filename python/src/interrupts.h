@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <signal.h>
 
+#include "gil.h"
 #include "paoding/cancellation.h"
 #include "paoding/error.h"
 
@@ -38,7 +39,7 @@ auto run_freely(Call&& call) {
   for (;;) {
     try {
       const Interrupts interrupts;
-      const nb::gil_scoped_release free;
+      const WithoutGil free;
       const CancelScope scope(interrupts.cancellation());
       return call();
     } catch (const Error& error) {

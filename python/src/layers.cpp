@@ -190,19 +190,23 @@ template <class Layer>
 void bind_recurrent_layer(nb::module_& module, const char* name) {
   const char* sig =
       "def __init__(self, name: str, inputs: int, hidden: int, *, layers: int = 1, bidirectional: bool = False, "
-      "dropout: float = 0, "
+      "dropout: float = 0, training: bool = True, "
       "projection: int = 0, reset_after: bool = True, relu: bool = False, dtype: DType | str = 'f32', initial: "
       "Initializer | None = None, forget_bias: float = 0, graph: Graph | None = None) -> None";
-  layer_class<Layer>(module, name, "A stack of recurrent layers over [T, B, inputs].")
+  layer_class<Layer>(
+      module, name,
+      "A stack of recurrent layers over [T, B, inputs]; `dropout` between them, nothing is dropped without `training`.")
       .def(
           "__init__",
           [name](Kept<Layer>* self, const std::string& layer, std::int64_t inputs, std::int64_t hidden, int layers,
-                 bool bidirectional, double dropout, std::int64_t projection, bool reset_after, bool relu,
-                 nb::object dtype, const MaybeInitial& initial, double forget_bias, const MaybeGraph& graph) {
+                 bool bidirectional, double dropout, bool training, std::int64_t projection, bool reset_after,
+                 bool relu, nb::object dtype, const MaybeInitial& initial, double forget_bias,
+                 const MaybeGraph& graph) {
             construct(self, graph_of(graph, name), layer, inputs, hidden,
                       nn::RecurrentLayerOptions{.layers = layers,
                                                 .bidirectional = bidirectional,
                                                 .dropout = dropout,
+                                                .training = training,
                                                 .projection = projection,
                                                 .reset_after = reset_after,
                                                 .relu = relu,
@@ -211,7 +215,7 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
                                                 .forget_bias = forget_bias});
           },
           "name"_a, "inputs"_a, "hidden"_a, nb::kw_only(), "layers"_a = 1, "bidirectional"_a = false, "dropout"_a = 0.0,
-          "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
+          "training"_a = true, "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
           "initial"_a = nb::none(), "forget_bias"_a = 0.0, "graph"_a = nb::none(), nb::sig(sig))
       .def(
           "__call__",

@@ -22,6 +22,13 @@ using namespace nb::literals;
 using Texts = std::map<std::string, std::string>;
 using Tensors = std::map<std::string, Tensor>;
 
+using Dtypes = std::map<std::string, DType>;
+
+std::optional<DType> found_in(const Dtypes& dtypes, const std::string& name) {
+  const auto found = dtypes.find(name);
+  return found == dtypes.end() ? std::nullopt : std::optional(found->second);
+}
+
 nb::dict files_of(const ModelFile& file) {
   nb::dict files;
   for (const auto& [name, bytes] : file.files) files[name.c_str()] = nb::bytes(bytes.data(), bytes.size());
@@ -45,17 +52,28 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
           const std::string& model, const Texts& options, const Texts& notes, const nb::dict& files) {
   ModelFile file{.model = model, .options = options, .notes = notes};
   for (auto [name, bytes] : files) {
-    const auto content = nb::cast<nb::bytes>(bytes);
-    file.files.emplace(nb::cast<std::string>(name), std::string(content.c_str(), content.size()));
+    const std::string key = name_of(name, "the name of a file");
+    if (PyBytes_Check(bytes.ptr()) == 0) {
+      throw nb::type_error(("the file '" + key + "' is of type " + type_name_of(bytes) + ", needed are bytes").c_str());
+    }
+    const auto content = nb::borrow<nb::bytes>(bytes);
+    file.files.emplace(key, std::string(content.c_str(), content.size()));
+  }
+  Dtypes dtypes;  // what lists become
+  for (const auto& [name, graph] : graphs) {
+    for (const NodeId id : graph.graph().parameters()) {
+      const Node& node = graph.graph().node(id);
+      dtypes.emplace(node.name.str(), node.types[0].dtype);
+    }
   }
   Tensors values;
   if (nb::isinstance<Parameters>(parameters)) {
     const auto& store = nb::cast<const Parameters&>(parameters);
     values = run_freely([&] { return values_of(store); });
   } else if (!parameters.is_none()) {
-    for (auto [name, array] : nb::cast<nb::dict>(parameters)) {
-      const auto key = nb::cast<std::string>(name);
-      values.emplace(key, tensor_of(array, std::nullopt, {"parameter", key}));
+    for (auto [name, array] : dict_of(parameters, "parameters", "Parameters or a dict")) {
+      const std::string key = name_of(name, "the name of a parameter");
+      values.emplace(key, tensor_of(array, found_in(dtypes, key), {"parameter", key}));
     }
   }
   for (const auto& [name, graph] : graphs) {
@@ -87,7 +105,7 @@ Model load(const std::filesystem::path& path, const std::string& device, int exe
 // What NumPy and others have becomes an input's dtype only where every graph of the entry agrees on it: lists and
 // numbers have none of their own.
 Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb::dict& feeds) {
-  std::map<std::string, DType> dtypes;
+  Dtypes dtypes;
   const std::vector<std::string> entries = self.entries();
   if (entry || entries.size() == 1) {
     for (const auto& types : self.inputs(entry ? *entry : entries[0])) {
@@ -96,10 +114,8 @@ Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb
   }
   Tensors tensors;
   for (auto [name, array] : feeds) {
-    const auto key = nb::cast<std::string>(name);
-    const auto found = dtypes.find(key);
-    const std::optional<DType> wanted = found == dtypes.end() ? std::nullopt : std::optional(found->second);
-    tensors.emplace(key, tensor_of(array, wanted, {"input", key}));
+    const std::string key = name_of(name, "the name of an input");
+    tensors.emplace(key, tensor_of(array, found_in(dtypes, key), {"input", key}));
   }
   return tensors;
 }
@@ -154,7 +170,8 @@ void bind_model(nb::module_& module) {
              nb::sig("def save_model(path: str | os.PathLike[str], graphs: dict[str, Graph], parameters: Parameters | "
                      "dict[str, typing.Any] | None = None, *, model: str = '', options: dict[str, str] = {}, notes: "
                      "dict[str, str] = {}, files: dict[str, bytes] = {}) -> None"),
-             "Writes graphs, by entry point (`entry[2,3]` where one has several, by shape), and of `parameters` those "
+             "Writes graphs without training's dropout, by entry point (`entry[2,3]` where one has several, by shape), "
+             "and of `parameters` those "
              "that they read, into one file, which appears whole or not at all.");
 }
 

@@ -9,8 +9,12 @@
 #include "fronts.h"
 #include "paoding/version.h"
 
-NB_MODULE(_paoding, module) {
-  using namespace paoding::python;
+namespace paoding::python {
+namespace {
+
+PyObject* first = nullptr;  // as long as the process
+
+void fill(nb::module_& module) {
   nb::set_leak_warnings(false);  // what PyTorch holds lives as long as the process
   module.attr("__version__") = PAODING_VERSION;
   bind_errors(module);
@@ -30,3 +34,36 @@ NB_MODULE(_paoding, module) {
   bind_recurrent(module);
   bind_placed(module);
 }
+
+// NB_MODULE of nanobind in longhand, which ends the process where its types are made twice.
+int fill_once(PyObject* module) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    PyErr_SetString(PyExc_ImportError, "paoding is for the main interpreter of a process, not for those within it");
+    return -1;
+  }
+  // Imported anew after it was taken out of sys.modules: the same types and functions.
+  if (first != nullptr) return PyDict_Merge(PyModule_GetDict(module), PyModule_GetDict(first), 0);
+  nb::detail::nb_module_exec(NB_DOMAIN_STR, module);
+  try {
+    auto made = nb::borrow<nb::module_>(module);
+    fill(made);
+  } catch (nb::python_error& error) {
+    error.restore();
+    nb::chain_error(PyExc_ImportError, "paoding: its module cannot be made");
+    return -1;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_ImportError, error.what());
+    return -1;
+  }
+  Py_IncRef(first = module);
+  return 0;
+}
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill_once)}, NB_MODULE_SLOTS_1};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_paoding", nullptr, 0, nullptr, slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace paoding::python
+
+extern "C" NB_EXPORT PyObject* PyInit__paoding();
+extern "C" PyObject* PyInit__paoding() { return PyModuleDef_Init(&paoding::python::definition); }

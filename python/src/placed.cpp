@@ -35,11 +35,11 @@ void bind_placed(nb::module_& module) {
           "__init__",
           [](PlacedGraph* self, const GraphHandle& graph, const std::string& device, bool allow_tf32,
              const std::vector<std::string>& fetches) {
+            const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
             with_lines(*graph.owner, [&] {
               new (self) PlacedGraph(run_freely([&] {
-                return PlacedGraph(graph.graph(), device_of(device), {fetches, allow_tf32});
+                return PlacedGraph(*copy, device_of(device), {fetches, allow_tf32});
               }));
-              return true;
             });
           },
           "graph"_a, "device"_a, "allow_tf32"_a = false, "fetches"_a = nb::list(),
@@ -60,7 +60,7 @@ void bind_placed(nb::module_& module) {
             std::vector<void*> made;
             for (Address each : inputs) read.push_back(reinterpret_cast<const void*>(each));
             for (Address each : results) made.push_back(reinterpret_cast<void*>(each));
-            const nb::gil_scoped_release free;
+            const WithoutGil free;
             self.run(read, made, reinterpret_cast<void*>(workspace), reinterpret_cast<void*>(stream));
           },
           "inputs"_a, "results"_a, "workspace"_a, "stream"_a = 0, "Addresses; 0 is null.");

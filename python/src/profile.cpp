@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "interrupts.h"
 
@@ -28,7 +29,7 @@ struct RangeHandle {
 
 void set(ProfileRange& range, const std::string& name, nb::handle value) {
   if (nb::isinstance<nb::str>(value)) {
-    range.set(name, std::string_view(nb::cast<nb::str>(value).c_str()));
+    range.set(name, std::string_view(name_of(value, "ProfileRange: the argument '" + name + "'")));
   } else if (nb::isinstance<nb::float_>(value)) {
     range.set(name, nb::cast<double>(value));
   } else if (std::int64_t whole = 0; nb::try_cast(value, whole)) {
@@ -36,21 +37,21 @@ void set(ProfileRange& range, const std::string& name, nb::handle value) {
   } else if (double real = 0; nb::try_cast(value, real)) {  // of NumPy
     range.set(name, real);
   } else {
-    throw Error(ErrorKind::argument, "ProfileRange: the argument '" + name + "' is of type " +
-                                         nb::cast<std::string>(value.type().attr("__name__")) +
+    throw Error(ErrorKind::argument, "ProfileRange: the argument '" + name + "' is of type " + type_name_of(value) +
                                          ", needs to be an int of 64 bits, a float or a str");
   }
 }
 
-std::string report_of(ProfilerHandle& self, const std::string& sort, const std::string& path,
-                      const std::string& nesting, int width, bool rates, bool kernels, const std::string& format) {
+std::string report_of(ProfilerHandle& self, const std::string& sort, nb::object path, const std::string& nesting,
+                      int width, bool rates, bool kernels, const std::string& format) {
   if (!self.profiler) throw Error(ErrorKind::argument, "report: nothing was recorded\nhint: `with profiler:`");
   const ReportLayout layout{.nesting = parse_nesting(nesting),
                             .width = width,
                             .rates = rates,
                             .kernels = kernels,
                             .format = parse_format(format)};
-  return run_freely([&] { return self.profiler->stop(parse_sort(sort), path, layout); });
+  const std::string into = path_of(path).string();
+  return run_freely([&] { return self.profiler->stop(parse_sort(sort), into, layout); });
 }
 
 }  // namespace
@@ -72,10 +73,17 @@ void bind_profile(nb::module_& module) {
           },
           nb::sig("def __enter__(self) -> Profiler"))
       .def(
-          "__exit__", [](ProfilerHandle& self, const nb::args&) { run_freely([&] { self.profiler->end(); }); },
+          "__exit__",
+          [](ProfilerHandle& self, const nb::args&) {
+            if (!self.profiler) throw Error(ErrorKind::argument, "Profiler: __exit__ without __enter__");
+            run_freely([&] { self.profiler->end(); });
+          },
           nb::sig("def __exit__(self, *exception: object) -> None"))
       .def("report", &report_of, "sort"_a = "total", "path"_a = "", "nesting"_a = "op", "width"_a = 0,
            "rates"_a = false, "kernels"_a = false, "format"_a = "text",
+           nb::sig(
+               "def report(self, sort: str = 'total', path: str | os.PathLike[str] = '', nesting: str = 'op', width: "
+               "int = 0, rates: bool = False, kernels: bool = False, format: str = 'text') -> str"),
            "What was recorded, as text, JSON or CSV, with `kernels` under every op those that it ran as; `path` also "
            "gets the timeline (.json, .json.gz, .pftrace) or the "
            "recording (.paoding).");
@@ -95,7 +103,7 @@ void bind_profile(nb::module_& module) {
             mine.range = std::make_unique<ProfileRange>(mine.name);
             if (mine.range->is_recorded()) {
               for (const auto& [name, value] : mine.arguments) {
-                set(*mine.range, nb::cast<std::string>(name), value);
+                set(*mine.range, name_of(name, "ProfileRange: the name of an argument"), value);
               }
             }
             return nb::borrow(self);

@@ -15,6 +15,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "errors.h"
+#include "gil.h"
 #include "interrupts.h"
 #include "paoding/error.h"
 
@@ -42,9 +43,10 @@ class ProgramHandle {
   template <class Made>
   nb::dict run(nb::handle feeds, bool keep);
   ProgramHandle bind(const GraphHandle& graph) const {
+    const std::unique_ptr<Graph> copy = graph.graph().clone();
     return with_lines(*graph.owner, [&] {
-      return ProgramHandle(run_freely([&] { return program_.bind(graph.graph()); }), graph.owner, parameters_,
-                           on_print_, device_);
+      return ProgramHandle(run_freely([&] { return program_.bind(*copy); }), graph.owner, parameters_, on_print_,
+                           device_);
     });
   }
   /// What `runs` runs take from C++, by position, in seconds: what the same from Python is held against.
@@ -75,7 +77,7 @@ int ProgramHandle::input_at(nb::handle name) const {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].is(name)) return static_cast<int>(i);
   }
-  return program_.input_index(nb::cast<std::string>(name));
+  return program_.input_index(name_of(name, "the name of an input"));
 }
 
 Feed ProgramHandle::fed(nb::handle input, nb::handle value) const {
@@ -92,11 +94,15 @@ Feed ProgramHandle::fed(nb::handle input, nb::handle value) const {
 std::vector<Feed> ProgramHandle::given(nb::handle feeds) const {
   std::vector<Feed> given;
   if (feeds.is_none()) return given;
-  if (PyDict_Check(feeds.ptr()) == 0) throw nb::type_error("run: feeds is no dict");
+  dict_of(feeds, "run: feeds");
   given.reserve(static_cast<std::size_t>(PyDict_Size(feeds.ptr())));
   PyObject *name = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
-  while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) given.push_back(fed(name, value));
+  while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) {
+    // Kept, as what gives its memory may run Python that changes the dict.
+    const nb::object input = nb::borrow(name), array = nb::borrow(value);
+    given.push_back(fed(input, array));
+  }
   return given;
 }
 
@@ -116,7 +122,7 @@ nb::dict ProgramHandle::run(nb::handle feeds, bool keep) {
 
 double ProgramHandle::seconds_of(const nb::dict& feeds, int runs) {
   const std::vector<Feed> inputs = given(feeds);
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < runs; ++i) program_.call(inputs);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -132,8 +138,8 @@ Execution execution_of(const std::string& text) {
 std::function<void(const Printed&)> listener_of(const nb::object& function) {
   if (function.is_none()) return {};
   return [listener = nb::handle(function)](const Printed& seen) {  // which the Program keeps
-    const nb::gil_scoped_acquire gil;
-    listener(seen.message, seen.value, seen.scope, seen.instance);
+    const WithGil gil;
+    call_python([&] { listener(seen.message, seen.value, seen.scope, seen.instance); });
   };
 }
 
@@ -141,6 +147,11 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
                        const std::optional<std::string>& device, const std::vector<std::string>& fetches, bool assign,
                        nb::object precision, bool allow_tf32, bool tune, const std::string& execution,
                        const std::vector<std::string>& disabled_passes, std::uintptr_t stream, nb::object on_print) {
+  if (!parameters.is_none() && !nb::isinstance<Parameters>(parameters)) {
+    throw nb::type_error(("Program: parameters is of type " + type_name_of(parameters) +
+                          ", needed is Parameters\nhint: pd.Parameters(graph), then parameters[name] = array")
+                             .c_str());
+  }
   const Parameters* store = parameters.is_none() ? nullptr : nb::cast<Parameters*>(parameters);
   CompileOptions options;
   options.device = device ? device_of(*device) : store != nullptr ? store->device() : Device::cpu();
@@ -153,8 +164,9 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   options.disabled_passes = disabled_passes;
   options.stream = reinterpret_cast<void*>(stream);
   options.on_print = listener_of(on_print);
+  const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
   with_lines(*graph.owner, [&] {
-    Program program = run_freely([&] { return Program(graph.graph(), options, store); });
+    Program program = run_freely([&] { return Program(*copy, options, store); });
     new (self)
         ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print), options.device);
   });
@@ -162,7 +174,8 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
 
 void construct_parameters(Parameters* self, const GraphHandle& graph, const std::string& device, std::uint64_t seed) {
   const Device on = device_of(device);
-  new (self) Parameters(run_freely([&] { return Parameters(graph.graph(), on, {.seed = seed}); }));
+  const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
+  new (self) Parameters(run_freely([&] { return Parameters(*copy, on, {.seed = seed}); }));
 }
 
 void set_parameter(Parameters& self, const std::string& name, nb::object value) {

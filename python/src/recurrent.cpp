@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
+#include "gil.h"
 #include "paoding/error.h"
 
 namespace paoding::python {
@@ -91,7 +92,7 @@ class RecurrentPlan {
 }  // namespace
 
 void bind_recurrent(nb::module_& module) {
-  const auto free = nb::call_guard<nb::gil_scoped_release>();
+  const auto free = nb::call_guard<WithoutGil>();
   nb::class_<RecurrentPlan>(module, "RecurrentPlan",
                             "A recurrent layer over time on memory of the caller's: paoding/recurrent.h.")
       .def(nb::init<const std::string&, const std::string&, const std::string&, std::int64_t, std::int64_t,

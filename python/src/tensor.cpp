@@ -92,16 +92,6 @@ Tensor converted(const Tensor& tensor, DType dtype) {
   return Tensor::from(dtype, tensor.shape(), tensor.to_doubles());
 }
 
-// Whether nobody may write there: bytes, NumPy's read-only arrays.
-bool is_read_only(nb::handle object) {
-  if (nb::isinstance<Tensor>(object) || PyObject_CheckBuffer(object.ptr()) == 0) return false;
-  Py_buffer view;
-  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES) != 0) return PyErr_Clear(), false;
-  const bool is_so = view.readonly != 0;
-  PyBuffer_Release(&view);
-  return is_so;
-}
-
 Tensor copied(const Tensor& tensor) {
   Tensor copy(tensor.type());
   if (tensor.size_bytes() > 0) {
@@ -126,10 +116,11 @@ void bind_tensor(nb::module_& module) {
           [](Tensor* self, nb::object array, nb::object dtype) {
             const bool any = dtype.is_none();
             const std::optional<DType> wanted = any ? std::nullopt : std::optional(dtype_of(dtype));
-            Tensor made = tensor_of(array, wanted, {"Tensor"});
+            bool is_read_only = false;
+            Tensor made = tensor_of(array, wanted, {"Tensor"}, &is_read_only);
             if (wanted && made.dtype() != *wanted) {
               made = converted(made, *wanted);
-            } else if (is_read_only(array)) {
+            } else if (is_read_only) {
               made = copied(made);
             }
             new (self) Tensor(std::move(made));

@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
+#include "gil.h"
 #include "paoding/error.h"
 #include "paoding/optimizer.h"
 #include "paoding/program.h"
@@ -34,8 +35,10 @@ LearningRate rate_of(nb::object given) {
   if (PyCallable_Check(given.ptr()) == 0)
     throw nb::type_error("learning_rate: needed is a number, a schedule or a function");
   return LearningRate([given](const Value& step) -> Value {
-    const nb::object made = given(nb::cast(wrap(step)));
-    return input_of(made, step, nullptr, "learning_rate");
+    return call_python([&] {
+      const nb::object made = given(wrap(step));
+      return input_of(made, step, nullptr, "learning_rate");
+    });
   });
 }
 
@@ -47,8 +50,13 @@ StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, co
     if (nb::isinstance<ParameterGroup>(group)) {
       options.groups.push_back(nb::cast<ParameterGroup&>(group));
     } else {
-      const auto [names, own] = nb::cast<std::pair<std::vector<std::string>, OptimizerHandle>>(group);
-      options.groups.push_back({names, own.optimizer});
+      std::pair<std::vector<std::string>, OptimizerHandle> pair;
+      if (!nb::try_cast(group, pair)) {
+        throw nb::type_error(("minimize: a group is " + text_of(nb::repr(group)) +
+                              ", needed is a ParameterGroup, or a list of names and an optimizer")
+                                 .c_str());
+      }
+      options.groups.push_back({pair.first, pair.second.optimizer});
     }
   }
   options.frozen = frozen;

@@ -109,22 +109,53 @@ void take_slice(nb::handle key, std::int64_t extent, Selection* into) {
   into->shape.push_back(count);
 }
 
-void take_number(nb::handle key, std::int64_t extent, int axis, Selection* into) {
-  const auto given = nb::cast<std::int64_t>(key);
+// Of a number that counts from the end where it is negative.
+std::int64_t index_within(std::int64_t given, std::int64_t extent, int axis) {
   const std::int64_t index = given < 0 ? given + extent : given;
-  if (index < 0 || index >= extent) {
-    throw nb::index_error(("index " + std::to_string(given) + " is out of range for axis " + std::to_string(axis) +
-                           " with " + std::to_string(extent) + " elements")
-                              .c_str());
-  }
+  if (index >= 0 && index < extent) return index;
+  throw nb::index_error(("index " + std::to_string(given) + " is out of range for axis " + std::to_string(axis) +
+                         " with " + std::to_string(extent) + " elements")
+                            .c_str());
+}
+
+void take_number(nb::handle key, std::int64_t extent, int axis, Selection* into) {
+  const nb::object whole = nb::steal(PyNumber_Index(key.ptr()));
+  if (!whole.is_valid()) throw nb::python_error();
+  const Py_ssize_t given = PyNumber_AsSsize_t(whole.ptr(), PyExc_IndexError);
+  if (given == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  const std::int64_t index = index_within(given, extent, axis);
   into->start.push_back(index);
   into->end.push_back(index + 1);
   into->step.push_back(1);
 }
 
+// An array or list of integers, which are rows of axis 0: not what __index__ makes a number.
+bool is_list_of_rows(nb::handle key) {
+  if (PyList_Check(key.ptr()) != 0) return true;
+  return nb::hasattr(key, "shape") && !nb::tuple(nb::object(key.attr("shape"))).empty();
+}
+
+Value rows_of(const Value& value, nb::handle key) {
+  if (value.shape().rank() == 0) throw nb::index_error("a value of shape [] has no axis 0");
+  const Tensor given = tensor_of(key, DType::i64, {"index"});
+  if (!is_integer(given.dtype())) {
+    throw nb::type_error(("the index is of " + std::string(to_string(given.dtype())) +
+                          ", needed are integers\nhint: pd.where, or numpy.nonzero(index)[0]")
+                             .c_str());
+  }
+  Tensor rows = Tensor::from(DType::i64, given.shape(), given.to_doubles());
+  const std::int64_t extent = value.shape()[0];
+  for (std::int64_t i = 0; i < rows.shape().elements(); ++i) {
+    std::int64_t& row = rows.data<std::int64_t>()[i];
+    row = index_within(row, extent, 0);
+  }
+  return gather(value, constant_of(value.graph(), rows, DType::i64), 0);
+}
+
 ValueHandle selected(const ValueHandle& self, nb::handle key) {
   const Value value = self;
   if (nb::isinstance<ValueHandle>(key)) return wrap(gather(value, nb::cast<ValueHandle&>(key), 0));
+  if (is_list_of_rows(key)) return wrap(rows_of(value, key));
   const nb::tuple keys = PyTuple_Check(key.ptr()) != 0 ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
   int used = 0;  // axes that keys speak of
   bool has_ellipsis = false;
@@ -157,7 +188,7 @@ ValueHandle selected(const ValueHandle& self, nb::handle key) {
       ++axis;
     } else {
       throw nb::type_error(
-          "values are indexed by numbers, slices, None, ..., or one Value of integers (along axis 0); "
+          "values are indexed by numbers, slices, None, ..., or one Value, array or list of integers (along axis 0); "
           "see gather and take_along_axis");
     }
   }

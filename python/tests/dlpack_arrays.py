@@ -59,8 +59,8 @@ _kept: list[object] = []  # for good: what is called to let go is among it
 class Array:
     """`array` as something on a GPU."""
 
-    def __init__(self, array, kind=Kind.CUDA, index=0, strides=None, is_freed=False):
-        self.array, self.kind, self.index, self.is_freed = array, kind, index, is_freed
+    def __init__(self, array, kind=Kind.CUDA, index=0, strides=None, is_freed=False, on_free=lambda array: None):
+        self.array, self.kind, self.index, self.is_freed, self.on_free = array, kind, index, is_freed, on_free
         self.strides = strides or [each // array.itemsize for each in array.strides]
         self.streams = []
         self.holders = 0
@@ -79,6 +79,7 @@ class Array:
 
         def let_go(_):
             self.holders -= 1
+            self.on_free(self.array)
 
         made.deleter = _Deleter(let_go)
         self.holders += 1

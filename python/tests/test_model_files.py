@@ -141,3 +141,85 @@ def test_a_model_file_that_is_damaged_is_refused(path, tmp_path):
         pd.Model.load(damaged)
     with pytest.raises(pd.FileError):
         pd.Model.load(tmp_path / 'missing.pd')
+
+
+def stacked(layer, **options):
+    """Two recurrent layers with dropout between them, over inputs."""
+    with pd.Graph() as graph:
+        graph.fetch('y', layer('net', 5, 7, layers=2, dropout=0.5, **options)(graph.input('x', pd.f32, (6, 3, 5))).outputs)
+    return graph
+
+
+@pytest.mark.parametrize('layer', [pd.nn.LSTM, pd.nn.GRU, pd.nn.RNN])
+def test_recurrent_layers_drop_in_training_alone(layer, tmp_path):
+    x = np.random.default_rng(1).standard_normal((6, 3, 5)).astype(np.float32)
+    with pd.Graph() as graph:
+        graph.fetch('y', layer('net', 5, 7, layers=2)(graph.input('x', pd.f32, (6, 3, 5))).outputs)
+    parameters = pd.Parameters(graph, seed=2)
+    plain = pd.Program(graph, parameters)(x=x)['y'].numpy()
+    training = stacked(layer)
+    trained = pd.Parameters(training, seed=2)
+    program = pd.Program(training, trained)
+    first, second = (program(x=x)['y'].numpy() for _ in range(2))
+    assert not np.allclose(first, second) and not np.allclose(first, plain)
+    evaluating = stacked(layer, training=False)
+    program = pd.Program(evaluating, trained)
+    for _ in range(2):
+        np.testing.assert_array_equal(program(x=x)['y'].numpy(), plain)
+    with pytest.raises(pd.ArgumentError, match=r"graph 'predict': it drops values as in training(?s:.*)training = false"):
+        pd.save_model(tmp_path / 'a.pd', {'predict': training}, trained)
+    assert not (tmp_path / 'a.pd').exists()
+    pd.save_model(tmp_path / 'a.pd', {'predict': evaluating}, trained)
+    np.testing.assert_array_equal(pd.Model.load(tmp_path / 'a.pd')(x=x)['y'].numpy(), plain)
+
+
+@pytest.mark.parametrize('where', ['behind a layer', 'in a loop', 'in attention'])
+def test_a_graph_that_drops_is_no_model_to_save(where, tmp_path):
+    with pd.Graph() as graph, graph.scope('decoder'):
+        x = graph.input('x', pd.f32, (4, 2, 8))
+        if where == 'behind a layer':
+            made = pd.dropout(x, 0.25)
+        elif where == 'in a loop':
+            made = pd.scan(lambda carry, each: (pd.dropout(carry + each, 0.25), None), x[0], x)[0]
+        else:
+            made = pd.nn.MultiHeadAttention('heads', 8, 2, dropout=0.25)(x)
+        graph.fetch('y', made)
+    with pytest.raises(pd.ArgumentError, match=r"a.pd: graph 'predict': it drops values .*\(in decoder"):
+        pd.save_model(tmp_path / 'a.pd', {'predict': graph}, pd.Parameters(graph))
+
+
+def nested(depth):
+    """A graph of bodies in each other."""
+
+    def level(value, left):
+        return value + 1 if left == 0 else pd.scan(lambda carry, _: (level(carry, left - 1), None), value, length=1)[0]
+
+    with pd.Graph() as graph:
+        graph.fetch('y', level(graph.input('x', pd.f32, ()), depth))
+    return graph
+
+
+def named(length):
+    with pd.Graph() as graph:
+        graph.fetch('y', graph.input('x' * length, pd.f32, ()) + 1)
+    return graph
+
+
+def test_what_is_written_is_what_can_be_read(tmp_path):
+    path = tmp_path / 'a.pd'
+    for fits, too_much, words in ((nested(16), nested(17), 'nested deeper than 16'), (named(65_536), named(65_537), 'a name of more than 65536 bytes')):
+        pd.save_model(path, {'run': fits})
+        model = pd.Model.load(path)
+        (name,) = model.inputs('run')[0]
+        assert model.run({name: 1.0})['y'].item() == 2.0
+        path.unlink()
+        with pytest.raises(pd.ArgumentError, match=words):
+            pd.save_model(path, {'run': too_much})
+        assert not path.exists()
+    with pytest.raises(pd.ArgumentError, match='it fetches nothing'):
+        pd.save_model(path, {'run': pd.Graph()})
+    with pytest.raises(pd.ArgumentError, match=r"its parameter 'w' is f32\[2\], not f32\[3\]"):
+        pd.save_model(path, {'scale': scaling(1)}, {'w': np.zeros(3, np.float32)})
+    assert not path.exists()
+    pd.save_model(path, {'scale': scaling(1)}, {'w': [2, 3]})  # a list becomes what the graph has
+    assert pd.Model.load(path)(x=[[1, 1]])['y'].tolist() == [[2, 3]]

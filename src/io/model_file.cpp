@@ -6,8 +6,11 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "paoding/model.h"
+#include "paoding/op.h"
 
 namespace paoding {
 namespace {
@@ -112,6 +115,51 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
   return model;
 }
 
+// Where a graph, or a body in it, drops as in training; null where it does not.
+const Node* dropping(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op->name == "dropout") return &node;
+    for (const auto& body : node.bodies) {
+      if (const Node* within = dropping(*body)) return within;
+    }
+  }
+  return nullptr;
+}
+
+// What Model would refuse, by the reader that it has: nesting, lengths of names and numbers of nodes are its limits.
+// And what it would answer with one mask for ever, as its runs assign nothing, the state of random numbers neither.
+void check_graph(const std::string& file, const std::string& name, const ModelFile& model) {
+  const auto fail_graph = [&](const std::string& what) {
+    fail(ErrorKind::argument, "{}: graph '{}': {}", file, one_line(name), what);
+  };
+  std::unique_ptr<Graph> graph;
+  try {
+    graph = parse_graph(model.graphs.at(name));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    fail_graph(error.what());
+  }
+  if (graph->fetches().empty()) fail_graph("it fetches nothing");
+  for (const NodeId id : graph->parameters()) {
+    const Node& node = graph->node(id);
+    const auto given = model.parameters.find(node.name.str());
+    if (given == model.parameters.end()) {
+      fail_graph(fmt::format("no value is given for its parameter '{}'", one_line(node.name.str())));
+    }
+    if (given->second.type() != node.types[0]) {
+      fail_graph(fmt::format("its parameter '{}' is {}, not {}", one_line(node.name.str()), to_string(node.types[0]),
+                             to_string(given->second.type())));
+    }
+  }
+  if (const Node* node = dropping(*graph)) {
+    fail_graph(
+        fmt::format("it drops values as in training, by the same mask in every run of the file{}\n"
+                    "hint: build what is saved with training = false",
+                    in_scope(node->scope.str())));
+  }
+}
+
 }  // namespace
 
 void seal_files(ModelFile* model) {
@@ -151,6 +199,7 @@ void save_model(const std::filesystem::path& path, const ModelFile& model) {
   add(kGraph, model.graphs);
   add(kOption, model.options);
   add(kNote, model.notes);
+  for (const auto& [name, text] : model.graphs) check_graph(path.string(), name, model);
   std::map<std::string, Tensor> tensors = model.parameters;
   for (const auto& [name, tensor] : model.parameters) {
     if (name.starts_with(kFile)) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "paoding/can_hold.h"
 #include "paoding/nn.h"
 #include "paoding/range.h"
 
@@ -31,7 +32,13 @@ template <class Draw>
 Tensor filled(const Type& type, std::uint64_t seed, Draw draw) {
   Source source(seed);
   Doubles values(static_cast<std::size_t>(type.shape.elements()));
-  for (double& value : values) value = draw(source);
+  for (double& value : values) {
+    value = draw(source);
+    if (!can_hold(type.dtype, value)) {
+      fail(ErrorKind::dtype, "initial value: {} for a parameter of {}, and no {} is that", value, to_string(type),
+           to_string(type.dtype));
+    }
+  }
   return Tensor::from(type.dtype, type.shape, values);
 }
 

@@ -37,7 +37,7 @@ std::vector<OpCase> with(const char* attr, double value) {
 Scalar float_only(Scalar a) { return a / 1.0; }  // refuses integers; the Expr keeps no trace of it
 
 Scalar gelu_formula(std::span<const Scalar> in, const Attrs& attrs) {
-  const Scalar a = in[0];
+  const Scalar a = float_only(in[0]);
   const AttrValue* approximate = attrs.find("approximate");
   const std::string& how = std::get<std::string>(*approximate);
   if (how == "none") return 0.5 * a * (1.0 + erf(a * (1 / std::numbers::sqrt2)));

@@ -81,19 +81,23 @@ Value not_equal(const Value& a, const Value& b) { return call("not_equal", {a, b
 Value logical_and(const Value& a, const Value& b) { return call("logical_and", {a, b}); }
 Value logical_or(const Value& a, const Value& b) { return call("logical_or", {a, b}); }
 Value logical_xor(const Value& a, const Value& b) { return call("logical_xor", {a, b}); }
-Value less(const Value& a, Number b) { return less(a, constant_like(a, b)); }
-Value less_equal(const Value& a, Number b) { return less_equal(a, constant_like(a, b)); }
-Value greater(const Value& a, Number b) { return greater(a, constant_like(a, b)); }
-Value greater_equal(const Value& a, Number b) { return greater_equal(a, constant_like(a, b)); }
-Value equal(const Value& a, Number b) { return equal(a, constant_like(a, b)); }
-Value not_equal(const Value& a, Number b) { return not_equal(a, constant_like(a, b)); }
+Value less(const Value& a, Number b) { return less(a, constant_like("less", a, b)); }
+Value less_equal(const Value& a, Number b) { return less_equal(a, constant_like("less_equal", a, b)); }
+Value greater(const Value& a, Number b) { return greater(a, constant_like("greater", a, b)); }
+Value greater_equal(const Value& a, Number b) { return greater_equal(a, constant_like("greater_equal", a, b)); }
+Value equal(const Value& a, Number b) { return equal(a, constant_like("equal", a, b)); }
+Value not_equal(const Value& a, Number b) { return not_equal(a, constant_like("not_equal", a, b)); }
 Value logical_not(const Value& a) { return call("logical_not", {a}); }
 Value isnan(const Value& a) { return call("isnan", {a}); }
 Value isinf(const Value& a) { return call("isinf", {a}); }
 Value isfinite(const Value& a) { return call("isfinite", {a}); }
 Value select(const Value& condition, const Value& a, const Value& b) { return call("select", {condition, a, b}); }
-Value select(const Value& condition, const Value& a, Number b) { return select(condition, a, constant_like(a, b)); }
-Value select(const Value& condition, Number a, const Value& b) { return select(condition, constant_like(b, a), b); }
+Value select(const Value& condition, const Value& a, Number b) {
+  return select(condition, a, constant_like("select", a, b));
+}
+Value select(const Value& condition, Number a, const Value& b) {
+  return select(condition, constant_like("select", b, a), b);
+}
 Value where(const Value& condition, const Value& a, const Value& b) { return select(condition, a, b); }
 Value where(const Value& condition, const Value& a, Number b) { return select(condition, a, b); }
 Value where(const Value& condition, Number a, const Value& b) { return select(condition, a, b); }

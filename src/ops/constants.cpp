@@ -7,6 +7,7 @@
 #include "ops/axes.h"
 #include "ops/families.h"
 #include "ops/views.h"
+#include "paoding/can_hold.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -32,10 +33,7 @@ bool keeps_integer(const OpCall& call, DType dtype, const char* name) {
 
 std::vector<Type> infer_full(const OpCall& call) {
   const DType dtype = call.attrs.get_dtype("dtype");
-  const double value = call.attrs.get_float("value");
-  if (!keeps_integer(call, dtype, "value") && !can_hold(dtype, value)) {
-    call.fail(ErrorKind::argument, fmt::format("value = {}, which {} cannot hold", value, to_string(dtype)));
-  }
+  check_number(call, "value", dtype);
   return {Type{dtype, to_shape(call.attrs.get_ints("shape"))}};
 }
 
@@ -93,6 +91,12 @@ std::vector<Type> infer_constant(const OpCall& call) {
 
 }  // namespace
 
+void check_number(const OpCall& call, const char* attr, DType dtype) {
+  const double value = call.attrs.get_float(attr);
+  if (keeps_integer(call, dtype, attr) || can_hold(dtype, value)) return;
+  call.fail(ErrorKind::argument, fmt::format("{} = {}, which {} cannot hold", attr, value, to_string(dtype)));
+}
+
 Value full_of(Graph& graph, const Shape& shape, const AttrValue& value, DType dtype) {
   return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph)
       .front();
@@ -112,15 +116,6 @@ Tensor constant_tensor(const Node& constant) {
   Tensor tensor(type.dtype, type.shape);
   std::copy(ints->begin(), ints->end(), tensor.data<std::int64_t>());
   return tensor;
-}
-
-bool can_hold(DType dtype, double value) {
-  switch (dtype) {
-    case DType::i64: return value >= -0x1p63 && value < 0x1p63;
-    case DType::i32: return value > -0x1p31 - 1 && value < 0x1p31;
-    case DType::u8: return value > -1 && value < 256;  // a stored u8 would wrap where one in a group does not
-    default: return true;
-  }
 }
 
 void register_constants() {
@@ -187,7 +182,9 @@ void register_constants() {
                 {.attrs = {{"values", Floats{}}, {"shape", Ints{2, 0}}, {"dtype", f64}}},
                 {.attrs = {{"values", Floats{1, 2}}, {"shape", Ints{3}}}, .error = "has 2 values for shape [3]"},
                 {.attrs = {{"values", Floats{1, 300}}, {"shape", Ints{2}}, {"dtype", u8}},
-                 .error = "values[1] = 300, which u8 cannot hold"}},
+                 .error = "values[1] = 300, which u8 cannot hold"},
+                {.attrs = {{"values", Floats{1, 0.5}}, {"shape", Ints{2}}, {"dtype", i64}},
+                 .error = "values[1] = 0.5, which i64 cannot hold"}},
   });
 
   // ---- full_like ----
@@ -199,9 +196,19 @@ void register_constants() {
       .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number", .keeps_integers = true}},
       .compose =
           [](std::span<const Value> in, const Attrs& attrs) {
+            check_number({*find_op("full_like"), {}, attrs, {}, in[0].graph().scope}, "value", in[0].dtype());
             return Values{full_of(in[0].graph(), in[0].shape(), *attrs.find("value"), in[0].dtype())};
           },
-      .cases = {{.shapes = {{4, 3}}, .attrs = {{"value", 2.0}}}, {.shapes = {{}}, .attrs = {{"value", -1.0}}}},
+      .cases = {{.shapes = {{4, 3}}, .attrs = {{"value", 2.0}}},
+                {.shapes = {{}}, .attrs = {{"value", -1.0}}},
+                {.shapes = {{3}},
+                 .attrs = {{"value", 0.5}},
+                 .dtypes = {i64},
+                 .error = "full_like: value = 0.5, which i64 cannot hold"},
+                {.shapes = {{3}},
+                 .attrs = {{"value", 2.0}},
+                 .dtypes = {boolean},
+                 .error = "full_like: value = 2, which bool cannot hold"}},
   });
 
   // ---- shape ----
@@ -236,6 +243,14 @@ Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t st
   const double count = std::ceil((static_cast<double>(end) - static_cast<double>(start)) / static_cast<double>(step));
   const std::int64_t extent = count > 0 ? static_cast<std::int64_t>(std::min(count, 0x1p60)) : 0;
   const bool is_index = dtype == DType::i64 || dtype == DType::i32;
+  if (!is_index && extent > 0) {  // a cast would wrap
+    const double last = static_cast<double>(start) + static_cast<double>(extent - 1) * static_cast<double>(step);
+    for (const double each : {static_cast<double>(start), last}) {
+      if (!can_hold(dtype, each)) {
+        fail(ErrorKind::argument, "arange: goes from {} to {}, which {} cannot hold", start, last, to_string(dtype));
+      }
+    }
+  }
   const Attrs attrs{
       {"shape", Ints{extent}}, {"strides", Ints{step}}, {"start", start}, {"dtype", is_index ? dtype : i64}};
   return cast(call(*find_op("iota"), {}, attrs, {}, &graph).front(), dtype);

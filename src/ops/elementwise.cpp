@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/families.h"
 #include "ops/formula_op.h"
+#include "paoding/can_hold.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -20,8 +22,9 @@ Scalar clamp_formula(std::span<const Scalar> in, const Attrs& attrs) {
   Scalar result = in[0];
   for (const double bound : {low, high}) {
     if (std::isinf(bound)) continue;
-    if (!is_float(result.dtype()) && bound != std::trunc(bound)) {
-      fail(ErrorKind::dtype, "bound {} beside integers; cast them first", bound);
+    if (!can_hold(result.dtype(), bound)) {
+      fail(ErrorKind::dtype, "bound {} beside {}, and no {} is that; cast it first", bound, to_string(result.dtype()),
+           to_string(result.dtype()));
     }
     // The value first, so that its gradient is 1 at the bound itself.
     result = bound == low ? maximum(result, result.constant(low)) : minimum(result, result.constant(high));
@@ -121,7 +124,7 @@ void register_elementwise_ops() {
                 {.shapes = {{2, 0}}, .attrs = {{"min", 0.0}}},
                 {.shapes = {{3}}},
                 {.shapes = {{3}}, .attrs = {{"min", 2.0}, {"max", 1.0}}, .error = "min is 2 and max is 1"},
-                {.shapes = {{3}}, .attrs = {{"min", 0.5}}, .dtypes = {i32}, .error = "bound 0.5 beside integers"}},
+                {.shapes = {{3}}, .attrs = {{"min", 0.5}}, .dtypes = {i32}, .error = "bound 0.5 beside i32"}},
   });
 
   // ---- random_bits ----
@@ -249,10 +252,10 @@ Value trunc(const Value& a) { return call("trunc", {a}); }
 Value sign(const Value& a) { return call("sign", {a}); }
 Value square(const Value& a) { return call("square", {a}); }
 Value reciprocal(const Value& a) { return call("reciprocal", {a}); }
-Value floor_divide(const Value& a, Number b) { return floor_divide(a, constant_like(a, b)); }
-Value remainder(const Value& a, Number b) { return remainder(a, constant_like(a, b)); }
-Value minimum(const Value& a, Number b) { return minimum(a, constant_like(a, b)); }
-Value maximum(const Value& a, Number b) { return maximum(a, constant_like(a, b)); }
+Value floor_divide(const Value& a, Number b) { return floor_divide(a, constant_like("floor_divide", a, b)); }
+Value remainder(const Value& a, Number b) { return remainder(a, constant_like("remainder", a, b)); }
+Value minimum(const Value& a, Number b) { return minimum(a, constant_like("minimum", a, b)); }
+Value maximum(const Value& a, Number b) { return maximum(a, constant_like("maximum", a, b)); }
 Value clamp(const Value& a, double min, double max) { return call("clamp", {a}, {{"min", min}, {"max", max}}); }
 Value clamp(const Value& a, const Value& min, const Value& max) { return minimum(maximum(a, min), max); }
 Value random_bits(const Value& index, const Value& stream, const Value& seed) {
@@ -265,22 +268,28 @@ Value cast(const Value& a, DType dtype) { return a.dtype() == dtype ? a : call("
 
 Value pow(const Value& a, double exponent) {
   const bool is_whole = exponent == std::trunc(exponent);
-  if (exponent == 0) return expand(constant_like(a, 1), a.shape());
+  if (exponent == 0) return expand(constant_like("pow", a, 1), a.shape());
   if (is_whole && exponent > 0 && exponent <= (is_float(a.dtype()) ? 4 : 64)) {
     return whole_power(a, static_cast<std::uint64_t>(exponent));
   }
   if (exponent == 0.5) return sqrt(a);
   if (exponent == -0.5) return rsqrt(a);
   if (exponent == -1) return reciprocal(a);
-  return pow(a, constant_like(a, exponent));
+  return pow(a, constant_like("pow", a, exponent));
 }
 
-Value constant_like(const Value& a, Number value) {
-  if (!is_float(a.dtype()) && value.real() != std::trunc(value.real())) {
-    fail(ErrorKind::dtype, "constant {}: stands beside a value of {}; cast the value first", value.real(),
+Value constant_like(const std::string& op, const Value& a, Number number) {
+  const AttrValue exact = number.attr();  // an integer where no double is the number, which then is an i64
+  const bool is_held = std::holds_alternative<std::int64_t>(exact) ? a.dtype() == DType::i64 || is_float(a.dtype())
+                                                                   : can_hold(a.dtype(), number.real());
+  if (!is_held) {
+    fail(ErrorKind::dtype,
+         "{}: the number {} stands beside {}, and no {} is that{}\n"
+         "hint: cast(a, f32) first, or a number that {} holds",
+         op, number.real(), to_string(a.type()), to_string(a.dtype()), in_scope(a.graph().scope.str()),
          to_string(a.dtype()));
   }
-  return full(a.graph(), {}, value, a.dtype());
+  return full(a.graph(), {}, number, a.dtype());
 }
 
 Value operator+(const Value& a, const Value& b) { return add(a, b); }
@@ -288,13 +297,13 @@ Value operator-(const Value& a, const Value& b) { return sub(a, b); }
 Value operator*(const Value& a, const Value& b) { return mul(a, b); }
 Value operator/(const Value& a, const Value& b) { return div(a, b); }
 Value operator-(const Value& a) { return neg(a); }
-Value operator+(const Value& a, Number b) { return add(a, constant_like(a, b)); }
-Value operator-(const Value& a, Number b) { return sub(a, constant_like(a, b)); }
-Value operator*(const Value& a, Number b) { return mul(a, constant_like(a, b)); }
-Value operator/(const Value& a, Number b) { return div(a, constant_like(a, b)); }
-Value operator+(Number a, const Value& b) { return add(constant_like(b, a), b); }
-Value operator-(Number a, const Value& b) { return sub(constant_like(b, a), b); }
-Value operator*(Number a, const Value& b) { return mul(constant_like(b, a), b); }
-Value operator/(Number a, const Value& b) { return div(constant_like(b, a), b); }
+Value operator+(const Value& a, Number b) { return add(a, constant_like("add", a, b)); }
+Value operator-(const Value& a, Number b) { return sub(a, constant_like("sub", a, b)); }
+Value operator*(const Value& a, Number b) { return mul(a, constant_like("mul", a, b)); }
+Value operator/(const Value& a, Number b) { return div(a, constant_like("div", a, b)); }
+Value operator+(Number a, const Value& b) { return add(constant_like("add", b, a), b); }
+Value operator-(Number a, const Value& b) { return sub(constant_like("sub", b, a), b); }
+Value operator*(Number a, const Value& b) { return mul(constant_like("mul", b, a), b); }
+Value operator/(Number a, const Value& b) { return div(constant_like("div", b, a), b); }
 
 }  // namespace paoding

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families of elementwise ops share: their usual cases, ops that are one primitive, constants beside a value.
+// What the families of elementwise ops share: their usual cases, ops that are one primitive, numbers beside a value.
 #pragma once
 
 #include "paoding/op.h"
+#include "paoding/ops/number.h"
 
 namespace paoding {
 
@@ -28,8 +29,5 @@ void register_unary(const char* name, const char* summary, F f, const std::vecto
                .gradient = std::move(gradient),
                .cases = cases});
 }
-
-/// A scalar of a's dtype. Error (dtype) for a fraction beside an integer, which would be cut off without a word.
-Value constant_like(const Value& a, Number value);
 
 }  // namespace paoding

@@ -25,10 +25,7 @@ std::vector<Type> infer_pad(const OpCall& call) {
     call.fail(ErrorKind::shape, fmt::format("before has {} entries, after {} and interior {}, but a has shape {}",
                                             before.size(), after.size(), interior.size(), to_string(a.shape)));
   }
-  const double value = call.attrs.get_float("value");
-  if (!can_hold(a.dtype, value)) {
-    call.fail(ErrorKind::argument, fmt::format("value = {}, which {} cannot hold", value, to_string(a.dtype)));
-  }
+  check_number(call, "value", a.dtype);
   Ints dims;
   for (std::size_t i = 0; i < rank; ++i) {
     const std::int64_t between = interior.empty() ? 0 : interior[i], extent = a.shape[static_cast<int>(i)];
@@ -253,7 +250,15 @@ void register_joins() {
                 {.shapes = {{4}},
                  .attrs = {{"before", Ints{0}}, {"after", Ints{0}}, {"value", 1e10}},
                  .dtypes = {i32},
-                 .error = "which i32 cannot hold"}},
+                 .error = "which i32 cannot hold"},
+                {.shapes = {{4}},
+                 .attrs = {{"before", Ints{1}}, {"after", Ints{0}}, {"value", 0.5}},
+                 .dtypes = {i32},
+                 .error = "value = 0.5, which i32 cannot hold"},
+                {.shapes = {{4}},
+                 .attrs = {{"before", Ints{1}}, {"after", Ints{0}}, {"value", -1.0}},
+                 .dtypes = {u8},
+                 .error = "value = -1, which u8 cannot hold"}},
   });
 
   // ---- concat ----

@@ -52,12 +52,7 @@ Values compose_one_hot(std::span<const Value> in, const Attrs& attrs) {
   }
   const int axis = plain_axis(call, attrs.get_int("axis"), shape.rank() + 1);
   const DType dtype = attrs.get_dtype("dtype");
-  for (const char* name : {"on", "off"}) {
-    const double value = attrs.get_float(name);
-    if (!can_hold(dtype, value)) {
-      call.fail(ErrorKind::argument, fmt::format("{} = {}, which {} cannot hold", name, value, to_string(dtype)));
-    }
-  }
+  for (const char* name : {"on", "off"}) check_number(call, name, dtype);
   const auto [positions, ids] = compared(reshape(in[0], shape.with_inserted(axis, 1)), axis, depth);
   const auto number = [&](const char* name) { return full(in[0].graph(), {}, attrs.get_float(name), dtype); };
   return {select(equal(positions, ids), number("on"), number("off"))};
@@ -114,6 +109,10 @@ void register_mask_ops() {
                  .attrs = {{"depth", std::int64_t{5}}, {"on", 300.0}, {"dtype", u8}},
                  .dtypes = {i32},
                  .error = "on = 300, which u8 cannot hold"},
+                {.shapes = {{4}},
+                 .attrs = {{"depth", std::int64_t{5}}, {"off", -0.5}, {"dtype", i64}},
+                 .dtypes = {i32},
+                 .error = "off = -0.5, which i64 cannot hold"},
                 {.shapes = {{1, 1, 1, 1, 1, 1, 1, 1}},
                  .attrs = {{"depth", std::int64_t{5}}},
                  .dtypes = {i32},

@@ -48,13 +48,12 @@ Value transpose(const Value& a, const std::vector<int>& permutation);
 /// The axis of a concat, not negative.
 int concat_axis(const Node& concat);
 
+/// Error (argument) where no element of `dtype` is the number that the attribute says.
+void check_number(const OpCall& call, const char* attr, DType dtype);
 /// full() of a "value" as the attribute has it.
 Value full_of(Graph& graph, const Shape& shape, const AttrValue& value, DType dtype);
 /// The "values" of a constant, rounded to doubles; and exactly.
 std::vector<double> constant_values(const Attrs& attrs);
 Tensor constant_tensor(const Node& constant);
-
-/// Whether a value of `dtype` can be `value`; converting a double that an integer cannot hold is undefined.
-bool can_hold(DType dtype, double value);
 
 }  // namespace paoding

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "paoding/can_hold.h"
 #include "scalar/primitive.h"
 
 namespace paoding {
@@ -82,6 +83,10 @@ DType Scalar::dtype() const {
 
 Scalar Scalar::constant(double value) const {
   const DType mine = dtype();
+  if (!can_hold(mine, value)) {
+    fail(ErrorKind::dtype, "formula: the constant {} stands beside {}, and no {} is that; convert() it first", value,
+         to_string(mine), to_string(mine));
+  }
   return make_constant(expr_, value, mine);
 }
 

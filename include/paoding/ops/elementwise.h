@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise arithmetic. Inputs of elementwise ops broadcast together (NumPy's rule) and are promoted to one dtype; a
-// number beside a value becomes a constant of the value's dtype, error (dtype) for a fraction beside integers.
+// number beside a value becomes a constant of the value's dtype, error (dtype) where no element of that is the number:
+// a fraction beside integers, 300 beside u8 (ops/number.h).
 #pragma once
 
 #include <limits>

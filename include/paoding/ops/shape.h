@@ -12,14 +12,15 @@ namespace paoding {
 
 // ---- constants ----
 
-/// `shape` filled with `value`: an i64 has an integer exactly, whatever its size.
+/// `shape` filled with `value`: an i64 has an integer exactly, whatever its size. Error (argument) when no element of
+/// dtype is the number.
 Value full(Graph& graph, const Shape& shape, Number value, DType dtype = DType::f32);
 /// The index along `axis` (negative counts from the end) at every element of `shape`; i64 or i32. Where a kernel of
 /// elementwise ops and reductions reads it, it takes no memory. Error (dtype) for other dtypes; (argument) when the
 /// dtype cannot hold it.
 Value iota(Graph& graph, const Shape& shape, int axis, DType dtype = DType::i64);
 /// start, start + step, .. up to but without `end`; empty when there is none. i64 and i32 as iota; any other dtype is
-/// a cast of the i64. Error (argument) when step is 0.
+/// a cast of the i64. Error (argument) when step is 0, or dtype cannot hold one of them.
 Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t step = 1, DType dtype = DType::i64);
 Value zeros(Graph& graph, const Shape& shape, DType dtype = DType::f32);
 Value ones(Graph& graph, const Shape& shape, DType dtype = DType::f32);

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number as an input of an op, beside a value.
+#pragma once
+
+#include <string>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// A scalar of a's dtype that is `number`, as an input of `op` beside a. Error (dtype) where no element of that dtype
+/// is the number: a fraction, NaN or infinity beside integers, 300 or -1 beside u8, anything but 0 and 1 beside bools.
+/// What a would have to be cast to is for the caller to say: f64 as NumPy has it, f32 as PyTorch has it.
+Value constant_like(const std::string& op, const Value& a, Number number);
+
+}  // namespace paoding
