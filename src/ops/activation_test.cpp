@@ -86,6 +86,43 @@ TEST(Activation, GradientsAtKinksArePytorchs) {
   expect_all(results_of(sign, {-2, -0.0, 0, 3, kNan}).out, {-1, 0, 0, 1, kNan});
 }
 
+// Slopes are computed as values are, in f32, whether what they consist of is one kernel or several.
+TEST(Activation, SlopesOf16BitsAreRoundedOnce) {
+  const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto slope_of_mish = [&](double x) {
+    const double t = std::tanh(std::log1p(std::exp(x)));
+    return t + x * (1 - t * t) * sigmoid_of(x);
+  };
+  const auto slope_of_gelu = [](double x) {
+    return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+  };
+  std::vector<double> x;
+  for (int i = -48; i <= 48; ++i) x.push_back(i / 4.0);
+  for (const DType dtype : {f16, bf16}) {
+    const double half_a_unit = dtype == f16 ? 0x1p-11 : 0x1p-8;
+    for (const auto& disabled : {std::vector<std::string>{}, every_pass()}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + (disabled.empty() ? "" : " without passes"));
+      const auto slopes = [&](const std::function<Value(const Value&)>& op, const std::vector<double>& at) {
+        return results_of(op, at, dtype, disabled).gradient;
+      };
+      const std::vector<double> hard = slopes(hard_sigmoid, {-4, -3, 0, 3, 4});
+      EXPECT_EQ(hard[1], 0);
+      EXPECT_EQ(hard[3], 0);
+      EXPECT_NEAR(hard[2], 1.0 / 6, half_a_unit / 6);
+      const std::vector<double> swish = slopes(hardswish, {-4, -3, 0, 3, 4});
+      EXPECT_EQ(swish[1], 0);
+      EXPECT_EQ(swish[2], 0.5);
+      EXPECT_EQ(swish[3], 1);
+      const std::vector<double> of_mish = slopes(mish, x), of_gelu = slopes([](const Value&a) { return gelu(a); }, x);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto limit = [&](double slope) { return half_a_unit * 1.01 * std::fabs(slope) + 1e-6; };
+        EXPECT_NEAR(of_mish[i], slope_of_mish(x[i]), limit(slope_of_mish(x[i]))) << x[i];
+        EXPECT_NEAR(of_gelu[i], slope_of_gelu(x[i]), limit(slope_of_gelu(x[i]))) << x[i];
+      }
+    }
+  }
+}
+
 TEST(Activation, NothingOverflowsFarFromZero) {
   const std::vector<double> far{-1e30, -200, -100, 100, 200, 1e30, -kInfinity, kInfinity, kNan};
   expect_all(results_of(softplus, far).out, {0, 0, 3.783506e-44, 100, 200, 1e30, 0, kInfinity, kNan}, 1e-2);
