@@ -23,9 +23,9 @@ class Reverse {
     bool is_chosen = false;  // all that it adds up is 0 where a choice took another side
   };
 
-  /// `finite` says of each input whether it is a finite constant.
-  Reverse(Expr* expr, std::vector<bool> finite)
-      : expr_(expr), finite_(std::move(finite)), adjoints_(static_cast<std::size_t>(expr->size())) {}
+  /// `constants` has the number that an input is everywhere; NaN of one that is not known.
+  Reverse(Expr* expr, std::vector<double> constants)
+      : expr_(expr), constants_(std::move(constants)), adjoints_(static_cast<std::size_t>(expr->size())) {}
 
   std::vector<Adjoint> walk(std::int32_t root, Adjoint seed) {
     at(root) = seed;
@@ -71,22 +71,29 @@ class Reverse {
       case Prim::convert: return is_zero(0);
       case Prim::add:
       case Prim::sub: return is_zero(0) && is_zero(1);
-      case Prim::mul: return (is_zero(0) && is_finite(node.args[1])) || (is_zero(1) && is_finite(node.args[0]));
+      case Prim::mul: {
+        const auto is_finite = [&](int k) { return std::isfinite(constant(node.args[k])); };
+        return (is_zero(0) && is_finite(1)) || (is_zero(1) && is_finite(0));
+      }
+      case Prim::div: {
+        const double by = constant(node.args[1]);
+        return is_zero(0) && std::isfinite(by) && by != 0;
+      }
       case Prim::select: return is_zero(1) && is_zero(2);
       default: return false;
     }
   }
 
-  bool is_finite(std::int32_t i) const {
+  double constant(std::int32_t i) const {
     const ExprNode& node = (*expr_)[i];
-    if (node.prim == Prim::input) return finite_[static_cast<std::size_t>(node.index)];
-    return node.prim == Prim::constant && std::isfinite(node.value);
+    if (node.prim == Prim::input) return constants_[static_cast<std::size_t>(node.index)];
+    return node.prim == Prim::constant ? node.value : NAN;
   }
 
   Adjoint& at(std::int32_t i) { return adjoints_[static_cast<std::size_t>(i)]; }
 
   Expr* expr_;
-  std::vector<bool> finite_;
+  std::vector<double> constants_;
   std::vector<Adjoint> adjoints_;
 };
 
@@ -213,19 +220,19 @@ Value stored(const Value& value, DType dtype) {
 
 FormulaGradient formula_gradient(const GradCall& call, bool is_chosen) {
   std::vector<DType> dtypes;
-  std::vector<bool> finite;
+  std::vector<double> constants;
   for (const Value& input : call.inputs) {
     dtypes.push_back(input.dtype());
-    finite.push_back(std::isfinite(number_everywhere(input.graph(), input.ref()).value_or(HUGE_VAL)));
+    constants.push_back(number_everywhere(input.graph(), input.ref()).value_or(NAN));
   }
-  finite.push_back(false);  // what comes from behind
+  constants.push_back(NAN);  // what comes from behind
   FormulaGradient made{Values(call.inputs.size()), std::vector<bool>(call.inputs.size())};
   const TracedFormula& traced = traced_formula(*call.node.op, dtypes, call.node.attrs);
   if (!is_float(traced.expr.dtype_of(traced.root))) return made;  // a comparison
   Expr expr = traced.expr;
   const std::int32_t size = expr.size();
   const Scalar seed = make_input(&expr, static_cast<std::int32_t>(call.inputs.size()), expr.dtype_of(traced.root));
-  const auto adjoints = Reverse(&expr, std::move(finite)).walk(traced.root, {seed, is_chosen});
+  const auto adjoints = Reverse(&expr, std::move(constants)).walk(traced.root, {seed, is_chosen});
 
   Replay replay(call, expr, traced.root);
   const auto wanted_by = [&](std::int32_t i) -> std::optional<std::size_t> {
