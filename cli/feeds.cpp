@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
-#include "numbers.h"
 #include "paoding/checkpoint.h"
 #include "paoding/io.h"
+#include "random_feeds.h"
 #include "text/lexer.h"
 #include "text/suggest.h"
 
@@ -22,12 +22,14 @@ constexpr std::size_t kMostProblems = 20;  // that are listed
 struct Wanted {
   Type type;
   const char* kind;  // "input" or "parameter"
+  NodeId node;
 };
 
 std::map<std::string, Wanted> wanted_by(const Graph& graph) {
   std::map<std::string, Wanted> wanted;
-  for (const NodeId id : graph.inputs()) wanted[graph.node(id).name.str()] = {graph.node(id).types[0], "input"};
-  for (const NodeId id : graph.parameters()) wanted[graph.node(id).name.str()] = {graph.node(id).types[0], "parameter"};
+  for (const NodeId id : graph.inputs()) wanted[graph.node(id).name.str()] = {graph.node(id).types[0], "input", id};
+  for (const NodeId id : graph.parameters())
+    wanted[graph.node(id).name.str()] = {graph.node(id).types[0], "parameter", id};
   return wanted;
 }
 
@@ -48,7 +50,7 @@ std::string in_quotes(const std::string& name) { return "'" + one_line(shortened
 // What was fed, and what is wrong with it.
 class Collected {
  public:
-  explicit Collected(const Graph& graph) : wanted_(wanted_by(graph)) {
+  explicit Collected(const Graph& graph) : graph_(graph), wanted_(wanted_by(graph)) {
     for (const auto& [name, entry] : wanted_) names_.push_back(name);
   }
 
@@ -72,9 +74,12 @@ class Collected {
   }
 
   void add_random(std::uint64_t seed) {
+    std::map<std::string, Tensor> made_up;
     for (const auto& [name, entry] : wanted_) {
-      if (!from_.contains(name) && problems_.empty()) feeds_.emplace(name, random_tensor(entry.type, seed, name));
+      if (from_.contains(name) || !problems_.empty()) continue;
+      made_up.emplace(name, random_feed(graph_, entry.node, seed, feeds_));
     }
+    feeds_.merge(made_up);
   }
 
   void add_missing() {
@@ -98,6 +103,7 @@ class Collected {
  private:
   void wrong(std::string problem) { problems_.push_back(std::move(problem)); }
 
+  const Graph& graph_;
   const std::map<std::string, Wanted> wanted_;
   std::vector<std::string> names_, problems_;
   std::map<std::string, Tensor> feeds_;
@@ -117,7 +123,8 @@ void FeedFlags::add_to(CLI::App& sub) {
                "Leave out fed tensors that the graph has no place for, as the optimizer's state");
   sub.add_option_function<std::string>(
          "--random", [this](const std::string& text) { seed = parse_seed(text); },
-         "Fill what is not fed: normal numbers for floats, 0..9 for integers")
+         "Fill what is not fed: normal numbers for floats, for integers 0..9 as far as what reads them takes them, for "
+         "what an optimizer remembers what it begins with")
       ->type_name("SEED");
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/hash.h"
+#include "base/to_odd.h"
 #include "cpu/parallel.h"
 
 namespace paoding::cli {
@@ -42,8 +43,8 @@ void visit_elements(const Tensor& tensor, Visit visit) {
 
 void store(double number, double* to) { *to = number; }
 void store(double number, float* to) { *to = static_cast<float>(number); }
-void store(double number, F16* to) { to->bits = float_to_f16(static_cast<float>(number)); }
-void store(double number, Bf16* to) { to->bits = float_to_bf16(static_cast<float>(number)); }
+void store(double number, F16* to) { to->bits = float_to_f16(to_odd(number)); }
+void store(double number, Bf16* to) { to->bits = float_to_bf16(to_odd(number)); }
 void store(double number, std::int64_t* to) { *to = static_cast<std::int64_t>(number); }
 void store(double number, std::int32_t* to) { *to = static_cast<std::int32_t>(number); }
 void store(double number, std::uint8_t* to) { *to = static_cast<std::uint8_t>(number); }

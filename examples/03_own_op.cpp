@@ -22,7 +22,7 @@ void register_sloped_mish() {
                    .formula = pd::formula([](pd::Scalar a, pd::Scalar slope) {
                      const pd::Scalar x = slope * a;
                      // log(1 + e^x) without overflow for large x.
-                     return a * tanh(maximum(x, x.constant(0)) + log(1.0 + exp(-abs(x))));
+                     return a * tanh(maximum(x, x.constant(0)) + log1p(exp(-abs(x))));
                    }),
                    .cases = {{.shapes = {{4, 3}, {}}}}});
 }

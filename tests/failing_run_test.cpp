@@ -209,6 +209,19 @@ TEST(FailingRun, WritesNothingWhenTheRowsOfAnEmbeddingAreTrained) {
       "indices[0] = 9");
 }
 
+// The gradient alone is fetched, which does not need the loss.
+TEST(FailingRun, WritesNothingWhenALabelIsNoClass) {
+  for (const bool has_loss : {true, false}) {
+    check_that_a_failing_run_writes_nothing(
+        [&](Graph& g, const Model& m) {
+          const Value loss = cross_entropy(m.w * m.x, expand(m.id, Shape{4}));
+          minimize(loss, Adam{.learning_rate = 0.1});
+          g.fetch("y", has_loss ? loss : gradients(loss, {m.x})[0]);
+        },
+        "cross_entropy: labels[0] = 9, but from 0 to 2 are legal, and negative numbers");
+  }
+}
+
 TEST(FailingRun, DrawsTheSameRandomNumbersAgain) {
   check_that_a_failing_run_writes_nothing(
       [](Graph& g, const Model& m) {

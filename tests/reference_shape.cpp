@@ -180,6 +180,7 @@ std::vector<Dense> cumsum(const Call& call) {
     add("constant", constant),
     add("transpose", transpose),
     add("gather", gather),
+    add("check_indices", [](const Call& call) { return std::vector<Dense>{call.inputs[0]}; }),
     add("scatter_add", scatter_add),
     add("scatter_add_sorted", scatter_add_sorted),
     add("gather_elements", gather_elements),

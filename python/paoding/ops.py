@@ -22,6 +22,7 @@ __all__ = [
     'binary_cross_entropy_with_logits',
     'cast',
     'ceil',
+    'check_indices',
     'clamp',
     'concat',
     'conv2d_add',
@@ -202,7 +203,7 @@ def avg_pool2d_grad(dy: ValueLike, kernel: Ints, size: Ints, stride: Ints = (1, 
 
 
 def binary_cross_entropy_with_logits(prediction: ValueLike, target: ValueLike, reduction: str = 'mean') -> Value:
-    """softplus(logits) - target logits, reduced."""
+    """-target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), reduced."""
     return call_one('binary_cross_entropy_with_logits', (prediction, target), {'reduction': reduction})
 
 
@@ -214,6 +215,11 @@ def cast(a: ValueLike, dtype: DType | str) -> Value:
 def ceil(a: ValueLike) -> Value:
     """the least integer >= a."""
     return call_one('ceil', (a,), {})
+
+
+def check_indices(indices: ValueLike, most: int, may_be_negative: bool = False, on_gpu: bool = True, what: str = 'indices') -> Value:
+    """indices as they are; a run that has one above most, or below 0, is an error."""
+    return call_one('check_indices', (indices,), {'most': most, 'may_be_negative': may_be_negative, 'on_gpu': on_gpu, 'what': what})
 
 
 def clamp(a: ValueLike, min: float = float('-inf'), max: float = float('inf')) -> Value:

@@ -9,6 +9,7 @@
 #include "graph/body_scope.h"
 #include "graph/follow_by_none.h"
 #include "graph/keep_names.h"
+#include "graph/number_everywhere.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 
@@ -39,7 +40,7 @@ class ReverseWalk {
     const auto reach = [&](NodeId id) {
       const auto [it, is_new] = reached_.try_emplace(id);
       if (!is_new) return;
-      it->second.contributions.resize(graph.node(id).types.size());
+      it->second.adjoints.resize(graph.node(id).types.size());
       open.push_back(id);
     };
     for (const Value& output : outputs) reach(output.ref().node);
@@ -56,12 +57,12 @@ class ReverseWalk {
     }
   }
 
-  void seed(Ref ref, const Value& gradient) { contributions(ref).push_back(gradient); }
+  void seed(Ref ref, const Value& gradient) { adjoint(ref).add(gradient, false); }
 
   // The sum of what has been collected for `ref`; invalid when nothing has.
   Value total(Ref ref) {
     if (!reached_.contains(ref.node)) return {};
-    Values& terms = contributions(ref);
+    Values& terms = adjoint(ref).terms;
     if (terms.size() > 1) terms = {add_n(terms)};
     return terms.empty() ? Value() : terms[0];
   }
@@ -73,13 +74,19 @@ class ReverseWalk {
   }
 
  private:
+  // What is collected for a value.
+  struct Adjoint {
+    Values terms;
+    bool is_chosen = true;  // all of them are (FormulaGradient::is_chosen)
+    void add(const Value& term, bool is_choice) { terms.push_back(term), is_chosen &= is_choice; }
+  };
   // A node that an output depends on.
   struct Reached {
-    bool is_influenced = false;         // depends on an input
-    std::vector<Values> contributions;  // per output
+    bool is_influenced = false;     // depends on an input
+    std::vector<Adjoint> adjoints;  // per output
   };
 
-  Values& contributions(Ref ref) { return reached_.at(ref.node).contributions[static_cast<std::size_t>(ref.output)]; }
+  Adjoint& adjoint(Ref ref) { return reached_.at(ref.node).adjoints[static_cast<std::size_t>(ref.output)]; }
 
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
@@ -88,13 +95,14 @@ class ReverseWalk {
     graph_.scope = node.scope;
     graph_.placement = node.placement;
     GradCall call{graph_, id, node, {}, {}, {}, {}};
-    bool has_gradient = false;
+    bool has_gradient = false, is_chosen = true;
     // Types may grow while the rule runs (scan stacks what it saves), so this is taken before.
-    const auto outputs = static_cast<std::int32_t>(reached_.at(id).contributions.size());
+    const auto outputs = static_cast<std::int32_t>(reached_.at(id).adjoints.size());
     for (std::int32_t k = 0; k < outputs; ++k) {
       call.outputs.push_back(graph_.value({id, k}));
       call.grads.push_back(total({id, k}));
-      has_gradient |= call.grads.back().valid();
+      if (!call.grads.back().valid()) continue;
+      has_gradient = true, is_chosen &= adjoint({id, k}).is_chosen;
     }
     if (has_gradient) {
       for (const Ref& ref : node.inputs) {
@@ -103,18 +111,48 @@ class ReverseWalk {
       }
       for (Values* list : {&call.inputs, &call.outputs, &call.grads}) follow_by_none(list, kBehind);
       follow_by_none(&call.wanted);
-      apply_rule(call);
+      apply_rule(call, is_chosen);
     }
   }
 
-  void apply_rule(const GradCall& call) {
+  // What an op's own rule gives for inputs. Where adjoints of a choice are passed on element by element, 0 stays 0.
+  static FormulaGradient by_own_rule(const GradCall& call, bool is_chosen) {
+    const OpDef& op = *call.node.op;
+    FormulaGradient made{op.gradient(call), std::vector<bool>(call.inputs.size())};
+    if (made.adjoints.size() != call.inputs.size()) return made;
+    const bool is_passed_on = op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::formula;
+    for (std::size_t i = 0; i < made.adjoints.size(); ++i) {
+      Value& value = made.adjoints[i];
+      if (!call.wanted[i] || !value.valid() || value == kBehind) continue;
+      const bool keeps_zeros = is_zero_with(call.grads[0], value);
+      if (op.kind == OpKind::formula && is_chosen && !keeps_zeros) {
+        value = where(equal(call.grads[0], 0.0), 0.0, value);
+      }
+      const bool chooses = keeps_zeros && value.graph().node(value.ref().node).op->name == "select";
+      made.is_chosen[i] = (is_chosen && is_passed_on) || chooses;
+    }
+    return made;
+  }
+
+  // Whether `value` is `g`, converted or where a condition says so, and else 0.
+  static bool is_zero_with(const Value& g, const Value& value) {
+    if (value == g || is_everywhere(value.graph(), value.ref(), 0)) return true;
+    const Node& node = value.graph().node(value.ref().node);
+    const auto is_zero = [&](std::size_t k) { return is_zero_with(g, value.graph().value(node.inputs[k])); };
+    if (node.op->name == "cast" || node.op->name == "store_as") return is_zero(0);
+    if (node.op->name == "dropout") return is_zero(3);
+    return node.op->name == "select" && is_zero(1) && is_zero(2);
+  }
+
+  void apply_rule(const GradCall& call, bool is_chosen) {
     const OpDef& op = *call.node.op;
     if (std::none_of(call.wanted.begin(), call.wanted.end(), [](bool wanted) { return wanted; })) return;
     if (!op.gradient && op.kind != OpKind::formula) {
       fail(ErrorKind::unsupported, "{}: has no gradient, but one is needed{}", op.name,
            in_scope(call.node.scope.str()));
     }
-    const Values results = op.gradient ? op.gradient(call) : formula_gradient(call);
+    const FormulaGradient made = op.gradient ? by_own_rule(call, is_chosen) : formula_gradient(call, is_chosen);
+    const Values& results = made.adjoints;
     if (results.size() != call.inputs.size()) {
       fail(ErrorKind::argument, "{}: its gradient rule gives {} values, one is needed for each of {} inputs", op.name,
            results.size(), call.inputs.size());
@@ -130,7 +168,7 @@ class ReverseWalk {
       const Value& input = call.inputs[i];
       check_gradient(op, i, results[i].type(), input.type());
       const Value gradient = graph_.capture(results[i]);
-      contributions(input.ref()).push_back(cast(sum_to(gradient, input.shape()), input.dtype()));
+      adjoint(input.ref()).add(cast(sum_to(gradient, input.shape()), input.dtype()), made.is_chosen[i]);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "base/huge_pages.h"
 #include "base/memory.h"
+#include "base/to_odd.h"
 
 namespace paoding {
 namespace {
@@ -57,9 +58,9 @@ Tensor Tensor::from(DType dtype, const Shape& shape, std::span<const double> val
     T* out = tensor.data<T>();
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (dtype == DType::f16) {
-        out[i] = static_cast<T>(float_to_f16(static_cast<float>(values[i])));
+        out[i] = static_cast<T>(float_to_f16(to_odd(values[i])));
       } else if (dtype == DType::bf16) {
-        out[i] = static_cast<T>(float_to_bf16(static_cast<float>(values[i])));
+        out[i] = static_cast<T>(float_to_bf16(to_odd(values[i])));
       } else if (dtype == DType::boolean) {
         out[i] = static_cast<T>(values[i] != 0);
       } else {

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/half.h"
+#include "base/to_odd.h"
 #include "cpu/tile.h"
 
 namespace paoding {
@@ -158,13 +159,13 @@ struct Truth {
 struct RoundF16 {
   template <class From>
   float operator()(From a) const {
-    return f16_to_float(float_to_f16(static_cast<float>(a)));
+    return f16_to_float(float_to_f16(to_odd(a)));
   }
 };
 struct RoundBf16 {
   template <class From>
   float operator()(From a) const {
-    return bf16_to_float(float_to_bf16(static_cast<float>(a)));
+    return bf16_to_float(float_to_bf16(to_odd(a)));
   }
 };
 struct WrapU8 {

@@ -239,4 +239,15 @@ TextLaunch plan_scatter_elements(const IndexShape& shape) {
   return plan;
 }
 
+TextLaunch plan_check_bounds(DType dtype, std::int64_t count, std::int64_t least, std::int64_t most) {
+  if (count == 0) return {};
+  IndexShape shape;
+  shape.index_dtype = dtype, shape.count = count;
+  IndexText text(shape, count, count);
+  text.number("count", count);
+  text.wide_number("least", least), text.wide_number("most", most);
+  return text.finish("check_bounds", k_index_bounds_cu, {input_parameter(dtype, "ids"), output_parameter(dtype, "out")},
+                     "check_bounds(ids, out, room.fault, size)", ceil_div(count, kThreads));
+}
+
 }  // namespace paoding::gpu

@@ -37,4 +37,7 @@ std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape);
 /// out[o, r, i] = sum of updates[o, n, i] over n with ids[o, n, i] == r, in order. Operands: ids, updates, out.
 TextLaunch plan_scatter_elements(const IndexShape& shape);
 
+/// out[n] = ids[n], each of which is to be from `least` to `most`. Operands: ids, out.
+TextLaunch plan_check_bounds(DType dtype, std::int64_t count, std::int64_t least, std::int64_t most);
+
 }  // namespace paoding::gpu

@@ -99,12 +99,27 @@ template <class T> PD_DEVICE unsigned pair_of(float low, float high) {
 }
 #endif
 
+// What 16 bits are rounded from, as to_odd() of base/to_odd.h: of what no float holds, the neighbour towards 0 with its last
+// bit set, so that it is rounded once.
+template <class Value> PD_DEVICE float odd_float(Value value) {
+  if constexpr (kSame<Value, double>) {
+    const float nearest = (float)value;
+    if ((double)nearest == value || value != value) return nearest;
+    const unsigned bits = __float_as_uint(nearest) - (((double)nearest > value) != (value < 0));
+    return __uint_as_float(bits | 1u);
+  } else if constexpr (kSame<Value, long long>) {
+    if (value >= 1ll << 53 || value <= -(1ll << 53)) value = (value & ~1023ll) | ((value & 1023) != 0 ? 1024 : 0);
+    return odd_float((double)value);
+  } else if constexpr (kSame<Value, int>) return odd_float((double)value);
+  else return (float)value;
+}
+
 // The bits that T stores for a computed value, in the low bytes of a word (the low word first for 8 bytes).
 template <class T, class Value> PD_DEVICE unsigned long long stored_bits(Value value) {
   if constexpr (kSame<T, double>) return (unsigned long long)__double_as_longlong((double)value);
   else if constexpr (kSame<T, float>) return __float_as_uint((float)value);
-  else if constexpr (kSame<T, F16>) return float_to_half((float)value);
-  else if constexpr (kSame<T, BF16>) return float_to_bfloat((float)value);
+  else if constexpr (kSame<T, F16>) return float_to_half(odd_float(value));
+  else if constexpr (kSame<T, BF16>) return float_to_bfloat(odd_float(value));
   else if constexpr (kSame<T, long long>) return (unsigned long long)(long long)value;
   else if constexpr (kSame<T, int>) return (unsigned)(int)value;
   else if constexpr (kSame<T, unsigned char>) return (unsigned char)(int)value;

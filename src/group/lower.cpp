@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/half.h"
+#include "base/to_odd.h"
 #include "graph/formula.h"
 #include "ops/axes.h"
 #include "ops/group_body.h"
@@ -54,8 +56,13 @@ class Lowering {
   // A constant as it would be if it were stored: f16 and bf16 round it.
   template <class T>
   std::int32_t constant(T number, DType dtype) {
-    const Scalar exact = make_constant(&lowered_.group.expr, number, compute_dtype(dtype));
-    return dtype == DType::f16 || dtype == DType::bf16 ? convert(exact, dtype).id() : exact.id();
+    Expr* const expr = &lowered_.group.expr;
+    if (dtype != DType::f16 && dtype != DType::bf16) return make_constant(expr, number, compute_dtype(dtype)).id();
+    const auto narrow = dtype == DType::f16 ? float_to_f16 : float_to_bf16;
+    const auto exact = static_cast<double>(number);
+    const auto nearest = static_cast<float>(exact), odd = to_odd(exact);
+    const double said = narrow(nearest) == narrow(odd) ? exact : odd;  // it is held in f32, and rounded but once
+    return convert(make_constant(expr, said, DType::f32), dtype).id();
   }
 
   std::int32_t generated(const Node& node) {

@@ -3,9 +3,13 @@
 // against numbers from elsewhere.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
+#include <random>
 #include <tuple>
 
 #include "graph/formula.h"
@@ -13,6 +17,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/program.h"
+#include "passes/pass.h"
 
 namespace paoding {
 namespace {
@@ -27,7 +32,8 @@ struct Result {
 // Of the overloads of a function, the one on a Value.
 using Unary = Value (*)(const Value&);
 
-Result results_of(const std::function<Value(const Value&)>& op, const std::vector<double>& x, DType dtype = f32) {
+Result results_of(const std::function<Value(const Value&)>& op, const std::vector<double>& x, DType dtype = f32,
+                  std::vector<std::string> disabled_passes = {}) {
   Graph g;
   const auto count = static_cast<std::int64_t>(x.size());
   const Value a = g.input("a", dtype, {count});
@@ -35,11 +41,17 @@ Result results_of(const std::function<Value(const Value&)>& op, const std::vecto
   g.fetch("out", out);
   if (is_float(out.dtype()))
     g.fetch("gradient", gradients(std::array{out}, std::array{a}, std::array{full(g, out.shape(), 1, out.dtype())})[0]);
-  Program program(g, {.device = Device::cpu()});
+  Program program(g, {.device = Device::cpu(), .disabled_passes = std::move(disabled_passes)});
   auto results = program.run({{"a", Tensor::from(dtype, {count}, x)}});
   Result result{results.at("out").to_doubles(), {}};
   if (is_float(out.dtype())) result.gradient = results.at("gradient").to_doubles();
   return result;
+}
+
+std::vector<std::string> every_pass() {
+  std::vector<std::string> names;
+  for (const Pass& pass : pipeline()) names.emplace_back(pass.name);
+  return names;
 }
 
 void expect_all(const std::vector<double>& got, const std::vector<double>& want, double relative = 1e-6) {
@@ -72,6 +84,43 @@ TEST(Activation, GradientsAtKinksArePytorchs) {
   expect_all(results_of(softsign, {0}).gradient, {1});
   expect_all(results_of(Unary(abs), {-1, 0, 1}).gradient, {-1, 0, 1});
   expect_all(results_of(sign, {-2, -0.0, 0, 3, kNan}).out, {-1, 0, 0, 1, kNan});
+}
+
+// Slopes are computed as values are, in f32, whether what they consist of is one kernel or several.
+TEST(Activation, SlopesOf16BitsAreRoundedOnce) {
+  const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto slope_of_mish = [&](double x) {
+    const double t = std::tanh(std::log1p(std::exp(x)));
+    return t + x * (1 - t * t) * sigmoid_of(x);
+  };
+  const auto slope_of_gelu = [](double x) {
+    return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+  };
+  std::vector<double> x;
+  for (int i = -48; i <= 48; ++i) x.push_back(i / 4.0);
+  for (const DType dtype : {f16, bf16}) {
+    const double half_a_unit = dtype == f16 ? 0x1p-11 : 0x1p-8;
+    for (const auto& disabled : {std::vector<std::string>{}, every_pass()}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + (disabled.empty() ? "" : " without passes"));
+      const auto slopes = [&](const std::function<Value(const Value&)>& op, const std::vector<double>& at) {
+        return results_of(op, at, dtype, disabled).gradient;
+      };
+      const std::vector<double> hard = slopes(hard_sigmoid, {-4, -3, 0, 3, 4});
+      EXPECT_EQ(hard[1], 0);
+      EXPECT_EQ(hard[3], 0);
+      EXPECT_NEAR(hard[2], 1.0 / 6, half_a_unit / 6);
+      const std::vector<double> swish = slopes(hardswish, {-4, -3, 0, 3, 4});
+      EXPECT_EQ(swish[1], 0);
+      EXPECT_EQ(swish[2], 0.5);
+      EXPECT_EQ(swish[3], 1);
+      const std::vector<double> of_mish = slopes(mish, x), of_gelu = slopes([](const Value&a) { return gelu(a); }, x);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto limit = [&](double slope) { return half_a_unit * 1.01 * std::fabs(slope) + 1e-6; };
+        EXPECT_NEAR(of_mish[i], slope_of_mish(x[i]), limit(slope_of_mish(x[i]))) << x[i];
+        EXPECT_NEAR(of_gelu[i], slope_of_gelu(x[i]), limit(slope_of_gelu(x[i]))) << x[i];
+      }
+    }
+  }
 }
 
 TEST(Activation, NothingOverflowsFarFromZero) {
@@ -138,6 +187,84 @@ TEST(Comparison, SortsOutNanAndInfinity) {
   expect_all(results_of([](const Value& a) { return greater_equal(a, 1.0); }, x).out, {1, 0, 1, 0, 0});
   expect_all(results_of([](const Value& a) { return where(less(a, 1.0), 7.0, a); }, {0, 2}).out, {7, 2});
   expect_all(results_of(isfinite, {1, 2}, i64).out, {1, 1});
+}
+
+// A number between two of 16 bits, and which of them it becomes: found by looking at all, in more bits than it has.
+double nearest_of(DType dtype, long double exact) {
+  static std::map<DType, std::vector<double>> of;
+  std::vector<double>& all = of[dtype];
+  if (all.empty()) {
+    std::vector<std::uint16_t> bits;
+    for (unsigned each = 0; each < 0x10000; ++each) bits.push_back(static_cast<std::uint16_t>(each));
+    Tensor every(Type{dtype, {0x10000}});
+    std::memcpy(every.bytes(), bits.data(), bits.size() * 2);
+    for (const double each : every.to_doubles()) {
+      if (std::isfinite(each) && !std::signbit(each)) all.push_back(each);
+    }
+    std::sort(all.begin(), all.end());  // number i has the bits i
+  }
+  const long double size = std::fabs(exact);
+  const auto above = std::upper_bound(all.begin(), all.end(), size);
+  const auto i = static_cast<std::size_t>(above - all.begin()) - 1;
+  // Behind the last number there would be one as far away again.
+  const long double low = all[i], high = i + 1 < all.size() ? all[i + 1] : 2 * low - all[i - 1];
+  const bool is_up = size - low > high - size || (size - low == high - size && i % 2 == 1);
+  const double found = !is_up ? static_cast<double>(low) : i + 1 < all.size() ? all[i + 1] : kInfinity;
+  return exact < 0 ? -found : found;
+}
+
+// Numbers in the middle between two neighbours of 16 bits, and beside it by less than an f32 has room for.
+std::vector<double> near_middles(int digits) {
+  std::vector<double> x{0x1p-25, 0x1p-25 * (1 + 0x1p-40), 65520, 65520 - 0x1p-20, 1e300, -1e300, 5e-324, 3e38};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 400; ++i) {
+    const auto last =
+        static_cast<double>(2 * (random() % (1u << (digits - 1))) + 1);  // bits, the middle's own among them
+    const double middle = 1 + std::ldexp(last, -digits);
+    const double beside = std::ldexp(static_cast<double>(random() % 3) - 1, -26 - static_cast<int>(random() % 20));
+    const double x_i = std::ldexp(middle + beside, static_cast<int>(random() % 40) - 26);
+    x.push_back(random() % 2 == 0 ? x_i : -x_i);
+  }
+  return x;
+}
+
+TEST(Cast, FromF64To16BitsRoundsOnce) {
+  for (const DType dtype : {f16, bf16}) {
+    const std::vector<double> x = near_middles(dtype == f16 ? 11 : 8);
+    std::vector<double> want, halves;
+    for (const double each : x) want.push_back(nearest_of(dtype, each)), halves.push_back(each / 2);
+    EXPECT_EQ(Tensor::from(dtype, {static_cast<std::int64_t>(x.size())}, x).to_doubles(), want);
+    for (const auto& disabled : {std::vector<std::string>{}, every_pass()}) {
+      EXPECT_EQ(results_of([&](const Value& a) { return cast(a, dtype); }, x, f64, disabled).out, want);
+      const auto of_computed = [&](const Value& a) { return cast(a * 2.0, dtype) * 1.0; };
+      EXPECT_EQ(results_of(of_computed, halves, f64, disabled).out[40], want[40]);
+      Graph g;
+      Values made;
+      for (std::size_t i = 8; i < 40; ++i) made.push_back(full(g, {}, x[i], dtype));
+      g.fetch("y", stack(made, 0) * 1.0);
+      Program program(g, {.disabled_passes = disabled});
+      EXPECT_EQ(program.run({}).at("y").to_doubles(), std::vector<double>(want.begin() + 8, want.begin() + 40));
+    }
+  }
+}
+
+TEST(Cast, FromIntegersToBf16RoundsOnce) {
+  std::vector<std::int64_t> wide;
+  for (const int power : {9, 20, 30, 40, 61}) {
+    const std::int64_t middle = (std::int64_t{1} << power) + (std::int64_t{1} << (power - 8));
+    for (const std::int64_t beside : {-1, 0, 1}) wide.push_back(middle + beside), wide.push_back(-middle - beside);
+  }
+  std::vector<double> want;
+  for (const std::int64_t each : wide) want.push_back(nearest_of(bf16, static_cast<long double>(each)));
+  const auto bf16_of = [](const Tensor& tensor) {
+    Graph g;
+    g.fetch("y", cast(g.input("x", tensor.dtype(), tensor.shape()), bf16));
+    return Program(g, {.device = Device::cpu()}).run({{"x", tensor}}).at("y").to_doubles();
+  };
+  EXPECT_EQ(bf16_of(Tensor::from(wide)), want);
+  std::vector<std::int32_t> narrow;
+  for (std::size_t i = 0; i < 18; ++i) narrow.push_back(static_cast<std::int32_t>(wide[i]));
+  EXPECT_EQ(bf16_of(Tensor::from(narrow)), std::vector<double>(want.begin(), want.begin() + 18));
 }
 
 TEST(Formula, IsTracedOnceForANanAttribute) {

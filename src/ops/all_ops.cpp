@@ -15,6 +15,7 @@ void register_built_in_ops() {
   register_activation_ops();
   register_reduction_ops();
   register_index_ops();
+  register_check_indices();
   register_dynamic_ops();
   register_mask_ops();
   register_sort_ops();

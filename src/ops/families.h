@@ -15,6 +15,7 @@ void register_comparison_ops();
 void register_activation_ops();
 void register_reduction_ops();
 void register_index_ops();
+void register_check_indices();
 void register_dynamic_ops();
 void register_mask_ops();
 void register_sort_ops();

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/families.h"
+#include "ops/index/check_indices.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -43,33 +44,38 @@ void check_cross_entropy(const Value& logits, const Value& labels, double smooth
   }
 }
 
-// Whether the element of a row is the one that the label names: [.., V].
+std::int64_t classes_of(const Value& logits) { return logits.shape()[logits.shape().rank() - 1]; }
+
+// Whether the element of a row is the one that the label names: [.., V]. All that is made of labels needs this too, so
+// this is where a run looks whether they are classes, or negative; what else reads them need not wait for it.
 Value is_label(const Value& logits, const Value& labels) {
-  const std::int64_t classes = logits.shape()[logits.shape().rank() - 1];
-  return equal(iota(logits.graph(), Shape{classes}, 0, i64), with_last(cast(labels, i64)));
+  const std::int64_t classes = classes_of(logits);
+  const Value checked = check_indices(labels.dtype() == i64 ? labels : cast(labels, i32), classes - 1,
+                                      {.may_be_negative = true, .what = "cross_entropy: labels"});
+  return equal(iota(logits.graph(), Shape{classes}, 0, i64), with_last(cast(checked, i64)));
 }
 
 Values compose_cross_entropy(std::span<const Value> in, const Attrs& attrs) {
   const double smoothing = attrs.get_float("label_smoothing");
   check_cross_entropy(in[0], in[1], smoothing);
   const Value logits = cast(in[0], compute_dtype(in[0].dtype())), labels = cast(in[1], i64);
-  const auto classes = static_cast<double>(in[0].shape()[in[0].shape().rank() - 1]);
+  const auto classes = static_cast<double>(classes_of(logits));
   const Value largest = max(logits, kLast, true);
   const Value total = sum(exp(logits - largest), kLast, true);
   const Value log_total = reshape(largest + log(total), labels.shape());
-  const Value at_label = sum(select(is_label(in[0], in[1]), logits, constant(logits, 0)), kLast);
+  const Value at_label = sum(select(is_label(logits, in[1]), logits, constant(logits, 0)), kLast);
   Value loss = log_total - at_label * (1 - smoothing);
   if (smoothing > 0) loss = loss - sum(logits, kLast) * (smoothing / classes);
-  // The root of -1 is a NaN that graph text can say.
+  // Where no run can be told of a label that is no class, its loss is NaN: the root of -1, which graph text can say.
   const Value one = constant(loss, 1), is_known = less(labels, constant(labels, classes));
   loss = loss * sqrt(select(is_known, one, -one));
   return {select(less(labels, constant(labels, 0)), constant(loss, 0), loss), log_total};
 }
 
 Values cross_entropy_gradient(const GradCall& call) {
-  const Value logits = cast(call.inputs[0], call.outputs[0].dtype()), &labels = call.inputs[1];
+  const Value logits = cast(call.inputs[0], call.outputs[0].dtype()), labels = call.inputs[1];
   const double smoothing = call.node.attrs.get_float("label_smoothing");
-  const auto classes = static_cast<double>(logits.shape()[logits.shape().rank() - 1]);
+  const auto classes = static_cast<double>(classes_of(logits));
   const Value likely = exp(logits - with_last(call.outputs[1]));  // softmax
   Value result;
   if (call.grads[0].valid()) {
@@ -107,7 +113,8 @@ Value reduced(const Value& losses, LossReduction reduction) {
 
 // A composed op of two inputs whose losses are reduced as its attribute says.
 void register_pair_loss(const char* name, const char* summary, Value (*loss)(const Value&, const Value&, const Attrs&),
-                        std::vector<AttrSpec> more = {}, std::vector<OpCase> more_cases = {}) {
+                        std::vector<AttrSpec> more = {}, std::vector<OpCase> more_cases = {},
+                        std::function<Values(const GradCall&)> gradient = {}) {
   std::vector<AttrSpec> attrs = {{.name = "reduction", .example = std::string("mean"), .doc = "mean, sum or none"}};
   attrs.insert(attrs.end(), more.begin(), more.end());
   std::vector<OpCase> cases = {
@@ -125,6 +132,7 @@ void register_pair_loss(const char* name, const char* summary, Value (*loss)(con
       .kind = OpKind::composed,
       .inputs = {"prediction", "target"},
       .attrs = attrs,
+      .gradient = std::move(gradient),
       .compose =
           [name, loss](std::span<const Value> in, const Attrs& given) {
             const LossReduction reduction = reduction_of(name, in[0], given);
@@ -150,6 +158,43 @@ Value huber(const Value& prediction, const Value& target, const Attrs& attrs) {
   return select(less(size, constant(size, delta)), near, far);
 }
 
+// ---- binary cross entropy ----
+
+// What logits and targets are computed in together: a target may be a bool or an integer.
+std::pair<Value, Value> as_floats(const Value& logits, const Value& target) {
+  const bool is_float_target = is_float(target.dtype());
+  return {is_float(logits.dtype()) ? logits : cast(logits, target.dtype()),
+          is_float_target ? target : cast(target, logits.dtype())};
+}
+
+// x towards 0 from below: what the less likely side has.
+Value against(const Value& x) { return select(greater(x, 0.0), -x, x); }
+
+// -target log(s) - (1 - target) log(1 - s) is (1 - target) x right of 0 and -target x left of it, and log(1 + e^-|x|):
+// no difference of large numbers. What has no share in it is 0 for infinite logits too.
+Value binary_cross_entropy(const Value& logits, const Value& target, const Attrs&) {
+  const auto [x, t] = as_floats(logits, target);
+  const Value share = select(greater(x, 0.0), 1.0 - t, -t);
+  return select(equal(share, 0.0), 0.0, share * x) + softplus(against(x));
+}
+
+// sigmoid(x) - target, with the digits of what is left where they agree. Of its own, as the composition's has the kink
+// of its parts at 0.
+Values binary_cross_entropy_gradient(const GradCall& call) {
+  const auto [x, t] = as_floats(call.inputs[0], call.inputs[1]);
+  Value g = call.grads[0];
+  if (std::get<std::string>(*call.node.attrs.find("reduction")) == "mean") {
+    Shape both;
+    broadcast(x.shape(), t.shape(), &both);
+    g = g / static_cast<double>(std::max<std::int64_t>(both.elements(), 1));
+  }
+  Values result(2);
+  const Value unlikely = sigmoid(against(x));
+  if (call.wanted[0]) result[0] = select(greater(x, 0.0), 1.0 - t - unlikely, unlikely - t) * g;
+  if (call.wanted[1]) result[1] = -x * g;
+  return result;
+}
+
 }  // namespace
 
 void register_loss_ops() {
@@ -162,9 +207,9 @@ void register_loss_ops() {
       .attrs = {{.name = "label_smoothing", .example = 0.0, .doc = "share of the target spread over all classes"}},
       .gradient = cross_entropy_gradient,
       .compose = compose_cross_entropy,
-      .cases = {{.shapes = {{6, 5}, {6}}, .dtypes = {f32, i64}},
+      .cases = {{.shapes = {{6, 6}, {6}}, .dtypes = {f32, i64}},  // labels are 0 to 5
                 {.shapes = {{2, 3, 7}, {2, 3}}, .attrs = {{"label_smoothing", 0.1}}, .dtypes = {f32, i32}},
-                {.shapes = {{5}, {}}, .dtypes = {f32, i32}},
+                {.shapes = {{6}, {}}, .dtypes = {f32, i32}},
                 {.shapes = {{0, 5}, {0}}, .dtypes = {f32, i32}},
                 {.shapes = {{3, 700}, {3}}, .dtypes = {f32, i64}},
                 {.shapes = {{6, 5}, {6}}, .error = "labels are f32"},
@@ -189,9 +234,9 @@ void register_loss_ops() {
                      {{.name = "delta", .example = 1.0, .doc = "where the square becomes a line"}},
                      {{.shapes = {{4, 3}, {4, 3}}, .attrs = {{"delta", 0.37}}},
                       {.shapes = {{4}, {4}}, .attrs = {{"delta", 0.0}}, .error = "delta = 0"}});
-  register_pair_loss(
-      "binary_cross_entropy_with_logits", "softplus(logits) - target logits, reduced",
-      [](const Value& logits, const Value& target, const Attrs&) { return softplus(logits) - target * logits; });
+  register_pair_loss("binary_cross_entropy_with_logits",
+                     "-target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), reduced", binary_cross_entropy,
+                     {}, {}, binary_cross_entropy_gradient);
 }
 
 Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropyOptions& options) {

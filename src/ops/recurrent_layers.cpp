@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/value_scope.h"
+#include "ops/index/check_indices.h"
 #include "paoding/ops.h"
 #include "paoding/range.h"
 
@@ -22,6 +23,7 @@ class Stack {
   }
 
   RecurrentResult run() {
+    lengths();  // in the scope of the stack, not of its first layer
     RecurrentResult result;
     Value layer_input = xs_;
     const std::size_t layers = parameters_.size() / directions_;
@@ -133,11 +135,15 @@ class Stack {
     return expand(full(xs_.graph(), {}, 0, parameters_[i].u.dtype()), Shape{xs_.shape()[1], width});
   }
 
-  // The lengths as the recurrences take them; invalid where there are none.
+  // The lengths as the recurrences take them; invalid where there are none. On a GPU they are not checked: the launch
+  // that does it would be one more in front of few, and recurrences take them as the nearest that is legal.
   const Value& lengths() {
     if (options_.lengths.valid() && !lengths_.valid()) {
-      const bool fits = options_.lengths.dtype() == i32;
-      lengths_ = fits ? options_.lengths : cast(minimum(options_.lengths, xs_.shape()[0]), i32);
+      const std::int64_t most = xs_.shape()[0];
+      const bool is_wide = options_.lengths.dtype() == i64;
+      const Value checked = check_indices(is_wide ? options_.lengths : cast(options_.lengths, i32), most,
+                                          {.on_gpu = false, .what = fmt::format("{}: lengths", name())});
+      lengths_ = is_wide ? cast(minimum(checked, most), i32) : checked;
     }
     return lengths_;
   }

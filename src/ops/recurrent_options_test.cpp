@@ -255,6 +255,36 @@ TEST(RecurrentOptions, SayWhatIsNotTheirs) {
   EXPECT_TRUE(has(message({.recompute = -1}, Kind::lstm), "recompute = -1"));
 }
 
+// Whether a kernel runs all steps, a scan does, or stretches that are computed again.
+TEST(RecurrentOptions, ALengthThatTheStepsDoNotHaveFailsTheRun) {
+  for (const Kind kind : kAll) {
+    const std::string name = kind == Kind::lstm ? "lstm" : kind == Kind::rnn ? "rnn" : "gru";
+    for (const DType dtype : {i32, i64}) {
+      for (const RecurrentOptions& options :
+           {RecurrentOptions{}, RecurrentOptions{.bidirectional = true},
+            RecurrentOptions{.zoneout_h = 0.5, .training = false}, RecurrentOptions{.recompute = 2}}) {
+        Graph g;
+        const Layers s{.kind = kind, .sets = options.bidirectional ? 2 : 1};
+        RecurrentOptions given = options;
+        given.lengths = g.input("lengths", dtype, {s.batch});
+        {
+          const Scope scope(g, "encoder");
+          fetch_all(g, build(g, s, given, input_of(g, s)));
+        }
+        Program program(g, {.device = Device::cpu()});
+        const auto with = [&](const Dense& lengths) {
+          Feeds feeds = make_feeds(g, 5);
+          feeds["lengths"] = lengths;
+          return message_of([&] { program.run(to_tensors(g, feeds)); });
+        };
+        EXPECT_EQ(with({0, 5, 3}), "no error");
+        EXPECT_EQ(with({0, 5, 6}), name + ": lengths[2] = 6, but from 0 to 5 are legal (in encoder)");
+        EXPECT_EQ(with({3, -1, 9}), name + ": lengths[1] = -1, but from 0 to 5 are legal (in encoder)");
+      }
+    }
+  }
+}
+
 TEST(RecurrentOptions, AreTakenByLayers) {
   const auto outputs = [](const nn::RecurrentLayerOptions& options) {
     return run([&](Graph& g) {

@@ -10,10 +10,10 @@
 #include <map>
 #include <set>
 
+#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expand_composed_ops: a composed op with a gradient rule of its own stays one node until gradients have been taken.
 // Then a kernel that is registered for it may claim it, and it stays one node to the end; else it becomes what it
-// consists of. Behind this pass a composed op is a kernel op (OpDef::is_run_by_kernel).
+// consists of. A check of indices that a GPU leaves out goes too. Behind this pass a composed op is a kernel op
+// (OpDef::is_run_by_kernel).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +44,10 @@ void expand_in(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {  // also what a composition is made of may be composed
     const Node& node = rewriter.enter(id);
+    if (node.op->name == "check_indices" && notes.target().is_gpu() && !node.attrs.get_bool("on_gpu")) {
+      rewriter.replace({id, 0}, node.inputs[0]);
+      continue;
+    }
     if (node.op->kind != OpKind::composed) continue;
     if (const std::string why = why_open(factors, node, notes); !why.empty()) {
       notes.add(fmt::format("{} is taken apart: {}", node.op->name, why));

@@ -8,8 +8,8 @@
 // Only identities that hold bit for bit, NaN and the sign of zero too: x + 0 stays, since -0 + 0 is +0.
 #include <map>
 
+#include "graph/number_everywhere.h"
 #include "paoding/op.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 
 namespace paoding {

@@ -23,9 +23,9 @@
 #include <set>
 
 #include "base/check.h"
+#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

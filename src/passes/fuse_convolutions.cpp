@@ -15,10 +15,10 @@
 #include <optional>
 
 #include "base/check.h"
+#include "graph/number_everywhere.h"
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

@@ -17,11 +17,11 @@
 #include <map>
 #include <vector>
 
+#include "graph/number_everywhere.h"
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

@@ -16,9 +16,9 @@
 #include <set>
 #include <vector>
 
+#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

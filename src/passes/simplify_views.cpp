@@ -11,12 +11,12 @@
 #include <map>
 
 #include "graph/keep_names.h"
+#include "graph/number_everywhere.h"
 #include "ops/axes.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/axis_runs.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

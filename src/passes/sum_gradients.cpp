@@ -11,11 +11,11 @@
 #include <map>
 #include <optional>
 
+#include "graph/number_everywhere.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/first_at_most.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 

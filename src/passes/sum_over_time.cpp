@@ -14,11 +14,11 @@
 
 #include "base/check.h"
 #include "graph/keep_names.h"
+#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/broadcast_product.h"
 #include "passes/large_product.h"
-#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 

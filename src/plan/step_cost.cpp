@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "ops/conv/conv_shape.h"
 #include "plan/step_work.h"
@@ -35,33 +37,72 @@ double packed_product(const KernelCall& call) {
   return 2 * elements_of(call.outputs[0]) * elements_of(call.inputs[0]) / rows;
 }
 
-bool is_gradient(std::string_view name) { return name.ends_with("_grad"); }
+// What is known of kernels, by the whole names of the library's ops: a user's op has a name of its own, which may begin
+// or end as one of these does.
+enum class Known : std::uint8_t {
+  other,
+  matmul,
+  packed_matmul,
+  convolution,
+  recurrence,
+  recurrence_grad,
+  gather,
+  move,
+  sort
+};
+Known known(std::string_view op) {
+  static const std::map<std::string_view, Known> kOps = {
+      {"matmul", Known::matmul},
+      {"matmul_wide", Known::matmul},
+      {"matmul_packed", Known::packed_matmul},
+      {"conv2d", Known::convolution},
+      {"conv2d_add", Known::convolution},
+      {"conv2d_bias", Known::convolution},
+      {"conv2d_grad_input", Known::convolution},
+      {"conv2d_grad_weight", Known::convolution},
+      {"conv2d_grad_weight_wide", Known::convolution},
+      {"conv2d_pool", Known::convolution},
+      {"conv2d_pool_grad_input", Known::convolution},
+      {"conv2d_pool_grad_weight", Known::convolution},
+      {"lstm_recurrence", Known::recurrence},
+      {"gru_recurrence", Known::recurrence},
+      {"rnn_recurrence", Known::recurrence},
+      {"lstm_recurrence_grad", Known::recurrence_grad},
+      {"gru_recurrence_grad", Known::recurrence_grad},
+      {"rnn_recurrence_grad", Known::recurrence_grad},
+      {"gather", Known::gather},
+      {"gather_elements", Known::gather},
+      {"pack_weights", Known::move},
+      {"sort", Known::sort},
+      {"topk", Known::sort},
+  };
+  const auto found = kOps.find(op);
+  return found == kOps.end() ? Known::other : found->second;
+}
+
+bool is_product(Known op) { return Known::matmul <= op && op <= Known::recurrence_grad; }
 
 // A product with the weights in every step, of every row.
-double recurrence(const KernelCall& call) {
-  const std::size_t weights_at = is_gradient(call.op->name) ? 0 : 1;
+double recurrence(const KernelCall& call, std::size_t weights_at) {
   const Layout &weights = call.inputs[weights_at], &steps = call.inputs[1 - weights_at];
   const Shape& shape = steps.type.shape;
   if (shape.elements() == 0) return 0;
   return 2 * elements_of(weights) * elements_of(steps) / static_cast<double>(shape[shape.rank() - 1]);
 }
 
-bool is_recurrence(std::string_view name) {
-  return name.ends_with("_recurrence") || name.ends_with("_recurrence_grad");
-}
-
-bool is_product(std::string_view name) {
-  return name.starts_with("matmul") || name.starts_with("conv2d") || is_recurrence(name);
-}
-
 double flops_of(const KernelCall& call) {
-  const std::string_view name = call.op->name;
-  if (is_recurrence(name)) return recurrence(call);
-  if (name.starts_with("conv2d")) return 2 * static_cast<double>(ConvShape(call).products());
-  if (name == "matmul_packed") return packed_product(call);
-  if (name.find("gather") != name.npos || name == "pack_weights" || name.starts_with("copy")) return 0;
+  const Known op = known(call.op->name);
+  switch (op) {
+    case Known::recurrence: return recurrence(call, 1);
+    case Known::recurrence_grad: return recurrence(call, 0);
+    case Known::convolution: return 2 * static_cast<double>(ConvShape(call).products());
+    case Known::packed_matmul: return packed_product(call);
+    case Known::gather:
+    case Known::move: return 0;
+    default: break;
+  }
   const double in = call.inputs.empty() ? 0 : elements_of(call.inputs[0]);
-  if (name.find("sort") != name.npos || name == "topk") return in * std::log2(std::max(in, 2.0));
+  if (op == Known::sort) return in * std::log2(std::max(in, 2.0));
   double all = in;  // sums, pools, scatters: about one operation for what is read or written, whichever is more
   for (const Layout& output : call.outputs) all = std::max(all, elements_of(output));
   return all;
@@ -69,12 +110,11 @@ double flops_of(const KernelCall& call) {
 
 // What is no product is done in f32 or f64, whatever it is stored as.
 Unit unit_of(const Step& step) {
-  const bool multiplies = step.kind == Step::Kind::kernel && is_product(step.call.op->name);
-  const std::size_t factor =
-      multiplies && is_recurrence(step.call.op->name) && !is_gradient(step.call.op->name) ? 1 : 0;
+  const Known op = step.kind == Step::Kind::kernel ? known(step.call.op->name) : Known::other;
+  const std::size_t factor = op == Known::recurrence ? 1 : 0;
   if (step.operands.size() <= factor) return Unit::none;
   const DType dtype = step.operands[factor].layout.type.dtype;
-  if (multiplies) return paoding::unit_of(dtype, step.call.allow_tf32);
+  if (is_product(op)) return paoding::unit_of(dtype, step.call.allow_tf32);
   return dtype == DType::f64 ? Unit::f64 : Unit::f32;
 }
 
@@ -84,11 +124,10 @@ StepCost cost_of(const Step& step) {
   if (step.kind == Step::Kind::group) return {step.group.min_bytes(), flops_of(step.group), unit_of(step)};
   StepCost cost{bytes_of(step), flops_of(step)};
   if (step.kind != Step::Kind::kernel) return {cost.bytes, 0};
-  const std::string_view name = step.call.op->name;
-  if (name.starts_with("gather") && step.call.inputs.size() > 1) {
+  if (known(step.call.op->name) == Known::gather) {
     cost.bytes = bytes_of(step.call.inputs[1]) + 2 * bytes_of(step.call.outputs[0]);
   }
-  if (name != "matmul") cost.flops = flops_of(step.call);
+  if (step.call.op->name != "matmul") cost.flops = flops_of(step.call);
   if (cost.flops > 0) cost.unit = unit_of(step);
   return cost;
 }

@@ -2,8 +2,10 @@
 // What steps cost, against numbers worked out on paper.
 #include "plan/step_cost.h"
 
+#include <cstring>
 #include <map>
 
+#include "ops/kernel.h"
 #include "passes/pass.h"
 #include "plan/planner.h"
 #include "tests/op_case.h"
@@ -57,6 +59,36 @@ TEST(StepCost, MembersOfAGroupHaveWhatTheyWouldMoveAlone) {
   EXPECT_EQ(bytes["tanh"], 4 * (1000 + 1000));
   EXPECT_EQ(bytes["sum"], 4 * (1000 + 10));
   EXPECT_GE(bytes["add"], 4 * (1000 + 10 + 1000));
+}
+
+// A kernel op of a user's, of one input, under a name that begins or ends as one of the library's.
+class Copies : public PreparedKernel {
+ public:
+  void run(const KernelRun& run) const override { std::memcpy(run.operands[1], run.operands[0], 12 * sizeof(float)); }
+};
+void register_copy(const std::string& name) {
+  if (find_op(name) != nullptr) return;
+  register_op(
+      {.name = name, .summary = "a copy", .kind = OpKind::kernel, .inputs = {"a"}, .infer = [](const OpCall& call) {
+         return std::vector<Type>{call.inputs[0]};
+       }});
+  register_kernel(name, {.name = "copy",
+                         .device = DeviceKind::cpu,
+                         .refusal = [](const KernelCall&) { return std::string(); },
+                         .prepare = [](const KernelCall&, const Device&) { return std::make_unique<Copies>(); }});
+}
+
+TEST(StepCost, OfAUsersOpIsNotThatOfOneWithAPartOfItsName) {
+  for (const std::string name : {"my_recurrence", "my_recurrence_grad", "conv2d_of_mine", "matmul_of_mine",
+                                 "gather_of_mine", "resort", "copy_of_mine"}) {
+    register_copy(name);
+    Graph g;
+    g.fetch("y", call(name, {g.input("x", f32, {3, 4})}));
+    const StepCost cost = costs_of(g).at(name);
+    EXPECT_EQ(cost.flops, 12) << name;
+    EXPECT_EQ(cost.bytes, 2 * 12 * 4) << name;
+    EXPECT_EQ(cost.unit, Unit::f32) << name;
+  }
 }
 
 }  // namespace

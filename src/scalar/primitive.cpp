@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/to_odd.h"
 #include "scalar/philox.h"
 
 namespace paoding {
@@ -143,8 +144,8 @@ double convert_value(double a, DType dtype) {
   switch (dtype) {
     case DType::f64: return a;
     case DType::f32: return static_cast<float>(a);
-    case DType::f16: return f16_to_float(float_to_f16(static_cast<float>(a)));
-    case DType::bf16: return bf16_to_float(float_to_bf16(static_cast<float>(a)));
+    case DType::f16: return f16_to_float(float_to_f16(to_odd(a)));
+    case DType::bf16: return bf16_to_float(float_to_bf16(to_odd(a)));
     case DType::i64: return static_cast<double>(static_cast<std::int64_t>(a));
     case DType::i32: return static_cast<double>(static_cast<std::int32_t>(a));
     case DType::u8: return static_cast<double>(static_cast<std::uint8_t>(static_cast<std::int32_t>(a)));

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "paoding/checkpoint.h"
+#include "paoding/ops.h"
+#include "paoding/optimizer.h"
 #include "tests/cli/cli_run.h"
 
 namespace paoding::cli_run {
@@ -53,6 +55,34 @@ TEST_F(RunFeeds, MayHaveWhatTheGraphHasNoPlaceForWhenThatIsSaid) {
   EXPECT_EQ(wrong.code, 1);
   EXPECT_TRUE(has(wrong.err, "parameter 'w' is f32[3] in the graph, but f32[2]")) << wrong.err;
   EXPECT_FALSE(has(wrong.err, "'more'")) << wrong.err;
+}
+
+// What an optimizer remembers begins as it does in training, and numbers that index are below what they index: else the
+// second run's loss is NaN, where a run is not an error.
+TEST_F(RunFeeds, MadeUpForTrainingAreSuchAsItCanGoOnWith) {
+  const Optimizer optimizers[] = {Sgd{.momentum = 0.9}, Adam{}, AdamW{}, RmsProp{.centered = true}, Lion{}, Lamb{},
+                                  Adafactor{}};
+  for (std::size_t i = 0; i < std::size(optimizers); ++i) {
+    Graph g;
+    const Value table = g.parameter("table", bf16, {3, 4}), w = g.parameter("w", f32, {4, 12}),
+                u = g.parameter("u", f32, {3, 12}), b = g.parameter("b", f32, {12});
+    const Value ids = g.input("ids", i32, {4, 5}), labels = g.input("labels", i64, {5}),
+                lengths = g.input("n", i32, {5});
+    const Value words = cast(embedding(table, reshape(ids, {4, 5})), f32);
+    const RecurrentParameters parameters[] = {{w, u, b}};
+    const RecurrentResult made = lstm(words, parameters, {.lengths = lengths});
+    const Value variance = g.parameter("norm/running_variance", f32, {3});
+    const Value loss = cross_entropy(made.last_h[0] * rsqrt(variance + 1e-5), cast(labels, i32));
+    MinimizeOptions options{.frozen = {"norm/*"}, .master_weights = true, .average_decay = 0.9};
+    if (i % 2 == 0) options.loss_scale = LossScale{};
+    minimize(loss, optimizers[i], options);
+    g.fetch("loss", loss);
+    write("train.txt", to_text(g));
+    for (const char* seed : {"1", "2", "3"}) {
+      const Ran ran = run("run $D/train.txt --device cpu --repeat 4 --check-finite --random " + std::string(seed));
+      EXPECT_EQ(ran.code, 0) << i << ": " << ran.err;
+    }
+  }
 }
 
 TEST_F(RunFeeds, OfAFolderWithoutACheckpointSayWhatIsMissing) {

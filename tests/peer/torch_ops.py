@@ -132,7 +132,8 @@ TORCH = {
     'expand': lambda a, attrs: a.expand(attrs['shape']),
     'matmul': matmul,
     'lstm_cell': lambda *args: lstm_cell(*args[:-1]),
-    'print': lambda a, _: a.clone(), 'barrier': lambda *args: [a.clone() for a in args[:-1]],
+    'print': lambda a, _: a.clone(), 'check_indices': lambda a, _: a.clone(),
+    'barrier': lambda *args: [a.clone() for a in args[:-1]],
     # It jumps, so it has the gradient 0 here, and none in PyTorch.
     'floor_divide': lambda a, b, _: torch.floor_divide(a.detach(), b.detach()),
 }

@@ -22,10 +22,11 @@ struct CrossEntropyOptions {
 
 /// log(sum(e^logits)) - logits[label], the cross entropy of softmax(logits) with the label. logits [.., V] floats,
 /// labels [..] integers from 0 to V - 1. A negative label does not count: its loss, gradient and weight are 0
-/// (PyTorch's ignore_index = -100); one above V - 1 gives NaN. The mean is over weights: sum(weight loss) /
-/// sum(weight), and 0 where nothing counts. Losses are f32 for f16 and bf16. One kernel forward, one backward: (softmax
-/// - target) g. Error (shape) when labels or weights do not fit, (dtype) when labels are no integers, (argument) unless
-/// 0 <= label_smoothing < 1.
+/// (PyTorch's ignore_index = -100); one above V - 1 is an Error (argument) of the run, as an index out of range is
+/// (ops/index.h), and a loss of NaN in a PlacedGraph on a GPU, whose runs nobody waits for. The mean is over weights:
+/// sum(weight loss) / sum(weight), and 0 where nothing counts. Losses are f32 for f16 and bf16. One kernel forward, one
+/// backward: (softmax - target) g. Error (shape) when labels or weights do not fit, (dtype) when labels are no
+/// integers, (argument) unless 0 <= label_smoothing < 1.
 Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropyOptions& options = {});
 
 /// (prediction - target)^2. Both broadcast together. Floats.
@@ -36,8 +37,9 @@ Value l1_loss(const Value& prediction, const Value& target, LossReduction reduct
 /// Error (argument) unless delta > 0.
 Value huber_loss(const Value& prediction, const Value& target, double delta = 1,
                  LossReduction reduction = LossReduction::mean);
-/// -target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), as softplus(logits) - target logits, which neither
-/// overflows nor takes the logarithm of 0. Gradient sigmoid(logits) - target. Floats.
+/// -target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), as (logits > 0 ? 1 - target : -target) logits +
+/// log(1 + e^-|logits|), which neither overflows nor takes the logarithm of 0, keeps the digits of a small loss, and is
+/// 0 where an infinite logit agrees with its target. Gradient sigmoid(logits) - target, with its digits too. Floats.
 Value binary_cross_entropy_with_logits(const Value& logits, const Value& target,
                                        LossReduction reduction = LossReduction::mean);
 

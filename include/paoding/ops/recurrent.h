@@ -80,7 +80,9 @@ struct RecurrentParameters {
 struct RecurrentOptions {
   bool bidirectional = false;  // a second set of weights per layer runs from the end to the start
   /// [B] integers: how many steps of each row count; all when absent. Steps beyond change no state and give zeros. The
-  /// last state is the one at the length; the reverse direction starts there. 0 leaves the initial state.
+  /// last state is the one at the length; the reverse direction starts there. 0 leaves the initial state. On the CPU a
+  /// run with one below 0 or above T is an Error (argument), as with an index out of range (ops/index.h); on a GPU, and
+  /// in the *_recurrence ops, one below 0 counts as 0 and one above T as T.
   Value lengths = {};
   /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
   Values initial_h = {}, initial_c = {};

@@ -71,7 +71,10 @@ Value conv_transpose2d(const Value& x, const Value& w, const Value& bias, const 
   check_rank(op, "x", x, 4), check_rank(op, "w", w, 4);
   check_range(op, "stride", x, options.stride, 1), check_range(op, "padding", x, options.padding, 0);
   check_range(op, "dilation", x, options.dilation, 1), check_range(op, "output_padding", x, options.output_padding, 0);
-  std::array<std::int64_t, 2> size{};
+  // The convolution whose gradient this is reads up to stride - 1 rows behind its last window, no more: what else is
+  // added by output_padding comes out of the padding at the end, and where that is used up, rows of zeros do it.
+  std::array<std::int64_t, 2> size{}, more{}, above{};
+  std::array<std::int64_t, 4> padding = options.padding;
   for (std::size_t i = 0; i < 2; ++i) {
     const int axis = 2 + static_cast<int>(i);
     if (options.output_padding[i] >= std::max(options.stride[i], options.dilation[i])) {
@@ -83,11 +86,32 @@ Value conv_transpose2d(const Value& x, const Value& w, const Value& bias, const 
       return std::min(capped_product({std::max<std::int64_t>(count - 1, 0), apart}), kMostExtent);
     };
     const std::int64_t spread = reach(x.shape()[axis], options.stride[i]) + reach(w.shape()[axis], options.dilation[i]);
-    size[i] = spread + 1 + options.output_padding[i] - options.padding[2 * i] - options.padding[2 * i + 1];
+    const std::int64_t added = options.output_padding[i], at_end = options.padding[2 * i + 1];
+    if (added >= options.stride[i]) {
+      padding[2 * i + 1] = std::max<std::int64_t>(at_end - added, 0);
+      more[i] = std::max<std::int64_t>(added - at_end - (options.stride[i] - 1), 0);
+    }
+    size[i] = spread + 1 + added - more[i] - options.padding[2 * i] - at_end;
+    if (size[i] + more[i] < 1) {
+      fail(ErrorKind::shape,
+           "conv_transpose2d: the result's {} would be {}, of {} in x, a window of {}, stride {}, dilation {}, padding "
+           "[{}, "
+           "{}] and output_padding {}; it must be 1 at least{}",
+           i == 0 ? "height" : "width", size[i] + more[i], x.shape()[axis], w.shape()[axis], options.stride[i],
+           options.dilation[i], options.padding[2 * i], at_end, added, in_scope(x.graph().scope.str()));
+    }
+    above[i] = std::max<std::int64_t>(1 - size[i], 0);  // all of it is zeros: a row in front of them is made too
+    size[i] += above[i], padding[2 * i] -= above[i];
   }
-  const Value y = conv2d_grad_input(
+  const Value spread = conv2d_grad_input(
       x, w, size,
-      {.stride = options.stride, .padding = options.padding, .dilation = options.dilation, .groups = options.groups});
+      {.stride = options.stride, .padding = padding, .dilation = options.dilation, .groups = options.groups});
+  Value y = spread;
+  if (more[0] + more[1] > 0) y = pad(y, Ints{0, 0, 0, 0}, Ints{0, 0, more[0], more[1]});
+  for (int i = 0; i < 2; ++i) {
+    if (const std::int64_t rows = above[static_cast<std::size_t>(i)]; rows > 0)
+      y = slice(y, 2 + i, rows, y.shape()[2 + i]);
+  }
   if (!bias.valid()) return y;
   const std::int64_t outputs = y.shape()[1];
   if (!(bias.shape() == Shape{outputs})) {

@@ -93,7 +93,12 @@ TEST(ConvTranspose2d, SpreadsEveryPixelOverItsWindow) {
   };
   const Case cases[] = {{{2, 3, 4, 5}, {3, 4, 3, 3}, {}, {2, 4, 6, 7}},
                         {{1, 4, 3, 4}, {4, 3, 3, 2}, {{2, 3}, {1, 0, 0, 1}, {1, 2}, {1, 1}, 2}, {1, 6, 7, 12}},
-                        {{1, 2, 4, 4}, {2, 1, 4, 4}, {{2, 2}, {1, 1, 1, 1}, {0, 0}, {1, 1}, 2}, {1, 2, 8, 8}}};
+                        {{1, 2, 4, 4}, {2, 1, 4, 4}, {{2, 2}, {1, 1, 1, 1}, {0, 0}, {1, 1}, 2}, {1, 2, 8, 8}},
+                        // output_padding below the dilation, but not below the stride
+                        {{1, 2, 3, 3}, {2, 2, 3, 3}, {{1, 1}, {0, 0, 0, 0}, {1, 1}, {2, 2}}, {1, 2, 8, 8}},
+                        {{1, 2, 3, 3}, {2, 2, 3, 2}, {{1, 2}, {1, 2, 0, 1}, {3, 2}, {4, 3}}, {1, 2, 11, 9}},
+                        {{1, 1, 2, 3}, {1, 2, 2, 2}, {{2, 1}, {0, 4, 1, 1}, {4, 4}, {5, 5}}, {1, 2, 8, 10}},
+                        {{1, 1, 1, 2}, {1, 1, 1, 2}, {{1, 1}, {3, 0, 0, 0}, {4, 2}, {5, 3}}, {1, 1, 2, 7}}};
   for (const Case& c : cases) {
     SCOPED_TRACE(to_string(c.x) + " with " + to_string(c.w));
     const auto& o = c.options;
@@ -103,27 +108,44 @@ TEST(ConvTranspose2d, SpreadsEveryPixelOverItsWindow) {
     const Value y = conv_transpose2d(x, w, b, o);
     ASSERT_EQ(y.shape(), c.y);
     g.fetch("y", y);
+    const Values slopes = gradients(sum(square(y)), {x, w});
+    g.fetch("dx", slopes[0]), g.fetch("dw", slopes[1]);
     Feeds feeds = make_feeds(g, 6);
-    Dense expected(static_cast<std::size_t>(c.y.elements()));
-    for (std::int64_t n = 0; n < c.x[0]; ++n)
-      for (std::int64_t q = 0; q < c.x[1]; ++q)
-        for (std::int64_t i = 0; i < c.x[2]; ++i)
-          for (std::int64_t j = 0; j < c.x[3]; ++j)
-            for (std::int64_t p = 0; p < c.w[1]; ++p)
-              for (std::int64_t k = 0; k < c.w[2]; ++k)
-                for (std::int64_t l = 0; l < c.w[3]; ++l) {
-                  const std::int64_t h = i * o.stride[0] + k * o.dilation[0] - o.padding[0];
-                  const std::int64_t v = j * o.stride[1] + l * o.dilation[1] - o.padding[2];
-                  if (h < 0 || h >= c.y[2] || v < 0 || v >= c.y[3]) continue;
-                  at(expected, c.y, {n, q / inputs * c.w[1] + p, h, v}) +=
-                      at(feeds["x"], c.x, {n, q, i, j}) * at(feeds["w"], c.w, {q, p, k, l});
-                }
+    // The same loops give y and, of sum(y^2), how it grows with x and w.
+    Dense expected(static_cast<std::size_t>(c.y.elements())), dx(static_cast<std::size_t>(c.x.elements())),
+        dw(static_cast<std::size_t>(c.w.elements()));
+    const auto over_taps = [&](const auto& meet) {
+      for (std::int64_t n = 0; n < c.x[0]; ++n)
+        for (std::int64_t q = 0; q < c.x[1]; ++q)
+          for (std::int64_t i = 0; i < c.x[2]; ++i)
+            for (std::int64_t j = 0; j < c.x[3]; ++j)
+              for (std::int64_t p = 0; p < c.w[1]; ++p)
+                for (std::int64_t k = 0; k < c.w[2]; ++k)
+                  for (std::int64_t l = 0; l < c.w[3]; ++l) {
+                    const std::int64_t h = i * o.stride[0] + k * o.dilation[0] - o.padding[0];
+                    const std::int64_t v = j * o.stride[1] + l * o.dilation[1] - o.padding[2];
+                    if (h < 0 || h >= c.y[2] || v < 0 || v >= c.y[3]) continue;
+                    meet({n, q / inputs * c.w[1] + p, h, v}, {n, q, i, j}, {q, p, k, l});
+                  }
+    };
+    using Place = std::initializer_list<std::int64_t>;
+    over_taps([&](Place y_at, Place x_at, Place w_at) {
+      at(expected, c.y, y_at) += at(feeds["x"], c.x, x_at) * at(feeds["w"], c.w, w_at);
+    });
     for (std::int64_t i = 0; i < c.y.elements(); ++i) {
       const std::int64_t channel = i / (c.y[2] * c.y[3]) % outputs;
       expected[static_cast<std::size_t>(i)] += feeds["b"][static_cast<std::size_t>(channel)];
     }
+    over_taps([&](Place y_at, Place x_at, Place w_at) {
+      const double slope = 2 * at(expected, c.y, y_at);
+      at(dx, c.x, x_at) += slope * at(feeds["w"], c.w, w_at);
+      at(dw, c.w, w_at) += slope * at(feeds["x"], c.x, x_at);
+    });
     Program program(g);
-    expect_close("y", program.run(to_tensors(g, feeds)).at("y").to_doubles(), expected, 1e-12);
+    const Tensors got = program.run(to_tensors(g, feeds));
+    expect_close("y", got.at("y").to_doubles(), expected, 1e-12);
+    expect_close("dx", got.at("dx").to_doubles(), dx, 1e-11);
+    expect_close("dw", got.at("dw").to_doubles(), dw, 1e-11);
   }
 }
 

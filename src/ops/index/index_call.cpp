@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/index/index_call.h"
 
+#include <limits>
+
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/rows.h"
@@ -30,6 +32,26 @@ void Indices::fail(std::int64_t position, std::int64_t id) const {
 void Indices::fail_at(const void* data, std::int64_t position) const {
   fail(position,
        is_wide() ? static_cast<const std::int64_t*>(data)[position] : static_cast<const std::int32_t*>(data)[position]);
+}
+
+std::string checked_refusal(const KernelCall& call) {
+  return call.inputs[0].is_dense() && call.outputs[0].is_dense() ? "" : "indices are not dense";
+}
+
+CheckedIndices::CheckedIndices(const KernelCall& call)
+    : type_(call.inputs[0].type),
+      least_(call.attrs.get_bool("may_be_negative") ? std::numeric_limits<std::int64_t>::min() : 0),
+      most_(call.attrs.get_int("most")),
+      what_(one_line(std::get<std::string>(*call.attrs.find("what")))),
+      scope_(call.scope) {}
+
+void CheckedIndices::fail(std::int64_t position, std::int64_t id) const {
+  paoding::fail(ErrorKind::argument, "{}{} = {}, but {}{}", what_, index_text(type_.shape, position), id,
+                most_ < 0 ? std::string("none is legal here")
+                : least_ < 0
+                    ? fmt::format("from 0 to {} are legal, and negative numbers for what does not count", most_)
+                    : fmt::format("from 0 to {} are legal", most_),
+                in_scope(scope_));
 }
 
 }  // namespace paoding

@@ -38,4 +38,25 @@ class Indices {
   std::int64_t range_;
 };
 
+/// The numbers of a call of check_indices, and its error.
+class CheckedIndices {
+ public:
+  explicit CheckedIndices(const KernelCall& call);
+
+  std::int64_t least() const { return least_; }
+  std::int64_t most() const { return most_; }
+  std::int64_t count() const { return type_.shape.elements(); }
+  bool is_legal(std::int64_t id) const { return least_ <= id && id <= most_; }
+  /// Error (argument): index number `position` is `id`.
+  [[noreturn]] void fail(std::int64_t position, std::int64_t id) const;
+
+ private:
+  Type type_;
+  std::int64_t least_, most_;
+  std::string what_, scope_;
+};
+
+/// Why kernels decline a call of check_indices; empty when they do not.
+std::string checked_refusal(const KernelCall& call);
+
 }  // namespace paoding

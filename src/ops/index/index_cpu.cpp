@@ -162,6 +162,26 @@ std::unique_ptr<PreparedKernel> prepare_gather_elements_of(const KernelCall& cal
   }
 }
 
+// ---- check_indices ----
+
+template <class Id>
+class CheckIndices : public PreparedKernel {
+ public:
+  explicit CheckIndices(const KernelCall& call) : indices_(call) {}
+
+  void run(const KernelRun& run) const override {
+    const auto* ids = static_cast<const Id*>(run.operands[0]);
+    auto* to = static_cast<Id*>(run.operands[1]);
+    for (std::int64_t i = 0; i < indices_.count(); ++i) {
+      if (!indices_.is_legal(ids[i])) indices_.fail(i, ids[i]);
+      to[i] = ids[i];
+    }
+  }
+
+ private:
+  CheckedIndices indices_;
+};
+
 // ---- scatter_add ----
 
 // How a dtype is added up: `Sum` is what it is kept in meanwhile.
@@ -386,6 +406,15 @@ void register_index_cpu() {
                                                                 : prepare_gather_elements_of<std::int32_t>(call);
                                       },
                                       Faults::possible});
+  register_kernel("check_indices", {.name = "elements",
+                                    .device = DeviceKind::cpu,
+                                    .refusal = checked_refusal,
+                                    .prepare = [](const KernelCall& call, const Device&) -> Preparation {
+                                      if (is_wide(call, 0)) return std::make_unique<CheckIndices<std::int64_t>>(call);
+                                      return std::make_unique<CheckIndices<std::int32_t>>(call);
+                                    },
+                                    .faults = Faults::possible,
+                                    .in_place = {{0, 0}}});
   for (const char* op : {"scatter_add", "embedding_grad"}) {
     register_kernel(op, {"rows", DeviceKind::cpu, scatter_refusal,
                          [](const KernelCall& call, const Device&) {

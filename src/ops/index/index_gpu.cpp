@@ -29,12 +29,22 @@ constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},          {"gather_elem
                             {"scatter_add", 1, 0, false, true},    {"scatter_add_elements", 1, 0, false, false},
                             {"embedding_grad", 1, 0, false, true}, {"scatter_add_sorted", 3, 0, false, true, true}};
 
+constexpr const char* kManyIndices =
+    "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
+
+// What a kernel leaves of the first number that is out of range.
+std::int64_t place_of(const std::uint64_t* fault) { return static_cast<std::int64_t>(fault[0] >> 32); }
+std::int64_t number_of(const std::uint64_t* fault, bool is_wide) {
+  const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
+  return is_wide ? static_cast<std::int64_t>(id) : static_cast<std::int32_t>(id);
+}
+
 std::string refusal(const KernelCall& call, const IndexOp& op) {
   if (!call.inputs[op.indices].is_dense()) return "indices are not dense";
   if (op.is_sorted && !(call.inputs[1].is_dense() && call.inputs[2].is_dense())) return "their order is not dense";
   if (op.is_sorted && call.outputs[0].type.shape.elements() == 0) return "the result is empty";
   if (call.inputs[op.indices].type.shape.elements() >= (std::int64_t{1} << 32) - 1) {
-    return "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
+    return kManyIndices;
   }
   const int axis = op.axis(call);
   if (std::string why = rows_refusal(call.inputs[op.values], axis, op.from_axes(call), "what is read"); !why.empty()) {
@@ -72,9 +82,7 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   made.workspace_bytes = made.launches.back().workspace_bytes;
   made.ticket_count = made.launches.back().ticket_count;
   made.raise = [indices = Indices(call, op.indices, axis, shape.range)](const std::uint64_t* fault) {
-    const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
-    indices.fail(static_cast<std::int64_t>(fault[0] >> 32),
-                 indices.is_wide() ? static_cast<std::int64_t>(id) : static_cast<std::int32_t>(id));
+    indices.fail(place_of(fault), number_of(fault, indices.is_wide()));
   };
   return made;
 }
@@ -82,6 +90,23 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
 }  // namespace
 
 void register_index_gpu() {
+  gpu::register_text_kernel(
+      "check_indices", "elements",
+      [](const KernelCall& call) {
+        const bool is_short = call.inputs[0].type.shape.elements() < (std::int64_t{1} << 32) - 1;
+        return is_short ? checked_refusal(call) : kManyIndices;
+      },
+      [](const KernelCall& call) {
+        const CheckedIndices indices(call);
+        const DType dtype = call.inputs[0].type.dtype;
+        gpu::TextPlan made;
+        made.launches.push_back(gpu::plan_check_bounds(dtype, indices.count(), indices.least(), indices.most()));
+        made.raise = [indices, is_wide = dtype == DType::i64](const std::uint64_t* fault) {
+          indices.fail(place_of(fault), number_of(fault, is_wide));
+        };
+        return made;
+      },
+      Faults::possible, 0, 0, {{0, 0}});
   for (const IndexOp& op : kOps) {
     gpu::register_text_kernel(
         op.name, op.is_rows ? "rows" : "elements", [&op](const KernelCall& call) { return refusal(call, op); },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/parallel.h"
+#include "ops/index/check_indices.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -52,6 +53,34 @@ TEST(Scatter, OfAnIndexOutOfRangeFailsTheRun) {
     const std::string message = error_of([&] { run({0, 5, 1}); });
     EXPECT_NE(message.find("indices[1] = 5, but axis 0 has extent 5"), std::string::npos) << message;
     EXPECT_EQ(run({4, 1, 4}), (Dense{0, 2, 0, 0, 5}));
+  }
+}
+
+TEST(CheckIndices, GivesLegalOnesAndFailsARunWithAnother) {
+  for (const DType dtype : {i32, i64}) {
+    Graph g;
+    const Value ids = g.input("ids", dtype, {2, 2});
+    {
+      const Scope scope(g, "lookup");
+      g.fetch("y", check_indices(ids, 5, {.what = "rows"}) * 2.0);
+      g.fetch("z", check_indices(ids, 7, {.may_be_negative = true, .what = "others"}) * 2.0);
+    }
+    Program program(g);
+    const auto run = [&](const Dense& values, const char* name) {
+      return program.run({{"ids", Tensor::from(dtype, {2, 2}, values)}}).at(name).to_doubles();
+    };
+    EXPECT_EQ(run({0, 5, 1, 2}, "y"), (Dense{0, 10, 2, 4}));
+    EXPECT_EQ(error_of([&] { run({0, 1, 6, 9}, "y"); }), "rows[1, 0] = 6, but from 0 to 5 are legal (in lookup)");
+    EXPECT_EQ(error_of([&] { run({0, -3, 1, 2}, "y"); }), "rows[0, 1] = -3, but from 0 to 5 are legal (in lookup)");
+    Program other(g, {.fetches = {"z"}});
+    const auto others = [&](const Dense& values) {
+      return other.run({{"ids", Tensor::from(dtype, {2, 2}, values)}}).at("z").to_doubles();
+    };
+    EXPECT_EQ(others({-3, 7, 0, 1}), (Dense{-6, 14, 0, 2}));
+    EXPECT_EQ(error_of([&] {
+                others({-3, 8, 0, 1});
+              }),
+              "others[0, 1] = 8, but from 0 to 7 are legal, and negative numbers for what does not count (in lookup)");
   }
 }
 

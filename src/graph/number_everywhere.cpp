@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/number_everywhere.h"
+#include "graph/number_everywhere.h"
 
 #include "paoding/op.h"
 
