@@ -59,6 +59,26 @@ TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
   EXPECT_TRUE(has(message, "gather: its positions are checked while it runs")) << message;
 }
 
+// Nobody waits for such a run, and so nobody is told; what is only looked at is no reason to refuse the graph.
+TEST(PlacedGraphOnAGpu, OfALabelThatIsNoClassHasALossOfNan) {
+  PD_SKIP_WITHOUT_A_GPU();
+  Graph g;
+  const Value logits = g.input("logits", f32, {3, 2}), labels = cast(g.input("labels", f32, {3}), i32);
+  g.fetch("loss", cross_entropy(logits, labels, {.reduction = LossReduction::none}));
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  PlacedGraph placed(g, Device::cuda());
+  const OnGpu given(Dense{1, 1, 0, 0, 2, 2}), classes(Dense{1, 2, -1});
+  OnGpu loss(12), workspace(static_cast<std::size_t>(placed.workspace_bytes()));
+  const gpu::Stream stream(device);
+  placed.run(std::array<const void*, 2>{given.at(), classes.at()}, std::array{loss.at()}, workspace.at(), stream.get());
+  PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream.get()));
+  const Dense got = loss.read(3);
+  EXPECT_NEAR(got[0], std::log(2.0), 1e-6);
+  EXPECT_TRUE(std::isnan(got[1])) << got[1];
+  EXPECT_EQ(got[2], 0);
+}
+
 // CTAs that share a sum count in memory that begins as zeros and that the plan keeps; a graph may run beside the plan
 // and beside other graphs, so its runs count in the workspace, whatever was there before.
 TEST(PlacedGraphOnAGpu, CapturedRunsShareNothingAndTakeADirtyWorkspace) {
