@@ -181,7 +181,7 @@ class _Recurrent(torch.nn.RNNBase):
         """What torch.jit.script makes of it, in the model too: torch.nn's layer, with these parameters."""
         theirs: type[torch.nn.Module] = getattr(torch.nn, self.mode.split('_')[0])
         made = theirs.__new__(theirs)
-        made.__setstate__(self.__getstate__())
+        made.__setstate__(self.__getstate__())  # type: ignore[no-untyped-call]
         return made
 
     def _of(self, name: str) -> Tensor:
