@@ -6,6 +6,7 @@
 #include "paoding/profile.h"
 #include "profile/report.h"
 #include "tests/enqueued_runs.h"
+#include "tests/misses_nothing.h"
 #include "tests/on_gpu.h"
 
 namespace paoding::testing_program {
@@ -170,7 +171,7 @@ TEST(PlacedGraphOnAGpu, IsSeenInRecordingsAndLeavesNoStampInAGraphOfTheCallers) 
     const std::string report = seen.stop();
     expect_close("y", gy.read(256), wanted, 1e-5);
     const profile::Measures m = profile::measure(seen.trace());
-    EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
+    EXPECT_TRUE(testing_program::misses_nothing(report)) << report;
     EXPECT_EQ(m.records.unattributed_ns, 0) << report;
     std::map<std::string, std::uint64_t> calls;
     for (const profile::Section& section : m.per_thread) {
