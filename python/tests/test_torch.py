@@ -297,7 +297,7 @@ twice = pt.function(graph)
 twice(torch.ones(3, requires_grad=True)).sum().backward()
 """
     folder = str(pathlib.Path(pd.__file__).parents[1])
-    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([folder, os.environ.get('PYTHONPATH', '')])}
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, [folder, os.environ.get('PYTHONPATH')]))}
     done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
 
@@ -333,6 +333,6 @@ paoding.torch.LSTM(64, 64)(torch.randn(20, 32, 64))
 print(len({{line.split()[-1] for line in open('/proc/self/maps') if 'libgomp' in line or 'libiomp' in line}}))
 """
     folder = str(pathlib.Path(pd.__file__).parents[1])
-    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([folder, os.environ.get('PYTHONPATH', '')])}
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, [folder, os.environ.get('PYTHONPATH')]))}
     done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == '1', done.stdout + done.stderr
