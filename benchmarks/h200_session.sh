@@ -5,7 +5,7 @@
 # Usage: benchmarks/h200_session.sh BUNDLE OUT PART..
 #   gpu       benchmarks/compare on the GPU: ours, PyTorch, JAX, cuDNN, ONNX Runtime; FILTER chooses cases
 #   cpu       the same on the CPU with 2 threads, and with all cores
-#   tests     the whole test binary, with the op sweep and the random graphs on the GPU
+#   tests     every test that needs a GPU (tools/gpu_tests.sh)
 #   lerp_all  every combination of result, w and dtype of lerp_grad, checked against float64 on both devices
 #   peer      PEER_GRAPHS (100000) random graphs against PyTorch on the CPU and a tenth of them on the GPU
 #   report    the Profiling Reports of an LSTM step with passes on and off
@@ -46,9 +46,8 @@ compare() {
 
   if has tests; then
     note tests
-    (cd "$repo" && timeout 400 "$bundle/paoding_tests" --gtest_brief=1) >"$out/tests.log" 2>&1
+    timeout 480 "$repo/tools/gpu_tests.sh" "$bundle" "$out"
     echo "exit $?"
-    grep -v 'wrong allocation' "$out/tests.log" | tail -n 40
   fi
 
   if has lerp_all; then
