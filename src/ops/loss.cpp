@@ -47,11 +47,12 @@ void check_cross_entropy(const Value& logits, const Value& labels, double smooth
 std::int64_t classes_of(const Value& logits) { return logits.shape()[logits.shape().rank() - 1]; }
 
 // Whether the element of a row is the one that the label names: [.., V]. All that is made of labels needs this too, so
-// this is where a run looks whether they are classes, or negative; what else reads them need not wait for it.
+// this is where a run checks that they are classes, or negative; what else reads them need not wait for it. A GPU does
+// not check, as that would be one more launch in front of every loss.
 Value is_label(const Value& logits, const Value& labels) {
   const std::int64_t classes = classes_of(logits);
   const Value checked = check_indices(labels.dtype() == i64 ? labels : cast(labels, i32), classes - 1,
-                                      {.may_be_negative = true, .what = "cross_entropy: labels"});
+                                      {.may_be_negative = true, .on_gpu = false, .what = "cross_entropy: labels"});
   return equal(iota(logits.graph(), Shape{classes}, 0, i64), with_last(cast(checked, i64)));
 }
 
@@ -66,7 +67,7 @@ Values compose_cross_entropy(std::span<const Value> in, const Attrs& attrs) {
   const Value at_label = sum(select(is_label(logits, in[1]), logits, constant(logits, 0)), kLast);
   Value loss = log_total - at_label * (1 - smoothing);
   if (smoothing > 0) loss = loss - sum(logits, kLast) * (smoothing / classes);
-  // Where no run can be told of a label that is no class, its loss is NaN: the root of -1, which graph text can say.
+  // On a GPU the loss of a label that is no class is NaN: the root of -1, which graph text can say.
   const Value one = constant(loss, 1), is_known = less(labels, constant(labels, classes));
   loss = loss * sqrt(select(is_known, one, -one));
   return {select(less(labels, constant(labels, 0)), constant(loss, 0), loss), log_total};
