@@ -120,7 +120,8 @@ class ReverseWalk {
     const OpDef& op = *call.node.op;
     FormulaGradient made{op.gradient(call), std::vector<bool>(call.inputs.size())};
     if (made.adjoints.size() != call.inputs.size()) return made;
-    const bool is_passed_on = op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::formula;
+    // Not through sums: products of what they repeat stay such, which passes turn into large products.
+    const bool is_passed_on = op.kind == OpKind::view || op.kind == OpKind::formula;
     for (std::size_t i = 0; i < made.adjoints.size(); ++i) {
       Value& value = made.adjoints[i];
       if (!call.wanted[i] || !value.valid() || value == kBehind) continue;
