@@ -69,7 +69,7 @@ class _Fed:
         self._names = graph.inputs
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        feeds = {name: tensor.contiguous() for name, tensor in zip(self._names, tensors)}
+        feeds = {name: tensor.detach().contiguous() for name, tensor in zip(self._names, tensors)}
         results = self._program.run({name: feeds[name] for name in self._program.input_names})
         return [torch.utils.dlpack.from_dlpack(results[name]) for name in self._program.fetch_names]
 
