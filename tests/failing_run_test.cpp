@@ -225,6 +225,7 @@ TEST(FailingRun, WritesNothingWhenALabelIsNoClassOnTheCpu) {
 }
 
 TEST(FailingRun, WritesNothingOnAGpuWhereALabelIsNoClassAndNonfiniteLossesAreSkipped) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const Device& device : devices()) {
     if (device.kind != DeviceKind::cuda) continue;
     Graph g;
@@ -240,8 +241,8 @@ TEST(FailingRun, WritesNothingOnAGpuWhereALabelIsNoClassAndNonfiniteLossesAreSki
     };
     EXPECT_TRUE(std::isnan(loss_of({1, 9})));
     EXPECT_EQ(parameters.get("logits").to_doubles(), before);
-    EXPECT_TRUE(
-        std::isfinite(program.run({{"labels", Tensor::from(i64, {2}, Dense{1, -1})}}).at("loss").to_doubles()[0]));
+    EXPECT_TRUE(std::isfinite(loss_of({1, -1})));
+    EXPECT_NE(parameters.get("logits").to_doubles(), before);
   }
 }
 
