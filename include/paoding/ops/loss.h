@@ -23,11 +23,11 @@ struct CrossEntropyOptions {
 /// log(sum(e^logits)) - logits[label], the cross entropy of softmax(logits) with the label. logits [.., V] floats,
 /// labels [..] integers from 0 to V - 1. A negative label does not count: its loss, gradient and weight are 0
 /// (PyTorch's ignore_index = -100). One above V - 1 is an Error (argument) of a run on the CPU, as an index out of
-/// range is (ops/index.h); on a GPU, where a check would be a launch more, its loss is NaN, which find_nonfinite() and
-/// MinimizeOptions::stop_at_nonfinite trace back to here. The mean is over weights: sum(weight loss) / sum(weight), and
-/// 0 where nothing counts. Losses are f32 for f16 and bf16. One kernel forward, one backward: (softmax - target) g.
-/// Error (shape) when labels or weights do not fit, (dtype) when labels are no integers, (argument) unless 0 <=
-/// label_smoothing < 1.
+/// range is (ops/index.h); on a GPU, where a check would be a launch more, its loss is NaN, which
+/// MinimizeOptions::skip_nonfinite keeps out of parameters and find_nonfinite() traces back to here. The mean is over
+/// weights: sum(weight loss) / sum(weight), and 0 where nothing counts. Losses are f32 for f16 and bf16. One kernel
+/// forward, one backward: (softmax - target) g. Error (shape) when labels or weights do not fit, (dtype) when labels
+/// are no integers, (argument) unless 0 <= label_smoothing < 1.
 Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropyOptions& options = {});
 
 /// (prediction - target)^2. Both broadcast together. Floats.
