@@ -34,15 +34,22 @@ check_gpu_tests() {
   return $status
 }
 
+# Line by line, since awk would wait for pages of them.
+show() {
+  local line
+  while IFS= read -r line; do
+    case $line in
+      *' PythonTorch '*'***Skipped'*)
+        echo "Left out: $needing_torch tests that need PyTorch; \`make test-torch\` installs it (4.8 GB) and runs them" >>"$last_line"
+        printf '%s\n' "$line" ;;
+      *' tests passed, '*' tests failed out of '*) printf '%s\n' "$line" >>"$last_line" ;;
+      *) printf '%s\n' "$line" ;;
+    esac
+  done
+}
+
 status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${options[@]}" |
-  awk -v last_line="$last_line" -v count="$needing_torch" '
-    / PythonTorch [ .]*\*\*\*Skipped/ {
-      print "Left out: " count " tests that need PyTorch; `make test-torch` installs it (4.8 GB) and runs them" > last_line
-    }
-    /tests passed, [0-9]+ tests failed out of/ { print > last_line; next }
-    { print; fflush() }' ||
-  status=$?
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${options[@]}" | show || status=$?
 check_gpu_tests || status=1
 cat "$last_line"
 exit $status
