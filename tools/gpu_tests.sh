@@ -6,7 +6,7 @@
 # EVERY: of the op sweep, which is two thirds of the time, only every so many-th test. A test that finds no GPU fails the
 # run. Kernels are compiled anew unless PAODING_CACHE_DIR is set.
 set -euo pipefail
-bundle=${1:?usage: tools/gpu_tests.sh BUNDLE [OUT [JOBS]]}
+bundle=${1:?usage: tools/gpu_tests.sh BUNDLE [OUT [JOBS [EVERY]]]}
 out=${2:-build/gpu_tests} jobs=${3:-$(nproc)} every=${4:-1}
 repo=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$out"
