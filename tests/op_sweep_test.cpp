@@ -167,8 +167,11 @@ void check_chain(const SweepCase& c, const Device& device) {
   }
 }
 
+// On a GPU nearly all of the time is the compilation of the kernels that ops have of their own when passes are off:
+// there only the larger graph is compared, which has the kernels of the smaller one.
 void check_fused(const SweepCase& c, const Device& device) {
   for (const Around around : {Around::nothing, Around::elementwise}) {
+    if (device.kind == DeviceKind::cuda && around == Around::nothing) continue;
     const CaseGraph made(c, around, true);
     const Feeds feeds = feeds_of(c, made.graph, 7);
     Program fused(made.graph, options_for(device)), plain(made.graph, options_for(device, false));
@@ -236,7 +239,9 @@ void add_tests(const char* suite, const Device& device) {
       if (!has_floats && dtype != f32) continue;  // the same as in f32
       add_test(suite, c, "forward", device, [c, device] { check_forward(c, device); });
       add_test(suite, c, "chain", device, [c, device] { check_chain(c, device); });
-      add_test(suite, c, "fused", device, [c, device] { check_fused(c, device); });
+      // Passes do not see a dtype's width, so that on a GPU one of 32 bits and one of 16 stand for the others.
+      const bool is_fused_too = device.kind == DeviceKind::cpu || dtype == f32 || dtype == bf16;
+      if (is_fused_too) add_test(suite, c, "fused", device, [c, device] { check_fused(c, device); });
       if (has_floats) add_test(suite, c, "gradient", device, [c, device] { check_gradient(c, device); });
     }
   }

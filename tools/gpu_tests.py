@@ -65,7 +65,8 @@ def entries(program: str, listed: str, every: int) -> str:
             continue
         most = next(count for pattern, count in own.items() if fnmatch.fnmatchcase(tests[0], pattern))
         for i in range(0, len(tests), most):
-            add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most], 1000 // most)
+            cost = 900 if name == SWEEP else 1000 // most
+            add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most], cost)
     for i in range(0, len(others), PROCESS_TESTS):
         add(f'others#{i // PROCESS_TESTS + 1}', others[i : i + PROCESS_TESTS], 1)
     return '\n'.join(lines) + '\n'
