@@ -11,9 +11,10 @@ using profile::Recorder;
 using profile::steady_ns;
 
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;  // between readings of a clock
-constexpr std::int64_t kLateNs = 100'000'000;  // after which a replay that was launched before has been read
-constexpr std::int64_t kMostOffNs = 2'000;     // before the recording says so
-constexpr std::size_t kToldAtOnce = 2048;      // spans, some 0.2 ms
+constexpr std::int64_t kLateNs = 100'000'000;        // after which a replay that was launched before has been read
+constexpr std::int64_t kAtLeastOneNs = 500'000'000;  // to wait for the only reading, while others' work has the GPU
+constexpr std::int64_t kMostOffNs = 2'000;           // before the recording says so
+constexpr std::size_t kToldAtOnce = 2048;            // spans, some 0.2 ms
 
 }  // namespace
 
@@ -77,7 +78,10 @@ void StampTimes::stop() {
     const gpu::GpuDevice& of = gpu::GpuDevice::get(device);
     of.make_current();
     const std::size_t before = clock.line.readings().size();
-    for (int tries = 0; tries < 3 && clock.line.readings().size() == before; ++tries) read(of, &clock);
+    const std::int64_t until = steady_ns() + (before == 0 ? kAtLeastOneNs : 0);
+    for (int tries = 0; clock.line.readings().size() == before && (tries < 3 || steady_ns() < until); ++tries) {
+      read(of, &clock);
+    }
     place(&clock, true);
     tell(&clock, SIZE_MAX);
     off = std::max(off, clock.line.residual_ns());

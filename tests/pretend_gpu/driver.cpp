@@ -471,7 +471,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 }
 CUresult cuEventQuery(CUevent event) {
   PD_ENTER(cuEventQuery);
-  for (int count = 0; count < 64 && event->done != event->recorded && gpu().run_one(); ++count) {
+  const bool is_busy = gpu().is_busy();
+  for (int count = 0; !is_busy && count < 64 && event->done != event->recorded && gpu().run_one(); ++count) {
   }
   if (gpu().broken != CUDA_SUCCESS) return gpu().broken;
   return event->done == event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

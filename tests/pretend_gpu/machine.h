@@ -91,6 +91,8 @@ class Machine : public Gpu {
   std::vector<std::string> calls() const override;
   void forget_calls() override;
   void before(const std::string& function, std::function<void()> then) override;
+  void busy_for(std::chrono::milliseconds time) override { busy_until_ = std::chrono::steady_clock::now() + time; }
+  bool is_busy() const { return std::chrono::steady_clock::now() < busy_until_; }
   void break_at(const std::string& kernel, CUresult error) override;
   void profile(bool keeps_order, unsigned timeless_every) override;
   void spoil_records(const CuptiFaults& faults) override { cupti_faults = faults; }
@@ -147,6 +149,7 @@ class Machine : public Gpu {
   CUstream_st null_stream_;
   std::mt19937 random_;
   unsigned haste_ = 0;
+  std::chrono::steady_clock::time_point busy_until_{};
   std::size_t used_ = 0, graphs_ = 0, kernels_run_ = 0;
   std::vector<std::string> calls_;
   std::map<std::string, std::function<void()>> before_;

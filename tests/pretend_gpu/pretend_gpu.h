@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,6 +42,8 @@ class Gpu {
   /// Called before each call of this function; nothing where `then` is empty.
   virtual void before(const std::string& function, std::function<void()> then) = 0;
 
+  /// For so long whoever asks whether an event is done finds the GPU busy with another process's work.
+  virtual void busy_for(std::chrono::milliseconds time) = 0;
   /// The next launch that runs of a kernel whose name begins so ends the device's life with this error, as a wild
   /// pointer does; every call from then on gives it. revive() ends that.
   virtual void break_at(const std::string& kernel, CUresult error) = 0;

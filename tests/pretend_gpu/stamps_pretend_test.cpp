@@ -131,6 +131,23 @@ TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
   }
 }
 
+TEST_F(StampsOnAGpu, HaveTimesWhereAnotherProcessHadTheGpuUntilTheEnd) {
+  const Counts seen = kernels(record(1));
+  // Of the kernels that are launched alone the first is that which answers with the clock.
+  for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) {
+    pretend_gpu().before(launch, [is_first = true]() mutable {
+      if (std::exchange(is_first, false)) pretend_gpu().busy_for(std::chrono::milliseconds(50));
+    });
+  }
+  Profiler recording;
+  program_->run();
+  program_->wait();
+  const std::string report = recording.stop();
+  for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) pretend_gpu().before(launch, {});
+  EXPECT_EQ(kernels(recording.trace()), seen) << report;
+  EXPECT_TRUE(misses_nothing(report)) << report;
+}
+
 TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
   program_->run(feeds_);
   Profiler seen;
