@@ -116,6 +116,7 @@ format:           ## Format every .h and .cpp in place
 
 check:            ## Formatting, file sizes, dependencies between folders, names, generated files, run paths
 	@tools/check.sh
+	@python3 tools/gpu_tests.py stale
 
 bundle:           ## Copy the programs and the libraries they need into build/bundle/, to run elsewhere
 	$(call build,release,build)

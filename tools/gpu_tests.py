@@ -4,18 +4,23 @@
 gpu_tests.py filter               the patterns of tests/gpu_tests.txt as one --gtest_filter
 gpu_tests.py entries PROGRAM EVERY    a CTestTestfile of the tests that PROGRAM lists on stdin, some to a process; of the
                                   op sweep, which is most of them, every EVERY-th
-gpu_tests.py result OUT BUNDLE GPU SECONDS JOBS EVERY    OUT/gpu_suite.json from OUT/gpu_tests.log"""
+gpu_tests.py result OUT BUNDLE GPU SECONDS JOBS EVERY    OUT/gpu_suite.json from OUT/gpu_tests.log
+gpu_tests.py stale                whether code that a GPU runs has changed since the commit of benchmarks/results/gpu_suite.json,
+                                  or that run was not green; says so in one line, and nothing where all is well"""
 
 import datetime
 import fnmatch
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 PROCESS_TESTS = 32
 SWEEP = 'OpSweepOnGpu'
+# What decides which kernels a GPU is given, and what they compute.
+GPU_CODE = ['src/gpu', 'src/runtime', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
 
 
 def patterns() -> tuple[dict[str, int], list[str]]:
@@ -94,11 +99,32 @@ def result(out: str, bundle: str, gpu: str, seconds: str, jobs: str, every: str)
     pathlib.Path(out, 'gpu_suite.json').write_text(json.dumps(made, indent=2) + '\n')
 
 
+def stale() -> str:
+    """Why benchmarks/results/gpu_suite.json does not speak for the work tree, or nothing. `make check` prints it and does not
+    fail for it: whoever changes code of the GPU need not have one."""
+    recorded = json.loads((REPOSITORY / 'benchmarks/results/gpu_suite.json').read_text())
+    if recorded['failed']:
+        return f'the GPU suite failed at {recorded["commit"]}: {", ".join(recorded["failed"])}'
+    commit = recorded['commit'].removesuffix('-dirty')
+    command = ['git', 'diff', '--name-only', commit, '--', *GPU_CODE]
+    compared = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if compared.returncode != 0:
+        return f'the GPU suite ran at {commit}, which this clone does not have'
+    changed = compared.stdout.split()
+    if not changed:
+        return ''
+    others = f' and {len(changed) - 3} more' if len(changed) > 3 else ''
+    return f'the GPU suite ran at {commit}; changed since: {", ".join(changed[:3])}{others} (tools/gpu_tests.sh runs it)'
+
+
 if __name__ == '__main__':
     if sys.argv[1] == 'filter':
         run, left_out = patterns()
         print(':'.join(run) + ':-' + ':'.join([*left_out, '*DISABLED_*']))
     elif sys.argv[1] == 'entries':
         print(entries(sys.argv[2], sys.stdin.read(), int(sys.argv[3])), end='')
+    elif sys.argv[1] == 'stale':
+        if message := stale():
+            print(f'note: {message}')
     else:
         result(*sys.argv[2:])
