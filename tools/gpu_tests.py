@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-PROCESS_TESTS = 32
+PROCESS_TESTS = 16
 SWEEP = 'OpSweepOnGpu'
 # What decides which kernels a GPU is given, and what they compute.
 GPU_CODE = ['src/gpu', 'src/runtime', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
@@ -70,10 +70,10 @@ def entries(program: str, listed: str, every: int) -> str:
             continue
         most = next(count for pattern, count in own.items() if fnmatch.fnmatchcase(tests[0], pattern))
         for i in range(0, len(tests), most):
-            cost = 900 if name == SWEEP else 1000 // most
+            cost = 900 if name == SWEEP else 1000
             add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most], cost)
     for i in range(0, len(others), PROCESS_TESTS):
-        add(f'others#{i // PROCESS_TESTS + 1}', others[i : i + PROCESS_TESTS], 1)
+        add(f'others#{i // PROCESS_TESTS + 1}', others[i : i + PROCESS_TESTS], 950)
     return '\n'.join(lines) + '\n'
 
 
