@@ -20,6 +20,7 @@ define build
 	@mkdir -p $(2)
 	@cmake --preset $(1) -DPAODING_WERROR=$(WERROR) $(CMAKE_ARGS) >$(2)/configure.log 2>&1 || { cat $(2)/configure.log; exit 1; }
 	@grep -h '^-- CUDA:' $(2)/configure.log || true
+	@[[ $(1) != release ]] || tools/build_time.sh $(2) $(JOBS) all
 	@cmake --build $(2) --parallel $(JOBS)
 endef
 
@@ -90,6 +91,7 @@ install: deps     ## Build, then install headers, library and program under PREF
 demo: deps        ## Train a seq2seq that pronounces words, on this CPU, in some minutes; then show how it did
 	@mkdir -p build
 	@cmake --preset release -DPAODING_WERROR=$(WERROR) $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@tools/build_time.sh build $(JOBS) demo
 	@cmake --build build --parallel $(JOBS) --target paoding_cli
 	@tools/demo.sh build
 

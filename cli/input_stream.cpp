@@ -13,7 +13,7 @@
 namespace paoding::cli {
 namespace {
 
-constexpr int kPollMs = 200;  // a signal that comes between the check and the wait is seen after that
+constexpr int kInputPollMs = 200;  // a signal that comes between the check and the wait is seen after that
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::size_t InputStream::read(char* to, std::size_t size) {
   while (true) {
     check_interrupted();
     pollfd waiting{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, kPollMs) <= 0) continue;  // nothing yet, or a signal
+    if (::poll(&waiting, 1, kInputPollMs) <= 0) continue;  // nothing yet, or a signal
     const ssize_t count = ::read(descriptor_, to, size);
     if (count >= 0) return static_cast<std::size_t>(count);
     if (errno != EINTR && errno != EAGAIN) fail(ErrorKind::file, "{}: {}", name_, files::reason(errno));

@@ -88,7 +88,7 @@ std::string parameters_text(const OpDef& op) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-std::string inputs_text(const OpDef& op) {
+std::string python_inputs_text(const OpDef& op) {
   std::string text;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const bool is_list = op.is_variadic() && i + 1 == op.inputs.size();
@@ -99,7 +99,7 @@ std::string inputs_text(const OpDef& op) {
   return text;
 }
 
-std::string attrs_text(const OpDef& op) {
+std::string python_attrs_text(const OpDef& op) {
   std::vector<std::string> all;
   for (const AttrSpec& attr : op.attrs) all.push_back(fmt::format("'{}': {}", attr.name, python_name(op, attr)));
   return fmt::format("{}", fmt::join(all, ", "));
@@ -110,8 +110,8 @@ void print_function(const OpDef& op) {
   const char* type = is_tuple ? "tuple[Value, ...]" : "Value";
   print("\n\ndef {}({}) -> {}:\n", op.name, parameters_text(op), type);
   print("    \"\"\"{}.\"\"\"\n", op.summary);
-  print("    return {}('{}', ({}), {{{}}})\n", is_tuple ? "call_all" : "call_one", op.name, inputs_text(op),
-        attrs_text(op));
+  print("    return {}('{}', ({}), {{{}}})\n", is_tuple ? "call_all" : "call_one", op.name, python_inputs_text(op),
+        python_attrs_text(op));
 }
 
 }  // namespace

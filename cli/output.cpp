@@ -21,14 +21,14 @@ namespace {
 int lost_output = 0;  // errno of the first write that failed
 std::string waiting;  // for stdout
 
-constexpr int kPollMs = 200;  // for a reader that is slow; a signal that comes before the wait is seen after that
+constexpr int kOutputPollMs = 200;  // for a reader that is slow; a signal that comes before the wait is seen after that
 
 // False, with errno, when nobody takes them any more: EINTR when a signal came and nobody does within a turn. A write
 // of more than there is room for would wait for a reader, whatever comes.
 bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
-    const int ready = ::poll(&room, 1, kPollMs);
+    const int ready = ::poll(&room, 1, kOutputPollMs);
     if (ready == 0 && interruption().is_cancelled()) {
       errno = EINTR;
       return false;

@@ -12,7 +12,7 @@
 namespace paoding::cli {
 namespace {
 
-constexpr std::size_t kMostLineBytes = 16 << 10;
+constexpr std::size_t kMostInputBytes = 16 << 10;
 
 bool is_json_type(std::string_view content_type) { return is_same_word(media_type(content_type), "application/json"); }
 
@@ -82,8 +82,8 @@ Question image_question(const std::string& body, std::size_t image_bytes) {
 
 void check_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
-    if (line.size() > kMostLineBytes)
-      wrong(fmt::format("an input has {} bytes, at most {} are possible", line.size(), kMostLineBytes));
+    if (line.size() > kMostInputBytes)
+      wrong(fmt::format("an input has {} bytes, at most {} are possible", line.size(), kMostInputBytes));
     if (line.find('\n') != std::string::npos) wrong("an input has a line end in it");
   }
 }

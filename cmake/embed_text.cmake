@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # embed_text(out folder files...): every x.cu becomes `extern const char k_x_cu[]` at global scope, declared in the
-# generated header cuda_text.h. The sources to compile are put into `out`.
-# The same file, run as a script (cmake -DIN= -DOUT= -DNAME= -P), writes one of those sources.
+# generated header cuda_text.h. The one source to compile, which holds all of them, is put into `out`.
+# The same file, run as a script (cmake -DLIST= -DOUT= -P), writes that source.
 if(CMAKE_SCRIPT_MODE_FILE)
-  file(READ ${IN} text)
-  file(WRITE ${OUT} "// Generated from ${IN}\n#include \"cuda_text.h\"\n\nconst char ${NAME}[] = R\"pd_text(${text})pd_text\";\n")
+  include(${LIST})
+  set(written "// Generated: the text of every .cu file.\n#include \"cuda_text.h\"\n")
+  file(WRITE ${OUT} "${written}")
+  foreach(file ${files})
+    cmake_path(GET file STEM stem)
+    file(READ ${file} text)
+    file(APPEND ${OUT} "\nconst char k_${stem}_cu[] = R\"pd_text(${text})pd_text\";\n")
+  endforeach()
   return()
 endif()
 
 set(embed_text_script ${CMAKE_CURRENT_LIST_FILE})
 
 function(embed_text out folder)
-  set(sources)
   set(names)
   set(declarations "")
   foreach(file ${ARGN})
@@ -22,12 +27,13 @@ function(embed_text out folder)
     endif()
     list(APPEND names ${name})
     string(APPEND declarations "extern const char ${name}[];\n")
-    add_custom_command(OUTPUT ${folder}/${stem}_cu.cpp
-      COMMAND ${CMAKE_COMMAND} -DIN=${file} -DOUT=${folder}/${stem}_cu.cpp -DNAME=${name} -P ${embed_text_script}
-      DEPENDS ${file} ${embed_text_script} VERBATIM)
-    list(APPEND sources ${folder}/${stem}_cu.cpp)
   endforeach()
+  list(JOIN ARGN "\n  " lines)
+  file(CONFIGURE OUTPUT ${folder}/cuda_text_files.cmake @ONLY CONTENT "set(files\n  @lines@)\n")
+  add_custom_command(OUTPUT ${folder}/cuda_text.cpp
+    COMMAND ${CMAKE_COMMAND} -DLIST=${folder}/cuda_text_files.cmake -DOUT=${folder}/cuda_text.cpp -P ${embed_text_script}
+    DEPENDS ${ARGN} ${folder}/cuda_text_files.cmake ${embed_text_script} VERBATIM)
   file(CONFIGURE OUTPUT ${folder}/cuda_text.h @ONLY CONTENT
     "// Generated: the text of every .cu file, for NVRTC.\n#pragma once\n\n@declarations@")
-  set(${out} ${sources} PARENT_SCOPE)
+  set(${out} ${folder}/cuda_text.cpp PARENT_SCOPE)
 endfunction()

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::array kClasses{"T-shirt", "trousers", "pullover", "dress", "coat",
                               "sandal",  "shirt",    "sneaker",  "bag",   "ankle boot"};
-constexpr std::int64_t kRows = 500;                            // of a run that predicts many
-constexpr std::array<std::int64_t, 3> kBatches{1, 64, kRows};  // of one, of what a server answers together
+constexpr std::int64_t kImageRows = 500;                            // of a run that predicts many
+constexpr std::array<std::int64_t, 3> kBatches{1, 64, kImageRows};  // of one, of what a server answers together
 
 class Fashion : public Task {
  public:
@@ -146,9 +146,9 @@ class FashionPredictor : public Predictor {
       examples.resize(static_cast<std::size_t>(limit));
     }
     double wrong = 0;
-    for (std::size_t start = 0; start < examples.size(); start += kRows) {
-      const std::size_t count = std::min<std::size_t>(kRows, examples.size() - start);
-      const Batch batch = task_.batch(part, std::span(examples).subspan(start, count), 0, kRows);
+    for (std::size_t start = 0; start < examples.size(); start += kImageRows) {
+      const std::size_t count = std::min<std::size_t>(kImageRows, examples.size() - start);
+      const Batch batch = task_.batch(part, std::span(examples).subspan(start, count), 0, kImageRows);
       const auto rows = run(batch.feeds[0]);
       for (std::size_t i = 0; i < count; ++i) {
         wrong += static_cast<std::int32_t>(rows[i][0].first) != batch.feeds[1].data<std::int32_t>()[i];
@@ -226,8 +226,8 @@ class FashionPredictor : public Predictor {
   // The first `count` of images [N, 28, 28].
   std::vector<Ranked> classify(const Tensor& images, std::int64_t count) {
     std::vector<Ranked> all;
-    for (std::int64_t start = 0; start < count; start += kRows) {
-      const std::int64_t rows = std::min(kRows, count - start);
+    for (std::int64_t start = 0; start < count; start += kImageRows) {
+      const std::int64_t rows = std::min(kImageRows, count - start);
       const std::int64_t room = *std::lower_bound(kBatches.begin(), kBatches.end(), rows);
       Tensor part(u8, {room, 1, Fashion::kSide, Fashion::kSide});
       std::memset(part.bytes(), 0, static_cast<std::size_t>(part.size_bytes()));

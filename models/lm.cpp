@@ -23,8 +23,8 @@ namespace paoding::models {
 namespace {
 
 using Sequence = std::vector<std::int64_t>;
-constexpr const char *kUnknown = "<unknown>", *kStart = "<start>", *kEnd = "<end>", *kWords = "words.txt";
-constexpr std::int64_t kRows = 32;  // of a run that searches
+constexpr const char *kUnknownWord = "<unknown>", *kTextStart = "<start>", *kTextEnd = "<end>", *kWords = "words.txt";
+constexpr std::int64_t kTextRows = 32;  // of a run that searches
 
 bool is_in_word(unsigned char c) { return std::isalnum(c) != 0 || c == '\'' || c == '-' || c >= 0x80; }
 
@@ -86,7 +86,7 @@ class Lm : public Task {
       for (const std::int64_t i : parts[0]) {
         for (const std::string& word : verses[static_cast<std::size_t>(i)]) ++counts[word];
       }
-      std::vector<std::string> kept{kUnknown, kStart, kEnd};
+      std::vector<std::string> kept{kUnknownWord, kTextStart, kTextEnd};
       for (const auto& [word, count] : counts) {
         if (count >= least_count_) kept.push_back(word);
       }
@@ -173,11 +173,11 @@ class Lm : public Task {
  private:
   void set_vocabulary(data::Vocabulary words) {
     words_ = std::move(words);
-    start_ = words_.find(kStart);
-    end_ = words_.find(kEnd);
-    if (words_.find(kUnknown) != 0 || start_ < 0 || end_ < 0) {
+    start_ = words_.find(kTextStart);
+    end_ = words_.find(kTextEnd);
+    if (words_.find(kUnknownWord) != 0 || start_ < 0 || end_ < 0) {
       throw Error(ErrorKind::file,
-                  fmt::format("{} must begin with {}, and have {} and {}", kWords, kUnknown, kStart, kEnd));
+                  fmt::format("{} must begin with {}, and have {} and {}", kWords, kUnknownWord, kTextStart, kTextEnd));
     }
     model_.vocabulary = words_.size();
   }
@@ -194,7 +194,7 @@ class LmPredictor : public Predictor {
  public:
   LmPredictor(const Lm& task, const Trained& trained)
       : task_(task),
-        mean_loss_(task, trained, kRows),
+        mean_loss_(task, trained, kTextRows),
         before_run_(trained.before_run),
         build_([&task](const Programs::Key& key) {
           auto graph = std::make_unique<Graph>();
@@ -264,7 +264,7 @@ class LmPredictor : public Predictor {
   std::vector<Programs::Key> keys(const SearchOptions& search) const {
     std::vector<Programs::Key> all;
     for (const std::int64_t bound : task_.bounds()) {
-      for (const std::int64_t rows : {std::int64_t{1}, kRows}) all.push_back({bound, rows, search.beam});
+      for (const std::int64_t rows : {std::int64_t{1}, kTextRows}) all.push_back({bound, rows, search.beam});
     }
     return all;
   }
@@ -274,9 +274,9 @@ class LmPredictor : public Predictor {
     std::vector<std::int64_t> buckets;
     for (const Sequence& text : beginnings) buckets.push_back(task_.bound(static_cast<std::int64_t>(text.size()) + 1));
     std::vector<std::vector<Hypothesis>> found(beginnings.size());
-    for (const data::BatchExamples& batch : data::batches_in_order(buckets, kRows)) {
+    for (const data::BatchExamples& batch : data::batches_in_order(buckets, kTextRows)) {
       const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
-      const std::int64_t rows = batch.size() == 1 ? 1 : kRows;
+      const std::int64_t rows = batch.size() == 1 ? 1 : kTextRows;
       Tensor written(i64, {bound, rows}), lengths(i64, {rows});
       std::fill_n(written.data<std::int64_t>(), bound * rows, task_.start());
       std::fill_n(lengths.data<std::int64_t>(), rows, 1);

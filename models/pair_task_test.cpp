@@ -25,7 +25,7 @@ using TextPair = std::pair<std::string, std::string>;
 
 constexpr Part kParts[] = {Part::train, Part::validation, Part::test};
 
-std::unique_ptr<Task> small_task(const std::string& name, const std::map<std::string, std::string>& options = {}) {
+std::unique_ptr<Task> small_pair_task(const std::string& name, const std::map<std::string, std::string>& options = {}) {
   auto task = make_task(name);
   const Options all = task->options();
   set(*find(all, "hidden"), "12");
@@ -128,7 +128,7 @@ TEST_F(G2pTask, HasEveryWordInOnePartWithAllItsWays) {
   thirty_six = thirty_five + " K";
   words_.push_back({"xyz", {thirty_five, thirty_six}});  // with the end, 36 phonemes fit
   small_corpora::write_g2p(folder_, words_);
-  const auto task = small_task("g2p");
+  const auto task = small_pair_task("g2p");
   task->read(folder_.path());
   std::multiset<TextPair> wanted, found;
   for (const auto& word : words_) {
@@ -152,7 +152,7 @@ TEST_F(G2pTask, HasEveryWordInOnePartWithAllItsWays) {
 
 TEST_F(G2pTask, TrainsOnAsManyWordsAsAskedFor) {
   for (const std::int64_t count : {1, 7, 371, 372, 5000}) {
-    const auto task = small_task("g2p", {{"words", std::to_string(count)}});
+    const auto task = small_pair_task("g2p", {{"words", std::to_string(count)}});
     task->read(folder_.path());
     std::set<std::string> here;
     for (const auto& pair : texts(*task, Part::train)) here.insert(pair.first);
@@ -161,10 +161,10 @@ TEST_F(G2pTask, TrainsOnAsManyWordsAsAskedFor) {
 }
 
 TEST_F(G2pTask, KeepsAModelsVocabulary) {
-  const auto task = small_task("g2p");
+  const auto task = small_pair_task("g2p");
   task->read(folder_.path());
   const auto files = task->files();
-  const auto other = small_task("g2p");
+  const auto other = small_pair_task("g2p");
   other->set_files(files);
   auto more = words_;
   more.push_back({"ab\u00e9", {"AH B"}});  // a letter that the model does not know
@@ -241,7 +241,7 @@ void expect_scores(Predictor& predictor, const std::map<std::string, Texts>& way
 }
 
 TEST_F(G2pTask, ScoresAreWhatPredictionsSay) {
-  const auto task = small_task("g2p");
+  const auto task = small_pair_task("g2p");
   task->read(folder_.path());
   Graph graph;
   task->loss(graph, task->any_bucket(), 1, false);
@@ -272,7 +272,7 @@ TEST_F(G2pTask, ScoresAreWhatPredictionsSay) {
 }
 
 TEST_F(G2pTask, PredictsWhateverIsAsked) {
-  const auto task = small_task("g2p");
+  const auto task = small_pair_task("g2p");
   task->read(folder_.path());
   Graph graph;
   task->loss(graph, task->any_bucket(), 1, false);
@@ -313,7 +313,7 @@ TEST(G2pData, OfTheRealDictionaryIsAllThere) {
 TEST(TranslateTask, HasEveryPairInOnePart) {
   const TemporaryFolder folder;
   small_corpora::write_translate(folder, 500);
-  const auto task = small_task("translate");
+  const auto task = small_pair_task("translate");
   task->read(folder.path());
   const std::vector<std::int64_t> bounds{6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 50};
   const auto source = data::SentencePieces::load(task->files().at("source.pieces"), "s");
@@ -331,7 +331,7 @@ TEST(TranslateTask, HasEveryPairInOnePart) {
     }
   }
   EXPECT_EQ(found, wanted);
-  const auto fewer = small_task("translate", {{"sentences", "37"}});
+  const auto fewer = small_pair_task("translate", {{"sentences", "37"}});
   fewer->read(folder.path());
   EXPECT_LE(fewer->buckets(Part::train).size(), 37U);
   EXPECT_GE(fewer->buckets(Part::train).size(), 30U);
@@ -341,7 +341,7 @@ TEST(TranslateTask, HasEveryPairInOnePart) {
 TEST(TranslateTask, IsScoredOnEveryPart) {
   const TemporaryFolder folder;
   small_corpora::write_translate(folder, 500);
-  const auto task = small_task("translate");
+  const auto task = small_pair_task("translate");
   task->read(folder.path());
   Graph graph;
   task->loss(graph, task->any_bucket(), 1, false);

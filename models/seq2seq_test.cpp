@@ -18,7 +18,7 @@ using testing_program::Dense;
 using testing_program::expect_close;
 using Words = std::vector<std::int64_t>;
 
-constexpr std::int64_t kStart = 1, kEnd = 2, kVocabulary = 7;
+constexpr std::int64_t kStartSymbol = 1, kEndSymbol = 2, kVocabulary = 7;
 
 struct Example {
   Words source, target;  // the target without start and end
@@ -56,14 +56,14 @@ Words with_last(Words words, std::int64_t last) {
   return words;
 }
 
-struct Result {
+struct Seq2SeqResult {
   double loss = 0;
   std::map<std::string, Dense> gradients = {};
 };
 
 // Any model: its loss and the gradients of its parameters.
 template <class Build>
-Result run(const Build& build, const std::map<std::string, Tensor>& feeds, std::uint64_t seed = 5) {
+Seq2SeqResult run(const Build& build, const std::map<std::string, Tensor>& feeds, std::uint64_t seed = 5) {
   Graph g;
   const Value loss = build(g);
   Values wanted;
@@ -78,13 +78,13 @@ Result run(const Build& build, const std::map<std::string, Tensor>& feeds, std::
   const Parameters parameters(g, Device::cpu(), {.seed = seed});
   Program program(g, {}, &parameters);
   auto fetched = program.run(feeds);
-  Result result{fetched.at("loss").to_doubles()[0]};
+  Seq2SeqResult result{fetched.at("loss").to_doubles()[0]};
   for (const std::string& name : names) result.gradients[name] = fetched.at("gradient/" + name).to_doubles();
   return result;
 }
 
 // Adds `weight` times what another batch gave.
-void add(Result* sum, const Result& one, double weight) {
+void add(Seq2SeqResult* sum, const Seq2SeqResult& one, double weight) {
   sum->loss += weight * one.loss;
   for (const auto& [name, values] : one.gradients) {
     Dense& into = sum->gradients[name];
@@ -93,7 +93,7 @@ void add(Result* sum, const Result& one, double weight) {
   }
 }
 
-void expect_same(const Result& got, const Result& wanted, double tolerance) {
+void expect_same(const Seq2SeqResult& got, const Seq2SeqResult& wanted, double tolerance) {
   EXPECT_NEAR(got.loss, wanted.loss, tolerance);
   ASSERT_EQ(got.gradients.size(), wanted.gradients.size());
   for (const auto& [name, values] : wanted.gradients) expect_close(name, got.gradients.at(name), values, tolerance);
@@ -102,14 +102,14 @@ void expect_same(const Result& got, const Result& wanted, double tolerance) {
 const Seq2SeqOptions kOptions{
     .source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .hidden = 6, .dtype = f64};
 
-Result of_pairs(const std::vector<Example>& batch, std::int64_t S, std::int64_t T, std::int64_t rows, std::int64_t rest,
-                bool has_lengths = true, Seq2SeqOptions options = kOptions) {
+Seq2SeqResult of_pairs(const std::vector<Example>& batch, std::int64_t S, std::int64_t T, std::int64_t rows,
+                       std::int64_t rest, bool has_lengths = true, Seq2SeqOptions options = kOptions) {
   std::vector<Words> sources, written, labels;
   Dense lengths(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     sources.push_back(batch[i].source);
-    written.push_back(with_first(kStart, batch[i].target));
-    labels.push_back(with_last(batch[i].target, kEnd));
+    written.push_back(with_first(kStartSymbol, batch[i].target));
+    labels.push_back(with_last(batch[i].target, kEndSymbol));
     lengths[i] = static_cast<double>(batch[i].source.size());
   }
   std::map<std::string, Tensor> feeds{{"source", side_by_side(sources, S, rows, rest)},
@@ -128,8 +128,8 @@ Result of_pairs(const std::vector<Example>& batch, std::int64_t S, std::int64_t 
 }
 
 // Each example alone, without a padded place; weighted by the words that count.
-Result one_by_one(const std::vector<Example>& batch, const Seq2SeqOptions& options = kOptions) {
-  Result sum;
+Seq2SeqResult one_by_one(const std::vector<Example>& batch, const Seq2SeqOptions& options = kOptions) {
+  Seq2SeqResult sum;
   double words = 0;
   for (const Example& one : batch) words += static_cast<double>(one.target.size() + 1);
   for (const Example& one : batch) {
@@ -141,7 +141,7 @@ Result one_by_one(const std::vector<Example>& batch, const Seq2SeqOptions& optio
 
 TEST(Seq2Seq, LossAndGradientsDoNotSeePadding) {
   const auto batch = examples(1, {{6, 3}, {1, 4}, {3, 0}, {4, 2}});
-  const Result alone = one_by_one(batch);
+  const Seq2SeqResult alone = one_by_one(batch);
   expect_same(of_pairs(batch, 6, 5, 4, 0), alone, 1e-13);
   expect_same(of_pairs(batch, 6, 5, 4, 5), alone, 1e-13);  // whatever stands there
   expect_same(of_pairs(batch, 9, 8, 4, 3), alone, 1e-13);  // longer
@@ -161,7 +161,7 @@ TEST(Seq2Seq, PaddingIsNotSeenWhateverTheModel) {
 }
 
 TEST(Seq2Seq, ABatchThatIsAllPaddingIsNothing) {
-  const Result nothing = of_pairs({}, 4, 3, 2, 0);
+  const Seq2SeqResult nothing = of_pairs({}, 4, 3, 2, 0);
   EXPECT_EQ(nothing.loss, 0);
   for (const auto& [name, values] : nothing.gradients) {
     for (const double value : values) ASSERT_EQ(value, 0) << name;
@@ -181,9 +181,9 @@ void expect_totals(const std::vector<std::vector<Hypothesis>>& found, std::int64
     for (const auto& row : found) {
       ASSERT_LT(k, row.size());
       const Hypothesis& one = row[k];
-      Words label = one.is_finished ? with_last(one.words, kEnd) : one.words;
+      Words label = one.is_finished ? with_last(one.words, kEndSymbol) : one.words;
       EXPECT_EQ(one.is_finished || std::ssize(one.words) == steps, true);
-      written.push_back(with_first(kStart, Words(label.begin(), label.end() - 1)));
+      written.push_back(with_first(kStartSymbol, Words(label.begin(), label.end() - 1)));
       labels.push_back(std::move(label));
     }
     const Dense totals = score(written, labels);
@@ -218,10 +218,11 @@ class Seq2SeqSearch : public testing::Test {
     const Value source = g.input("source", i64, {S, rows});
     const Value ends = has_lengths ? g.input("lengths", i64, {rows}) : Value();
     const Seq2Seq model(g, kOptions);
-    fetch(g, model.search(model.encode(source, ends), {.beam = beam, .steps = kSteps, .start = kStart, .end = kEnd}));
+    fetch(g, model.search(model.encode(source, ends),
+                          {.beam = beam, .steps = kSteps, .start = kStartSymbol, .end = kEndSymbol}));
     Program program(g, {}, &*parameters_);
     program.run(feeds_of(batch, S, has_lengths));
-    return hypotheses(program, kEnd);
+    return hypotheses(program, kEndSymbol);
   }
 
   std::map<std::string, Tensor> feeds_of(const std::vector<Example>& batch, std::int64_t S, bool has_lengths) {
@@ -288,11 +289,11 @@ TEST_F(Seq2SeqSearch, ASourceFindsTheSameAloneAndInABatch) {
 
 const LanguageModelOptions kLm{.vocabulary = kVocabulary, .hidden = 8, .layers = 2};
 
-Result of_texts(const std::vector<Words>& texts, std::int64_t T, std::int64_t rows, std::int64_t rest) {
+Seq2SeqResult of_texts(const std::vector<Words>& texts, std::int64_t T, std::int64_t rows, std::int64_t rest) {
   std::vector<Words> written, labels;
   for (const Words& text : texts) {
-    written.push_back(with_first(kStart, text));
-    labels.push_back(with_last(text, kEnd));
+    written.push_back(with_first(kStartSymbol, text));
+    labels.push_back(with_last(text, kEndSymbol));
   }
   return run(
       [&](Graph& g) {
@@ -305,7 +306,7 @@ Result of_texts(const std::vector<Words>& texts, std::int64_t T, std::int64_t ro
 TEST(LanguageModel, LossAndGradientsDoNotSeePadding) {
   std::vector<Words> texts;
   for (const Example& one : examples(6, {{0, 5}, {0, 2}, {0, 0}, {0, 3}})) texts.push_back(one.target);
-  Result alone;
+  Seq2SeqResult alone;
   for (const Words& text : texts) {
     const auto T = std::ssize(text) + 1;
     add(&alone, of_texts({text}, T, 1, 0), static_cast<double>(T) / 14);
@@ -325,23 +326,24 @@ class LanguageModelSearch : public testing::Test {
       const Tensor start = parameters_->get(name);
       Dense values = start.to_doubles();
       for (double& value : values) value *= name == "words/weight" ? 10 : 2;
-      if (name == "words/bias") values[kEnd] = 1.5;
+      if (name == "words/bias") values[kEndSymbol] = 1.5;
       parameters_->set(name, Tensor::from(f32, start.shape(), values));
     }
-    for (const Example& one : examples(8, {{0, 5}, {0, 0}, {0, 2}})) begun_.push_back(with_first(kStart, one.target));
+    for (const Example& one : examples(8, {{0, 5}, {0, 0}, {0, 2}}))
+      begun_.push_back(with_first(kStartSymbol, one.target));
   }
 
   std::vector<std::vector<Hypothesis>> search(const std::vector<Words>& begun, std::int64_t T, std::int64_t beam) {
     const auto rows = std::ssize(begun);
     Graph g;
     const Value read = g.input("written", i64, {T, rows}), lengths = g.input("lengths", i64, {rows});
-    fetch(g,
-          LanguageModel(g, kLm).search(read, lengths, {.beam = beam, .steps = kSteps, .start = kStart, .end = kEnd}));
+    fetch(g, LanguageModel(g, kLm).search(read, lengths,
+                                          {.beam = beam, .steps = kSteps, .start = kStartSymbol, .end = kEndSymbol}));
     Dense ends;
     for (const Words& text : begun) ends.push_back(static_cast<double>(text.size()));
     Program program(g, {}, &*parameters_);
     program.run({{"written", side_by_side(begun, T, rows, 3)}, {"lengths", Tensor::from(i64, {rows}, ends)}});
-    return hypotheses(program, kEnd);
+    return hypotheses(program, kEndSymbol);
   }
 
   // A text's log probability, by the loss of all of it less that of its beginning.
@@ -370,7 +372,7 @@ TEST_F(LanguageModelSearch, TotalsAreWhatTheLossSaysOfTheWordsFound) {
       for (const Hypothesis& one : found[row]) {
         Words text = begun_[row];
         text.insert(text.end(), one.words.begin(), one.words.end());
-        if (one.is_finished) text.push_back(kEnd);
+        if (one.is_finished) text.push_back(kEndSymbol);
         lengths.insert(one.words.size());
         EXPECT_NEAR(one.log_probability, log_probability(text) - log_probability(begun_[row]), 5e-5)
             << "row " << row << " beam " << beam;

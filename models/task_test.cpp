@@ -43,13 +43,13 @@ Parameters parameters_of(const Task& task) {
   return Parameters(graph, Device::cpu(), {.seed = 12});
 }
 
-struct Result {
+struct TaskResult {
   double loss = 0;
   std::map<std::string, Dense> gradients;
 };
 
-Result run(const Task& task, const Parameters& parameters, Part part, const std::vector<std::int64_t>& examples,
-           std::int64_t rows) {
+TaskResult run(const Task& task, const Parameters& parameters, Part part, const std::vector<std::int64_t>& examples,
+               std::int64_t rows) {
   const std::int64_t bucket = task.buckets(part)[static_cast<std::size_t>(examples[0])];
   Graph graph;
   const Value loss = task.loss(graph, bucket, rows, false);
@@ -62,7 +62,7 @@ Result run(const Task& task, const Parameters& parameters, Part part, const std:
   const Batch batch = task.batch(part, examples, bucket, rows);
   for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
   program.run();
-  Result result{program.fetch(0).to_doubles()[0], {}};
+  TaskResult result{program.fetch(0).to_doubles()[0], {}};
   for (std::size_t i = 0; i < grads.size(); ++i) {
     result.gradients["d" + std::to_string(i)] = program.fetch(static_cast<int>(i + 1)).to_doubles();
   }
@@ -105,8 +105,8 @@ TEST_P(EveryTask, RowsWithoutAnExampleCountForNothing) {
   const auto batches = data::batches_in_order(buckets, 3);
   for (const std::size_t at : {std::size_t{0}, batches.size() / 2}) {
     const std::vector<std::int64_t>& examples = batches[at];
-    const Result tight = run(*task_, *parameters_, Part::train, examples, std::ssize(examples));
-    const Result loose = run(*task_, *parameters_, Part::train, examples, std::ssize(examples) + 4);
+    const TaskResult tight = run(*task_, *parameters_, Part::train, examples, std::ssize(examples));
+    const TaskResult loose = run(*task_, *parameters_, Part::train, examples, std::ssize(examples) + 4);
     EXPECT_NEAR(loose.loss, tight.loss, 1e-6);
     for (const auto& [name, values] : tight.gradients) expect_close(name, loose.gradients.at(name), values, 1e-6);
   }

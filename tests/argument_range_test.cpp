@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
-std::string message_of(const std::function<void()>& f) {
+std::string range_message_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -25,7 +25,7 @@ std::string message_of(const std::function<void()>& f) {
 }
 
 void expect_refused(const std::function<void()>& f, const std::string& text) {
-  const std::string message = message_of(f);
+  const std::string message = range_message_of(f);
   EXPECT_NE(message.find(text), message.npos) << message;
 }
 

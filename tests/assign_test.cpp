@@ -10,7 +10,7 @@
 namespace paoding::testing_program {
 namespace {
 
-Tensor ramp(const Shape& shape, double first, double step) {
+Tensor assigned_ramp(const Shape& shape, double first, double step) {
   Dense values;
   for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(first + step * static_cast<double>(i));
   return Tensor::from(f32, shape, values);
@@ -32,13 +32,13 @@ TEST(Assign, MakesAnAdamUpdateOneGroupWithoutACopy) {
   build_adam(g, {3, 50});
   g.fetch("norm", sum(g.find("g")));
   Parameters parameters(g, Device::cpu());
-  parameters.set("p", ramp({3, 50}, -1, 0.02));
+  parameters.set("p", assigned_ramp({3, 50}, -1, 0.02));
   Program program(g, {}, &parameters);
   EXPECT_EQ(program.report().launches, 1) << program.plan_text();  // even the sum that is fetched is in it
   EXPECT_TRUE(program.report().plan_notes.empty()) << program.report().plan_notes[0];
   Dense p = parameters.get("p").to_doubles(), m(150, 0.0), v(150, 0.0);
   for (int run = 0; run < 5; ++run) {
-    const Tensor grad = ramp({3, 50}, 0.5 - run, 0.03);
+    const Tensor grad = assigned_ramp({3, 50}, 0.5 - run, 0.03);
     program.run({{"g", grad}});
     const Dense gradient = grad.to_doubles();
     for (std::size_t i = 0; i < p.size(); ++i) {
@@ -61,12 +61,12 @@ TEST(Assign, GivesTheSameWithEveryPassOff) {
     CompileOptions options;
     if (way == 1) options.disabled_passes = pass_names();
     Parameters parameters(g, Device::cpu());
-    parameters.set("p", ramp({7, 5}, -1, 0.1));
+    parameters.set("p", assigned_ramp({7, 5}, -1, 0.1));
     Program program(g, options, &parameters);
     for (int run = 0; run < 3; ++run) {
-      const auto fetched = program.run({{"g", ramp({7, 5}, 0.3 * run, 0.01)}});
+      const auto fetched = program.run({{"g", assigned_ramp({7, 5}, 0.3 * run, 0.01)}});
       // The fetched value is that of the start of the run, read after its end.
-      if (run == 0) expect_close("p", fetched.at("p").to_doubles(), ramp({7, 5}, -1, 0.1).to_doubles(), 0);
+      if (run == 0) expect_close("p", fetched.at("p").to_doubles(), assigned_ramp({7, 5}, -1, 0.1).to_doubles(), 0);
     }
     results[way] = parameters.get("p").to_doubles();
   }
@@ -79,11 +79,11 @@ TEST(Assign, ReadsTheStartOfTheRunWhereAParameterIsReadAfterItsNewValueIsMade) {
   assign(w, w * 2.0);
   g.fetch("y", matmul(x, w));
   Parameters parameters(g, Device::cpu());
-  parameters.set("w", ramp({4, 4}, 1, 1));
+  parameters.set("w", assigned_ramp({4, 4}, 1, 1));
   Program program(g, {}, &parameters);
   const Tensor one = Tensor::from(f32, {4, 4}, Dense{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1});
-  expect_close("y", program.run({{"x", one}}).at("y").to_doubles(), ramp({4, 4}, 1, 1).to_doubles(), 0);
-  expect_close("y", program.run({{"x", one}}).at("y").to_doubles(), ramp({4, 4}, 2, 2).to_doubles(), 0);
+  expect_close("y", program.run({{"x", one}}).at("y").to_doubles(), assigned_ramp({4, 4}, 1, 1).to_doubles(), 0);
+  expect_close("y", program.run({{"x", one}}).at("y").to_doubles(), assigned_ramp({4, 4}, 2, 2).to_doubles(), 0);
 }
 
 TEST(Assign, ReadsTheStartOfTheRunThroughATransposeAndABroadcast) {
@@ -100,10 +100,10 @@ assign b = r
 )";
   const std::unique_ptr<Graph> g = parse_graph(text);
   Parameters parameters(*g, Device::cpu());
-  parameters.set("w", ramp({4, 4}, 1, 1));
-  parameters.set("b", ramp({1}, 5, 0));
+  parameters.set("w", assigned_ramp({4, 4}, 1, 1));
+  parameters.set("b", assigned_ramp({1}, 5, 0));
   Program program(*g, {}, &parameters);
-  Dense w = ramp({4, 4}, 1, 1).to_doubles();
+  Dense w = assigned_ramp({4, 4}, 1, 1).to_doubles();
   double b = 5;
   for (int run = 0; run < 3; ++run) {
     program.run({});
@@ -132,8 +132,8 @@ TEST(Assign, SwapsTwoParametersAndGivesOneValueToTwo) {
   assign(d, sum);
   assign(e, full(g, {3}, 7));
   Parameters parameters(g, Device::cpu());
-  parameters.set("a", ramp({3}, 1, 1));
-  parameters.set("b", ramp({3}, 10, 10));
+  parameters.set("a", assigned_ramp({3}, 1, 1));
+  parameters.set("b", assigned_ramp({3}, 10, 10));
   Program program(g, {}, &parameters);
   program.run();
   EXPECT_EQ(parameters.get("a").to_doubles(), (Dense{10, 20, 30}));
@@ -158,7 +158,7 @@ TEST(Assign, TrainsWhateverIsFetchedUnlessItIsOff) {
   Program train(g, options, &parameters);
   options.assign = false;
   Program evaluate(g, options, &parameters);
-  const Tensors feeds{{"x", ramp({2}, 3, 1)}};
+  const Tensors feeds{{"x", assigned_ramp({2}, 3, 1)}};
   EXPECT_EQ(evaluate.run(feeds).at("loss").to_doubles(), (Dense{25}));
   EXPECT_EQ(evaluate.run(feeds).at("loss").to_doubles(), (Dense{25}));
   EXPECT_EQ(train.run(feeds).at("loss").to_doubles(), (Dense{25}));

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kBatch = 64, kSize = 28;
 const std::vector<std::int64_t> kChannels = {16, 32, 32};
 
-void build(Graph& graph) {
+void build_counted_net(Graph& graph) {
   const models::ConvNet model(graph, {.channels = kChannels});
   const Value scores = model(graph.input("x", f32, {kBatch, 1, kSize, kSize}));
   const Value loss = cross_entropy(scores, graph.input("labels", i32, {kBatch}));
@@ -81,7 +81,7 @@ TEST(ConvNetBytes, OfATrainingStepAreWithinATenthOfTheLeast) {
   for (const char* target : {"avx512", "h200"}) {
     for (const bool tf32 : {false, true}) {
       Graph graph;
-      build(graph);
+      build_counted_net(graph);
       CompileOptions options;
       options.allow_tf32 = tf32;
       const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan;
@@ -95,7 +95,7 @@ TEST(ConvNetBytes, OfATrainingStepAreWithinATenthOfTheLeast) {
 
 void expect_half(const char* target) {
   Graph graph;
-  build(graph);
+  build_counted_net(graph);
   CompileOptions options;
   options.precision = bf16;
   const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of examples/ run as built, and print what they promise.
+// The programs of examples/ run_program as built, and print what they promise.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ struct Ran {
 };
 
 /// With `folder` for its temporary files.
-Ran run(const std::string& example, const std::string& argument = "", const fs::path& folder = "") {
+Ran run_program(const std::string& example, const std::string& argument = "", const fs::path& folder = "") {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "examples" / example;
   if (!fs::exists(program)) return {-1, program.string() + " is not there: build all targets"};
   const std::string place = folder.empty() ? "" : "TMPDIR='" + folder.string() + "' ";
@@ -56,20 +56,20 @@ TEST(Examples, AllRunToTheEnd) {
   std::sort(names.begin(), names.end());  // 07 needs what 06 saves
   EXPECT_GE(names.size(), 10u);
   for (const std::string& name : names) {
-    const Ran ran = run(name, "", folder.path());
+    const Ran ran = run_program(name, "", folder.path());
     EXPECT_EQ(ran.code, 0) << name << "\n" << ran.out;
     EXPECT_FALSE(ran.out.empty()) << name;
   }
 }
 
 TEST(Examples, OwnOpHasTheGradientOfItsFormula) {
-  const Ran ran = run("03_own_op");
+  const Ran ran = run_program("03_own_op");
   const double derived = number_behind(ran.out, "dslope[0] = "), measured = number_behind(ran.out, "by differences ");
   EXPECT_NEAR(derived, measured, 1e-3 * std::fabs(measured)) << ran.out;
 }
 
 TEST(Examples, OwnCellLeavesTheLoopWithOneProductPerTimeStepAndWeight) {
-  const Ran ran = run("04_own_cell");
+  const Ran ran = run_program("04_own_cell");
   // Forward and backward: four launches a step, and five, and a few dozen around the loops.
   EXPECT_LE(number_behind(ran.out, " on cpu\n"), 50 * 9 + 40) << ran.out;
 }
@@ -77,20 +77,20 @@ TEST(Examples, OwnCellLeavesTheLoopWithOneProductPerTimeStepAndWeight) {
 TEST(Examples, AddingIsLearntSavedAndLoadedAndGoesOnWhereItStopped) {
   const TemporaryFolder folder;
   const std::string place = (folder / "adder").string();
-  const Ran before = run("07_load_and_predict", place);
+  const Ran before = run_program("07_load_and_predict", place);
   EXPECT_EQ(before.code, 1);
   EXPECT_NE(before.out.find("run 06_train_and_save first"), std::string::npos) << before.out;
 
-  const Ran whole = run("06_train_and_save", place);
+  const Ran whole = run_program("06_train_and_save", place);
   EXPECT_LT(number_behind(whole.out, "step 600: loss = "), 0.05) << whole.out;
-  const Ran predicted = run("07_load_and_predict", place);
+  const Ran predicted = run_program("07_load_and_predict", place);
   EXPECT_EQ(predicted.code, 0) << predicted.out;
   EXPECT_GE(number_behind(predicted.out, "right: "), 190) << predicted.out;
 
   // From an earlier checkpoint the last third of the training has the same bits.
   fs::create_directory(folder / "again");
   fs::rename(folder / "adder/step-00000400", folder / "again/step-00000400");
-  const Ran again = run("06_train_and_save", (folder / "again").string());
+  const Ran again = run_program("06_train_and_save", (folder / "again").string());
   EXPECT_NE(again.out.find("goes on after step 400\nstep 600:"), std::string::npos) << again.out;
   for (const char* file : {"parameters.safetensors", "manifest.json"}) {
     EXPECT_EQ(slurp(folder / "adder/step-00000600" / file), slurp(folder / "again/step-00000600" / file)) << file;
@@ -98,14 +98,14 @@ TEST(Examples, AddingIsLearntSavedAndLoadedAndGoesOnWhereItStopped) {
 }
 
 TEST(Examples, TheEvaluatingProgramSeesWhatTheTrainingOneLearns) {
-  const Ran ran = run("08_evaluate_with_shared_parameters");
+  const Ran ran = run_program("08_evaluate_with_shared_parameters");
   EXPECT_LT(number_behind(ran.out, "after 0 steps: "), 350) << ran.out;
   EXPECT_GT(number_behind(ran.out, "after 1000 steps: "), 480) << ran.out;
 }
 
 TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
   const TemporaryFolder folder;
-  const Ran ran = run("09_profile_a_loop", (folder / "loop.json").string());
+  const Ran ran = run_program("09_profile_a_loop", (folder / "loop.json").string());
   EXPECT_EQ(ran.code, 0) << ran.out;
   const double clock = number_behind(ran.out, "A clock around the steps saw ");
   const double reported = number_behind(ran.out, "Total time: ");
@@ -122,7 +122,7 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
     return number_behind(line, "Ratio: ");
   };
   ::setenv("OMP_NUM_THREADS", "1", 1);  // a step takes about as long on a machine that is busy
-  const Ran slow = run("13_slow_reader", "20"), quick = run("13_slow_reader", "0");
+  const Ran slow = run_program("13_slow_reader", "20"), quick = run_program("13_slow_reader", "0");
   ::unsetenv("OMP_NUM_THREADS");
   ASSERT_NE(slow.out.find("  Your code "), std::string::npos) << slow.out;
   EXPECT_GT(share(slow), 50) << slow.out;
@@ -136,7 +136,7 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
 // What docs/cases/slow_op.md says of both reports.
 TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   ::setenv("OMP_NUM_THREADS", "1", 1);
-  const Ran ran = run("14_slow_op");
+  const Ran ran = run_program("14_slow_op");
   ::unsetenv("OMP_NUM_THREADS");
   ASSERT_EQ(ran.code, 0) << ran.out;
   const std::size_t mended = ran.out.find("======== my_mean");
@@ -161,7 +161,7 @@ TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
   const TemporaryFolder folder;
   ::setenv("PAODING_CUDA_PATH", gpu.c_str(), 1);
   ::setenv("PAODING_CACHE_DIR", folder.path().c_str(), 1);
-  const Ran ran = run("12_case_on_a_gpu");
+  const Ran ran = run_program("12_case_on_a_gpu");
   ::unsetenv("PAODING_CUDA_PATH");
   ::unsetenv("PAODING_CACHE_DIR");
   ASSERT_EQ(ran.code, 0) << ran.out;
@@ -175,16 +175,16 @@ TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
 }
 
 TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
-  const Ran learnt = run("10_run_graph_text");
+  const Ran learnt = run_program("10_run_graph_text");
   EXPECT_LT(number_behind(learnt.out, "loss f32[] = "), 0.05) << learnt.out;
   const std::string y = learnt.out.substr(learnt.out.find("y f32[4,1]"));
   EXPECT_LT(number_behind(y, "= "), 0.2) << learnt.out;
   for (const char* file : {"lerp_grad.txt", "lstm.txt"}) {
-    EXPECT_EQ(run("10_run_graph_text", (source_root() / "examples/graphs" / file).string()).code, 0) << file;
+    EXPECT_EQ(run_program("10_run_graph_text", (source_root() / "examples/graphs" / file).string()).code, 0) << file;
   }
   const TemporaryFolder folder;
   spill(folder / "wrong.txt", "paoding graph 1\nx = input f32[2]\ny = mull(x, x)\n");
-  const Ran refused = run("10_run_graph_text", (folder / "wrong.txt").string());
+  const Ran refused = run_program("10_run_graph_text", (folder / "wrong.txt").string());
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.out.find(":3:"), std::string::npos) << refused.out;
   // What a text says goes to the terminal without its control characters.
@@ -192,7 +192,7 @@ TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
 x = input f32[2]
 fetch "\x1b]0;mine\x07" = x
 )");
-  const Ran foreign = run("10_run_graph_text", (folder / "foreign.txt").string());
+  const Ran foreign = run_program("10_run_graph_text", (folder / "foreign.txt").string());
   EXPECT_EQ(foreign.code, 0);
   EXPECT_NE(foreign.out.find("\\x1b]0;mine\\x07 f32[2]"), std::string::npos) << foreign.out;
   EXPECT_EQ(foreign.out.find('\x1b'), std::string::npos);

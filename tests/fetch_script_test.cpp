@@ -22,7 +22,7 @@ struct Outcome {
   std::string text;  // of both streams
 };
 
-Outcome run(const std::string& arguments, const std::string& environment = "") {
+Outcome run_script(const std::string& arguments, const std::string& environment = "") {
   const std::string script = (source_root() / "tools" / "fetch_data.sh").string();
   FILE* pipe = popen((environment + " bash '" + script + "' " + arguments + " 2>&1 </dev/null").c_str(), "r");
   Outcome outcome;
@@ -54,8 +54,8 @@ TEST(FetchScript, LeavesWhatIsThere) {
                                "fashion: 4 bytes, there already, in " + where + "/fashion\n" +
                                "translate: 7 bytes, there already, in " + where + "/translate\n" +
                                "kjv: 7 bytes, there already, in " + where + "/kjv\n";
-  EXPECT_EQ(run("all '" + where + "'").text, expected);
-  EXPECT_EQ(run("", "PAODING_DATA_DIR='" + where + "'").text, expected);
+  EXPECT_EQ(run_script("all '" + where + "'").text, expected);
+  EXPECT_EQ(run_script("", "PAODING_DATA_DIR='" + where + "'").text, expected);
 }
 
 TEST(FetchScript, TakesAnEmptyFileForNoneAndLeavesNothingHalfDone) {
@@ -65,7 +65,8 @@ TEST(FetchScript, TakesAnEmptyFileForNoneAndLeavesNothingHalfDone) {
   // An apt without sources: there is nothing to ask.
   const auto conf =
       etc.write("apt.conf", "Dir::Etc::sourcelist \"/dev/null\";\nDir::Etc::sourceparts \"/dev/null\";\n");
-  const Outcome outcome = run("translate '" + folder.path().string() + "'", "APT_CONFIG='" + conf.string() + "'");
+  const Outcome outcome =
+      run_script("translate '" + folder.path().string() + "'", "APT_CONFIG='" + conf.string() + "'");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.text.find("fetch_data: "), std::string::npos) << outcome.text;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
@@ -98,14 +99,14 @@ TEST(FetchScript, EndsAtOnceOnOneSignalAndLeavesNothing) {
 }
 
 TEST(FetchScript, NamesTheSetsItKnows) {
-  const Outcome outcome = run("mnist");
+  const Outcome outcome = run_script("mnist");
   EXPECT_EQ(outcome.status, 2);
   const std::string script = (source_root() / "tools" / "fetch_data.sh").string();
   EXPECT_EQ(outcome.text, "usage: " + script + " [g2p|fashion|translate|kjv|all] [FOLDER]\n") << "as it was called";
 }
 
 TEST(FetchScript, SaysThatAFolderCannotBeWritten) {
-  const Outcome outcome = run("kjv /proc/paoding");
+  const Outcome outcome = run_script("kjv /proc/paoding");
   if (outcome.text.find("installed") != std::string::npos) GTEST_SKIP() << "it is installed";
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.text, "fetch_data: /proc/paoding: cannot write there; name another FOLDER\n");

@@ -14,13 +14,13 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kHidden = 256, kLetters = 30, kPhonemes = 42, kRows = 64;
+constexpr std::int64_t kPeerHidden = 256, kLetters = 30, kPhonemes = 42, kPeerRows = 64;
 
 struct BatchShape {
   std::int64_t source, source_before, target, target_before;  // bounds, and the bounds before them
 };
-constexpr BatchShape kShapes[] = {{6, 5, 6, 4}, {8, 7, 8, 7},     {7, 6, 7, 6}, {10, 9, 10, 9},   {5, 4, 4, 1},
-                                  {9, 8, 9, 8}, {12, 10, 12, 10}, {6, 5, 7, 6}, {14, 12, 14, 12}, {36, 18, 18, 14}};
+constexpr BatchShape kPeerShapes[] = {{6, 5, 6, 4}, {8, 7, 8, 7},     {7, 6, 7, 6}, {10, 9, 10, 9},   {5, 4, 4, 1},
+                                      {9, 8, 9, 8}, {12, 10, 12, 10}, {6, 5, 7, 6}, {14, 12, 14, 12}, {36, 18, 18, 14}};
 
 // splitmix64 (Steele, Lea, Flood 2014).
 std::uint64_t bits(std::uint64_t stream, std::int64_t at) {
@@ -52,7 +52,7 @@ Tensor transposed(const Tensor& matrix) {
 }
 
 void set_weights(Parameters* parameters) {
-  constexpr std::int64_t H = kHidden;
+  constexpr std::int64_t H = kPeerHidden;
   const double cell = 1 / std::sqrt(static_cast<double>(H)), wide = std::sqrt(3.0);
   std::uint64_t stream = 0;
   const auto next = [&](const Shape& shape, double bound) { return weights(++stream, shape, bound); };
@@ -73,13 +73,14 @@ void set_weights(Parameters* parameters) {
 }
 
 Tensors batch(std::int64_t step) {
-  const BatchShape& shape = kShapes[step % std::ssize(kShapes)];
+  const BatchShape& shape = kPeerShapes[step % std::ssize(kPeerShapes)];
   const std::int64_t S = shape.source, S_before = shape.source_before, T = shape.target, T_before = shape.target_before;
-  Tensor source(i64, {S, kRows}), lengths(i64, {kRows}), written(i64, {T, kRows}), labels(i64, {T, kRows});
-  std::fill_n(source.data<std::int64_t>(), S * kRows, 0);
-  std::fill_n(written.data<std::int64_t>(), T * kRows, 1);
-  std::fill_n(labels.data<std::int64_t>(), T * kRows, -1);
-  for (std::int64_t b = 0; b < kRows; ++b) {
+  Tensor source(i64, {S, kPeerRows}), lengths(i64, {kPeerRows}), written(i64, {T, kPeerRows}),
+      labels(i64, {T, kPeerRows});
+  std::fill_n(source.data<std::int64_t>(), S * kPeerRows, 0);
+  std::fill_n(written.data<std::int64_t>(), T * kPeerRows, 1);
+  std::fill_n(labels.data<std::int64_t>(), T * kPeerRows, -1);
+  for (std::int64_t b = 0; b < kPeerRows; ++b) {
     const auto drawn = [&](std::int64_t at, std::int64_t below) {
       const std::uint64_t word = bits(static_cast<std::uint64_t>(100 + step), b * (2 + S) + at);
       return static_cast<std::int64_t>(word % static_cast<std::uint64_t>(below));
@@ -87,15 +88,15 @@ Tensors batch(std::int64_t step) {
     const std::int64_t length = S_before + 1 + drawn(0, S - S_before), words = T_before + drawn(1, T - T_before);
     const auto letter = [&](std::int64_t at) { return 1 + drawn(2 + at, 27); };
     lengths.data<std::int64_t>()[b] = length;
-    for (std::int64_t t = 0; t < length; ++t) source.data<std::int64_t>()[t * kRows + b] = letter(t);
+    for (std::int64_t t = 0; t < length; ++t) source.data<std::int64_t>()[t * kPeerRows + b] = letter(t);
     written.data<std::int64_t>()[b] = 0;
     for (std::int64_t t = 0; t < words; ++t) {
       const std::int64_t at = t * length / words;
       const std::int64_t said = 2 + (letter(at) * 5 + letter(std::max<std::int64_t>(0, at - 1))) % 40;
-      labels.data<std::int64_t>()[t * kRows + b] = said;
-      written.data<std::int64_t>()[(t + 1) * kRows + b] = said;
+      labels.data<std::int64_t>()[t * kPeerRows + b] = said;
+      written.data<std::int64_t>()[(t + 1) * kPeerRows + b] = said;
     }
-    labels.data<std::int64_t>()[words * kRows + b] = 1;
+    labels.data<std::int64_t>()[words * kPeerRows + b] = 1;
   }
   return {{"source", source}, {"lengths", lengths}, {"written", written}, {"labels", labels}};
 }
@@ -104,10 +105,11 @@ Tensors batch(std::int64_t step) {
 std::unique_ptr<Graph> training_graph(const Programs::Key& key, double clip) {
   auto graph = std::make_unique<Graph>();
   const std::int64_t S = key[0], T = key[1];
-  const Value source = graph->input("source", i64, {S, kRows}), lengths = graph->input("lengths", i64, {kRows});
-  const Value written = graph->input("written", i64, {T, kRows}), labels = graph->input("labels", i64, {T, kRows});
+  const Value source = graph->input("source", i64, {S, kPeerRows}), lengths = graph->input("lengths", i64, {kPeerRows});
+  const Value written = graph->input("written", i64, {T, kPeerRows}),
+              labels = graph->input("labels", i64, {T, kPeerRows});
   const models::Seq2Seq model(*graph,
-                              {.source_vocabulary = kLetters, .target_vocabulary = kPhonemes, .hidden = kHidden});
+                              {.source_vocabulary = kLetters, .target_vocabulary = kPhonemes, .hidden = kPeerHidden});
   const Value loss = model.loss(model.encode(source, lengths), written, labels);
   const TrainingStep step = minimize(loss, Adam{.learning_rate = 1e-3}, {.clip_norm = clip, .skip_nonfinite = true});
   graph->fetch("loss", loss);
@@ -143,7 +145,7 @@ std::vector<double> expect_training(double clip, std::int64_t steps) {
   double largest = 0, of_pytorch = 0, of_norms = 0;
   std::vector<double> losses;
   for (const Recorded& r : then) {
-    const BatchShape& shape = kShapes[r.step % std::ssize(kShapes)];
+    const BatchShape& shape = kPeerShapes[r.step % std::ssize(kPeerShapes)];
     const Tensors got = programs.at({shape.source, shape.target}).run(batch(r.step));
     const double loss = got.at("loss").to_doubles()[0], norm = got.at("norm").to_doubles()[0];
     EXPECT_NEAR(loss, r.loss, 1e-5) << "step " << r.step;

@@ -22,7 +22,7 @@ using Dense = std::vector<double>;
 using Ints = std::vector<std::int64_t>;
 using Feeds = std::map<std::string, Dense>;
 
-constexpr double kStep = 1e-5;
+constexpr double kDifferenceStep = 1e-5;
 constexpr std::size_t kMostElements = 10;  // of one input that are probed
 
 // Magnitudes of 0.3 to 1.3: away from the poles of log and division and from the kinks at 0.
@@ -75,12 +75,13 @@ void expect_gradients(Graph& graph, const Value& loss, const Values& inputs, boo
     for (std::size_t probe = 0; probe < std::min(count, kMostElements); ++probe) {
       const std::size_t element = count <= kMostElements ? probe : random() % count;
       Feeds moved = feeds;
-      moved[name][element] += kStep;
+      moved[name][element] += kDifferenceStep;
       const double above = evaluate_graph(*forward, moved).at("loss")[0];
-      moved[name][element] -= 2 * kStep;
+      moved[name][element] -= 2 * kDifferenceStep;
       const double below = evaluate_graph(*forward, moved).at("loss")[0];
-      const double expected = (above - below) / (2 * kStep);
-      EXPECT_NEAR(gradient[element], expected, 1e-7 * (1 + std::fabs(expected)) + 1e-10 * std::fabs(above) / kStep)
+      const double expected = (above - below) / (2 * kDifferenceStep);
+      EXPECT_NEAR(gradient[element], expected,
+                  1e-7 * (1 + std::fabs(expected)) + 1e-10 * std::fabs(above) / kDifferenceStep)
           << "element " << element << " of " << name;
     }
   }
@@ -237,7 +238,7 @@ struct Lstm {
   StepResult made;
 };
 
-Lstm build_lstm(Graph& g, bool reverse = false) {
+Lstm build_lstm_layer(Graph& g, bool reverse = false) {
   constexpr std::int64_t T = 5, B = 2, I = 3, H = 2;
   Lstm m{g.input("x", f32, {T, B, I}),
          g.input("h0", f32, {B, H}),
@@ -259,7 +260,7 @@ Lstm build_lstm(Graph& g, bool reverse = false) {
 TEST(ScanGradients, OfAnLstmEqualFiniteDifferences) {
   for (const bool reverse : {false, true}) {
     Graph g;
-    const Lstm m = build_lstm(g, reverse);
+    const Lstm m = build_lstm_layer(g, reverse);
     const std::array out{m.made.outputs[0], m.made.carries[0], m.made.carries[1]};
     expect_gradients(g, weighted_sum(g, out), {m.x, m.h0, m.c0, m.w, m.u, m.b});
   }
@@ -267,14 +268,14 @@ TEST(ScanGradients, OfAnLstmEqualFiniteDifferences) {
 
 TEST(ScanGradients, OfTheLastCarryOnly) {
   Graph g;
-  const Lstm m = build_lstm(g);
+  const Lstm m = build_lstm_layer(g);
   expect_gradients(g, weighted_sum(g, std::array{m.made.carries[1]}), {m.x, m.h0, m.c0, m.w, m.u, m.b});
 }
 
 TEST(ScanGradients, OfSomeInputsOnly) {
   for (int which = 0; which < 6; ++which) {
     Graph g;
-    const Lstm m = build_lstm(g);
+    const Lstm m = build_lstm_layer(g);
     const std::array all{m.x, m.h0, m.c0, m.w, m.u, m.b};
     expect_gradients(g, weighted_sum(g, m.made.outputs), {all[static_cast<std::size_t>(which)]});
   }
@@ -282,7 +283,7 @@ TEST(ScanGradients, OfSomeInputsOnly) {
 
 TEST(ScanGradients, TakenTwiceFromOneScan) {
   Graph g;
-  const Lstm m = build_lstm(g);
+  const Lstm m = build_lstm_layer(g);
   const Value first = sum(gradients(sum(m.made.outputs[0]), {m.u})[0]);
   EXPECT_TRUE(first.valid());
   expect_gradients(g, weighted_sum(g, m.made.outputs), {m.x, m.w, m.u});

@@ -9,7 +9,7 @@
 namespace paoding::testing_program {
 namespace {
 
-const Tensor& record(const std::string& name) {
+const Tensor& image_record(const std::string& name) {
   static const Tensors all = load_safetensors(source_root() / "tests/peer/recorded/image_nets.safetensors");
   const auto it = all.find(name);
   if (it == all.end()) throw std::out_of_range("image_nets.safetensors has no " + name);
@@ -19,7 +19,7 @@ const Tensor& record(const std::string& name) {
 Tensor as(DType dtype, const Tensor& tensor) { return Tensor::from(dtype, tensor.shape(), tensor.to_doubles()); }
 
 Value scores_of(Graph& g, const std::string& net, DType dtype, bool training) {
-  const Value x = g.input("x", dtype, record(net + "/x").shape());
+  const Value x = g.input("x", dtype, image_record(net + "/x").shape());
   if (net == "resnet") {
     models::ResNetOptions options;
     options.classes = 5, options.width = 4, options.blocks = {1, 2};
@@ -60,18 +60,18 @@ struct Net {
   void check(const CompileOptions& options, DType dtype, double tolerance) {
     Parameters store(graph, options.device);
     for (const std::string& parameter : parameters)
-      store.set(parameter, as(dtype, record(name + "/start/" + parameter)));
+      store.set(parameter, as(dtype, image_record(name + "/start/" + parameter)));
     Program program(graph, options, &store);
-    Tensors feeds{{"x", as(dtype, record(name + "/x"))}};
-    if (program.input_names().size() > 1) feeds["labels"] = record(name + "/labels");
+    Tensors feeds{{"x", as(dtype, image_record(name + "/x"))}};
+    if (program.input_names().size() > 1) feeds["labels"] = image_record(name + "/labels");
     for (const auto& [fetch, tensor] : program.run(feeds)) {
-      expect_close(fetch, tensor.to_doubles(), record(name + "/" + fetch).to_doubles(), tolerance);
+      expect_close(fetch, tensor.to_doubles(), image_record(name + "/" + fetch).to_doubles(), tolerance);
     }
     if (feeds.size() == 1) return;
     for (const std::string& parameter : parameters) {
       if (parameter.find("/running_") == std::string::npos) continue;
-      expect_close(parameter, store.get(parameter).to_doubles(), record(name + "/after/" + parameter).to_doubles(),
-                   tolerance);
+      expect_close(parameter, store.get(parameter).to_doubles(),
+                   image_record(name + "/after/" + parameter).to_doubles(), tolerance);
     }
   }
 };

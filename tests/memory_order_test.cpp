@@ -8,11 +8,11 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kRows = 512, kColumns = 512, kMatrix = kRows * kColumns * 4;
+constexpr std::int64_t kOrderedRows = 512, kColumns = 512, kMatrix = kOrderedRows * kColumns * 4;
 
 // Products first and what makes them small afterwards: as built, all of them are live at once.
 void build_wide(Graph& graph, int branches) {
-  const Value x = graph.input("x", f32, {kRows, kColumns});
+  const Value x = graph.input("x", f32, {kOrderedRows, kColumns});
   Values large, small;
   for (int i = 0; i < branches; ++i) {
     large.push_back(matmul(x, graph.input("w" + std::to_string(i), f32, {kColumns, kColumns})));

@@ -36,7 +36,7 @@ void expect_argument_error(std::string_view part, const Work& work) {
 Tensor three(double value) { return Tensor::from(f32, {3}, Dense(3, value)); }
 
 // y = 2 x + w; w takes y.
-void build(Graph& g, bool prints = false) {
+void build_misused(Graph& g, bool prints = false) {
   const Value w = g.parameter("w", f32, {3}), x = g.input("x", f32, {3});
   const Value y = 2.0 * x + w;
   if (prints) print(y, "y");
@@ -46,7 +46,7 @@ void build(Graph& g, bool prints = false) {
 
 TEST(Misuse, OfAProgramThatWasMovedFromIsAnError) {
   Graph g;
-  build(g);
+  build_misused(g);
   Parameters parameters(g, Device::cpu());
   Program moved(g, {}, &parameters);
   Program program(std::move(moved));
@@ -74,7 +74,7 @@ TEST(Misuse, OfAProgramThatWasMovedFromIsAnError) {
 
 TEST(Misuse, OfParametersThatWereMovedFromIsAnError) {
   Graph g;
-  build(g);
+  build_misused(g);
   Parameters moved(g, Device::cpu());
   const Parameters parameters(std::move(moved));
   const auto expect = [&](const auto& work) { expect_argument_error("they were moved to other Parameters", work); };
@@ -94,7 +94,7 @@ TEST(Misuse, OfATensorThatWasMovedFromFindsAnEmptyOne) {
   EXPECT_EQ(moved.type(), Tensor().type());
   EXPECT_TRUE(moved.to_doubles().empty());
   Graph g;
-  build(g);
+  build_misused(g);
   Parameters parameters(g, Device::cpu());
   Program program(g, {}, &parameters);
   expect_error("input 'x' is f32[3], not f32[0]", ErrorKind::shape, [&] { program.run({{"x", moved}}); });
@@ -118,7 +118,7 @@ TEST(Misuse, OfProgramsWithoutAGraphIsAnError) {
 
 TEST(Misuse, OfOneProgramByTwoThreadsIsAnErrorInTheSecond) {
   Graph g;
-  build(g, true);
+  build_misused(g, true);
   Parameters parameters(g, Device::cpu());
   std::promise<void> is_inside, may_go_on;
   CompileOptions options;
@@ -152,7 +152,7 @@ TEST(Misuse, OfOneProgramByTwoThreadsIsAnErrorInTheSecond) {
 
 TEST(Misuse, OfAProgramInItsOwnCallbackIsAnError) {
   Graph g;
-  build(g, true);
+  build_misused(g, true);
   Parameters parameters(g, Device::cpu());
   Program* mine = nullptr;
   int calls = 0;
@@ -170,8 +170,8 @@ TEST(Misuse, OfAProgramInItsOwnCallbackIsAnError) {
 
 TEST(Misuse, OfParametersInACallbackIsReadingOrAnError) {
   Graph g, reading;
-  build(g, true);
-  build(reading);
+  build_misused(g, true);
+  build_misused(reading);
   for (const Execution execution : {Execution::captured, Execution::stepwise}) {
     Parameters parameters(g, Device::cpu());
     parameters.set("w", three(7));
@@ -205,8 +205,8 @@ TEST(Misuse, OfParametersInACallbackIsReadingOrAnError) {
 
 TEST(Misuse, OfParametersByAThreadThatACallbackWaitsForIsReading) {
   Graph g, reading;
-  build(g, true);
-  build(reading);
+  build_misused(g, true);
+  build_misused(reading);
   Parameters parameters(g, Device::cpu());
   parameters.set("w", three(7));
   Program reader(reading, {.assign = false}, &parameters);
@@ -230,7 +230,7 @@ TEST(Misuse, OfParametersByAThreadThatACallbackWaitsForIsReading) {
 
 TEST(Misuse, OfAProgramThatItsCallbackDestroysOrReplacesIsNone) {
   Graph g;
-  build(g, true);
+  build_misused(g, true);
   Parameters parameters(g, Device::cpu());
   for (const bool is_replaced : {false, true}) {
     for (const bool by_name : {false, true}) {
@@ -263,7 +263,7 @@ TEST(Misuse, OfAProgramThatItsCallbackDestroysOrReplacesIsNone) {
 
 TEST(Misuse, OfAProgramThatIsDestroyedWhileAnotherIsBoundToItIsNone) {
   Graph g;
-  build(g);
+  build_misused(g);
   Parameters parameters(g, Device::cpu());
   std::optional<Program> program;
   bool is_bound = false;

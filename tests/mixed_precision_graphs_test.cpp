@@ -36,7 +36,7 @@ void check(const Narrowed& narrowed, const CompileOptions& options) {
   }
 }
 
-void check_graphs(const Device& device, unsigned count) {
+void check_mixed_graphs(const Device& device, unsigned count) {
   int narrow = 0;
   for (unsigned seed = 0; seed < count; ++seed) {
     const Narrowed narrowed(seed);
@@ -52,11 +52,11 @@ void check_graphs(const Device& device, unsigned count) {
   EXPECT_GT(narrow * 10, static_cast<int>(count)) << "nothing was to be narrowed";
 }
 
-TEST(MixedPrecisionGraphs, GiveWhatTheEvaluatorSays) { check_graphs(Device::cpu(), 150); }
+TEST(MixedPrecisionGraphs, GiveWhatTheEvaluatorSays) { check_mixed_graphs(Device::cpu(), 150); }
 
 TEST(MixedPrecisionGraphs, GiveWhatTheEvaluatorSaysOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
-  check_graphs(Device::best(), 40);
+  check_mixed_graphs(Device::best(), 40);
 }
 
 }  // namespace

@@ -10,14 +10,16 @@
 namespace paoding::testing_program {
 namespace {
 
-const Tensor& record(const std::string& name) {
+const Tensor& layer_record(const std::string& name) {
   static const Tensors all = load_safetensors(source_root() / "tests/peer/recorded/nn.safetensors");
   const auto it = all.find(name);
   if (it == all.end()) throw std::out_of_range("nn.safetensors has no " + name);
   return it->second;
 }
 
-Value input(Graph& g, const std::string& name) { return g.input(name, record(name).dtype(), record(name).shape()); }
+Value layer_input(Graph& g, const std::string& name) {
+  return g.input(name, layer_record(name).dtype(), layer_record(name).shape());
+}
 
 // Matrices of PyTorch beside each other, turned: [outputs, inputs] each to [inputs, all outputs].
 Tensor turned(const std::vector<Tensor>& matrices) {
@@ -47,7 +49,7 @@ void check_layer(Graph& g, const std::string& name, const Value& y, const Values
   Values wanted = inputs;
   for (const auto& [parameter, made] : weights) wanted.push_back(g.find(parameter));
   ASSERT_EQ(g.parameters().size(), weights.size());
-  const Value dy = input(g, name + "/dy");
+  const Value dy = layer_input(g, name + "/dy");
   const Values grads = gradients(std::array{y}, wanted, std::array{dy});
   g.fetch("y", y);
   for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("grad" + std::to_string(i), grads[i]);
@@ -55,13 +57,14 @@ void check_layer(Graph& g, const std::string& name, const Value& y, const Values
   for (const auto& [parameter, made] : weights) parameters.set(parameter, made(name + "/"));
   Program program(g, {}, &parameters);
   Tensors feeds;
-  for (const std::string& in : program.input_names()) feeds[in] = record(in);
+  for (const std::string& in : program.input_names()) feeds[in] = layer_record(in);
   const Tensors got = program.run(feeds);
-  expect_close("y", got.at("y").to_doubles(), record(name + "/y").to_doubles(), 1e-12);
+  expect_close("y", got.at("y").to_doubles(), layer_record(name + "/y").to_doubles(), 1e-12);
   std::size_t next = 0;
   for (; next < inputs.size(); ++next) {
     const std::string grad = "grad" + std::to_string(next);
-    expect_close(grad, got.at(grad).to_doubles(), record(name + "/dx" + std::to_string(next)).to_doubles(), 1e-12);
+    expect_close(grad, got.at(grad).to_doubles(), layer_record(name + "/dx" + std::to_string(next)).to_doubles(),
+                 1e-12);
   }
   for (const auto& [parameter, made] : weights) {
     const std::string grad = "grad" + std::to_string(next++);
@@ -70,10 +73,10 @@ void check_layer(Graph& g, const std::string& name, const Value& y, const Values
 }
 
 FromRecords same(const std::string& part) {
-  return [=](const std::string& prefix) { return record(prefix + part); };
+  return [=](const std::string& prefix) { return layer_record(prefix + part); };
 }
 FromRecords turned_record(const std::string& part) {
-  return [=](const std::string& prefix) { return turned({record(prefix + part)}); };
+  return [=](const std::string& prefix) { return turned({layer_record(prefix + part)}); };
 }
 
 const std::map<std::string, FromRecords> kPacked = {{"a/in/bias", same("in_proj_bias")},
@@ -89,7 +92,7 @@ int count_of(const Graph& g, const std::string& op) {
 
 TEST(MultiHeadAttention, OfOneValueIsOneProductAndWhatPyTorchGives) {
   Graph g;
-  const Value x = input(g, "attention_self/x0");
+  const Value x = layer_input(g, "attention_self/x0");
   const nn::MultiHeadAttention layer(g, "a", 6, 3, {.dtype = f64});
   const Value y = layer(x, {.causal = true});
   EXPECT_EQ(count_of(g, "matmul"), 4);  // all projections, scores, what is seen, the last projection
@@ -98,8 +101,8 @@ TEST(MultiHeadAttention, OfOneValueIsOneProductAndWhatPyTorchGives) {
 
 TEST(MultiHeadAttention, ToAMemoryWithLengthsIsWhatPyTorchGives) {
   Graph g;
-  const Value x = input(g, "attention_memory/x0"), memory = input(g, "attention_memory/x1");
-  const Value lengths = input(g, "attention_memory/lengths");
+  const Value x = layer_input(g, "attention_memory/x0"), memory = layer_input(g, "attention_memory/x1");
+  const Value lengths = layer_input(g, "attention_memory/lengths");
   const nn::MultiHeadAttention layer(g, "a", 6, 2, {.dtype = f64});
   const Value y = layer(x, memory, memory, {.lengths = lengths});
   EXPECT_EQ(count_of(g, "matmul"), 5);  // keys and values in one
@@ -109,8 +112,9 @@ TEST(MultiHeadAttention, ToAMemoryWithLengthsIsWhatPyTorchGives) {
 TEST(MultiHeadAttention, OfOtherWidthsWithAMaskIsWhatPyTorchGives) {
   Graph g;
   const std::string name = "attention_widths";
-  const Value x = input(g, name + "/x0"), keys = input(g, name + "/x1"), values = input(g, name + "/x2");
-  const Value seen = not_equal(input(g, name + "/seen"), 0);
+  const Value x = layer_input(g, name + "/x0"), keys = layer_input(g, name + "/x1"),
+              values = layer_input(g, name + "/x2");
+  const Value seen = not_equal(layer_input(g, name + "/seen"), 0);
   const nn::MultiHeadAttention layer(g, "a", 6, 2, {.key_width = 3, .value_width = 7, .dtype = f64});
   check_layer(g, name, layer(x, keys, values, {.mask = seen}), {x, keys, values},
               {{"a/in/bias", same("in_proj_bias")},
@@ -124,7 +128,8 @@ TEST(MultiHeadAttention, OfOtherWidthsWithAMaskIsWhatPyTorchGives) {
 TEST(MultiHeadAttention, OfThreeValuesWithoutBiasIsWhatPyTorchGives) {
   Graph g;
   const std::string name = "attention_plain";
-  const Value x = input(g, name + "/x0"), keys = input(g, name + "/x1"), values = input(g, name + "/x2");
+  const Value x = layer_input(g, name + "/x0"), keys = layer_input(g, name + "/x1"),
+              values = layer_input(g, name + "/x2");
   const nn::MultiHeadAttention layer(g, "a", 6, 6, {.bias = false, .dtype = f64});
   check_layer(g, name, layer(x, keys, values), {x, keys, values},
               {{"a/in/weight", turned_record("in_proj_weight")}, {"a/out/weight", turned_record("out_proj.weight")}});
@@ -146,7 +151,7 @@ TEST(MultiHeadAttention, DropsWeightsOnlyWhileTraining) {
 }
 
 template <class F>
-std::string message_of(F f) {
+std::string layer_message_of(F f) {
   try {
     f();
   } catch (const Error& error) {
@@ -157,19 +162,20 @@ std::string message_of(F f) {
 
 TEST(MultiHeadAttention, SaysWhatDoesNotFit) {
   Graph g;
-  EXPECT_NE(message_of([&] { nn::MultiHeadAttention(g, "odd", 6, 4); }).find("width 6 does not divide into 4 heads"),
-            std::string::npos);
+  EXPECT_NE(
+      layer_message_of([&] { nn::MultiHeadAttention(g, "odd", 6, 4); }).find("width 6 does not divide into 4 heads"),
+      std::string::npos);
   const nn::MultiHeadAttention layer(g, "a", 6, 2);
   const Value x = g.input("x", f32, {2, 4, 6}), other = g.input("other", f32, {2, 5, 7});
   const Scope scope(g, "block");
-  const std::string message = message_of([&] { layer(x, other, other); });
+  const std::string message = layer_message_of([&] { layer(x, other, other); });
   EXPECT_NE(message.find("keys [2, 5, 7]"), std::string::npos) << message;
   EXPECT_NE(message.find("(in block/a)"), std::string::npos) << message;
 }
 
 TEST(Conv2dLayer, IsWhatPyTorchGives) {
   Graph g;
-  const Value x = input(g, "conv2d_layer/x0");
+  const Value x = layer_input(g, "conv2d_layer/x0");
   const nn::Conv2d layer(
       g, "c", 4, 6, {3, 2},
       {.conv = {.stride = {2, 1}, .padding = {1, 1, 0, 0}, .dilation = {1, 2}, .groups = 2}, .dtype = f64});
@@ -184,7 +190,7 @@ TEST(Conv2dLayer, StartsWithinTheRootOfItsInputs) {
   const double most = largest(parameters.get("c/weight").to_doubles()), bound = 1 / std::sqrt(27.0);
   EXPECT_LE(most, bound);
   EXPECT_GT(most, 0.8 * bound);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(layer_message_of([&] {
               nn::Conv2d(g, "odd", 6, 4, {3, 3}, {.conv = {.groups = 3}});
             }).find("3 groups"),
             std::string::npos);
@@ -192,7 +198,7 @@ TEST(Conv2dLayer, StartsWithinTheRootOfItsInputs) {
 
 TEST(EmbeddingLayer, IsWhatPyTorchGivesAndLeavesThePaddingAlone) {
   Graph g;
-  const Value ids = input(g, "embedding_layer/x0");
+  const Value ids = layer_input(g, "embedding_layer/x0");
   const nn::Embedding layer(g, "e", 7, 4, {.padding = 2, .dtype = f64});
   check_layer(g, "embedding_layer", layer(ids), {}, {{"e/weight", same("weight")}});
   const Parameters parameters(g, Device::cpu());
@@ -217,8 +223,9 @@ TEST(EmbeddingLayer, TakesBytesAndSaysWhatDoesNotFit) {
   Graph g;
   const nn::Embedding layer(g, "e", 7, 4);
   EXPECT_EQ(layer(g.input("bytes", u8, {3})).shape(), (Shape{3, 4}));
-  EXPECT_NE(message_of([&] { layer(g.input("x", f32, {3})); }).find("embedding: indices are f32"), std::string::npos);
-  EXPECT_NE(message_of([&] { nn::Embedding(g, "odd", 7, 4, {.padding = 7}); }).find("there are 7 rows"),
+  EXPECT_NE(layer_message_of([&] { layer(g.input("x", f32, {3})); }).find("embedding: indices are f32"),
+            std::string::npos);
+  EXPECT_NE(layer_message_of([&] { nn::Embedding(g, "odd", 7, 4, {.padding = 7}); }).find("there are 7 rows"),
             std::string::npos);
 }
 

@@ -14,23 +14,25 @@ const Tensors& recorded() {
   return all;
 }
 
-const Tensor& record(const std::string& name) {
+const Tensor& peer_record(const std::string& name) {
   const auto it = recorded().find(name);
   if (it == recorded().end()) throw std::out_of_range("nn.safetensors has no " + name);
   return it->second;
 }
 
-Value input(Graph& g, const std::string& name) { return g.input(name, record(name).dtype(), record(name).shape()); }
+Value peer_input(Graph& g, const std::string& name) {
+  return g.input(name, peer_record(name).dtype(), peer_record(name).shape());
+}
 
 // Every input of the graph is a record of that name; results are compared with records named by the fetches.
 void expect_records(Graph& g, const Tensors& more = {}, double tolerance = 1e-12) {
   Program program(g);
   Tensors feeds = more;
   for (const std::string& name : program.input_names()) {
-    if (!feeds.contains(name)) feeds[name] = record(name);
+    if (!feeds.contains(name)) feeds[name] = peer_record(name);
   }
   for (const auto& [name, tensor] : program.run(feeds)) {
-    expect_close(name, tensor.to_doubles(), record(name).to_doubles(), tolerance);
+    expect_close(name, tensor.to_doubles(), peer_record(name).to_doubles(), tolerance);
   }
 }
 
@@ -50,13 +52,13 @@ void check_recurrent(const std::string& name, const Torch& torch) {
   SCOPED_TRACE(name);
   Graph g;
   Tensors feeds;
-  const Value x = input(g, name + "/x"), dy = input(g, name + "/dy");
+  const Value x = peer_input(g, name + "/x"), dy = peer_input(g, name + "/dy");
   std::vector<RecurrentParameters> parameters;
   std::vector<RecurrentWeights> expected;  // gradients, as ours
   for (int set = 0; set < torch.layers * torch.directions; ++set) {
     const std::string at = suffix(set / torch.directions, set % torch.directions);
     const auto weights = [&](const std::string& prefix) {
-      const auto get = [&](const char* part) { return record(prefix + part + at); };
+      const auto get = [&](const char* part) { return peer_record(prefix + part + at); };
       return from_pytorch(torch.kind, get("/weight_ih"), get("/weight_hh"), get("/bias_ih"), get("/bias_hh"),
                           torch.has_projection ? get("/weight_hr") : Tensor());
     };
@@ -71,9 +73,9 @@ void check_recurrent(const std::string& name, const Torch& torch) {
     if (torch.has_projection) parameters.back().projection = declare("p", made.projection);
   }
   RecurrentOptions options{.bidirectional = torch.directions == 2, .relu = torch.relu};
-  if (torch.has_lengths) options.lengths = input(g, name + "/lengths");
+  if (torch.has_lengths) options.lengths = peer_input(g, name + "/lengths");
   const auto states = [&](const std::string& of) {
-    const Value all = input(g, name + of);
+    const Value all = peer_input(g, name + of);
     Values parts;
     for (std::int64_t k = 0; k < all.shape()[0]; ++k) {
       const Value part = slice(all, 0, k, k + 1);
@@ -108,7 +110,7 @@ void check_recurrent(const std::string& name, const Torch& torch) {
   for (std::size_t i = 1; i < grads.size(); ++i) g.fetch("grad" + std::to_string(i), grads[i]);
   Program program(g);
   for (const std::string& input_name : program.input_names()) {
-    if (!feeds.contains(input_name)) feeds[input_name] = record(input_name);
+    if (!feeds.contains(input_name)) feeds[input_name] = peer_record(input_name);
   }
   const Tensors got = program.run(feeds);
   std::size_t next = 1;
@@ -140,7 +142,7 @@ TEST(NnPeer, RecurrentLayersGiveWhatPyTorchGives) {
 TEST(NnPeer, LossesGiveWhatPyTorchGives) {
   const auto check = [](const std::string& name, const CrossEntropyOptions& options) {
     Graph g;
-    const Value logits = input(g, name + "/logits"), labels = input(g, name + "/labels");
+    const Value logits = peer_input(g, name + "/logits"), labels = peer_input(g, name + "/labels");
     const Value loss = cross_entropy(logits, labels, options);
     g.fetch(name + "/loss", loss);
     g.fetch(name + "/grad", gradients(sum(loss), {logits})[0]);
@@ -152,7 +154,7 @@ TEST(NnPeer, LossesGiveWhatPyTorchGives) {
   check("cross_entropy_smooth", {.label_smoothing = 0.1});
   const auto check_pair = [](const std::string& name, const std::function<Value(Value, Value)>& loss_of) {
     Graph g;
-    const Value a = input(g, name + "/a"), b = input(g, name + "/b");
+    const Value a = peer_input(g, name + "/a"), b = peer_input(g, name + "/b");
     const Value loss = loss_of(a, b);
     g.fetch(name + "/loss", loss);
     g.fetch(name + "/grad", gradients(loss, {a})[0]);
@@ -169,9 +171,10 @@ TEST(NnPeer, LossesGiveWhatPyTorchGives) {
 TEST(NnPeer, NormalisationGivesWhatPyTorchGives) {
   for (const std::string name : {"layer_norm", "rms_norm"}) {
     Graph g;
-    const Value x = input(g, name + "/x"), dy = input(g, name + "/dy"), gamma = input(g, name + "/weight");
+    const Value x = peer_input(g, name + "/x"), dy = peer_input(g, name + "/dy"),
+                gamma = peer_input(g, name + "/weight");
     Values wanted{x, gamma};
-    if (name == "layer_norm") wanted.push_back(input(g, name + "/bias"));
+    if (name == "layer_norm") wanted.push_back(peer_input(g, name + "/bias"));
     const Value y = name == "layer_norm" ? layer_norm(x, gamma, wanted[2]) : rms_norm(x, gamma);
     const Values grads = gradients(std::array{y}, wanted, std::array{dy});
     g.fetch(name + "/y", y);
@@ -182,8 +185,8 @@ TEST(NnPeer, NormalisationGivesWhatPyTorchGives) {
   }
   Graph g;
   const std::string name = "batch_norm";
-  const Value x = input(g, name + "/x"), dy = input(g, name + "/dy");
-  const Value gamma = input(g, name + "/weight"), beta = input(g, name + "/bias");
+  const Value x = peer_input(g, name + "/x"), dy = peer_input(g, name + "/dy");
+  const Value gamma = peer_input(g, name + "/weight"), beta = peer_input(g, name + "/bias");
   const Value mean = g.parameter("mean", f64, {3}), variance = g.parameter("variance", f64, {3});
   const Value y = batch_norm(x, gamma, beta, mean, variance);
   const Values grads = gradients(std::array{y}, std::array{x, gamma, beta}, std::array{dy});
@@ -195,17 +198,18 @@ TEST(NnPeer, NormalisationGivesWhatPyTorchGives) {
   parameters.set("variance", Tensor::from(f64, {3}, Dense{1, 1, 1}));
   Program program(g, {}, &parameters);
   Tensors feeds;
-  for (const std::string& in : program.input_names()) feeds[in] = record(in);
+  for (const std::string& in : program.input_names()) feeds[in] = peer_record(in);
   for (const auto& [fetch, tensor] : program.run(feeds)) {
-    expect_close(fetch, tensor.to_doubles(), record(fetch).to_doubles(), 1e-12);
+    expect_close(fetch, tensor.to_doubles(), peer_record(fetch).to_doubles(), 1e-12);
   }
-  expect_close("mean", parameters.get("mean").to_doubles(), record(name + "/running_mean").to_doubles(), 1e-13);
-  expect_close("variance", parameters.get("variance").to_doubles(), record(name + "/running_var").to_doubles(), 1e-13);
+  expect_close("mean", parameters.get("mean").to_doubles(), peer_record(name + "/running_mean").to_doubles(), 1e-13);
+  expect_close("variance", parameters.get("variance").to_doubles(), peer_record(name + "/running_var").to_doubles(),
+               1e-13);
 
   Graph e;
-  const Value rm = input(e, name + "/running_mean"), rv = input(e, name + "/running_var");
-  e.fetch(name + "/eval", batch_norm(input(e, name + "/x"), input(e, name + "/weight"), input(e, name + "/bias"), rm,
-                                     rv, {.training = false}));
+  const Value rm = peer_input(e, name + "/running_mean"), rv = peer_input(e, name + "/running_var");
+  e.fetch(name + "/eval", batch_norm(peer_input(e, name + "/x"), peer_input(e, name + "/weight"),
+                                     peer_input(e, name + "/bias"), rm, rv, {.training = false}));
   expect_records(e);
 }
 
@@ -215,7 +219,7 @@ TEST(NnPeer, OptimizersGoWherePyTorchGoes) {
   const auto check = [](const std::string& name, const Optimizer& optimizer) {
     SCOPED_TRACE(name);
     Graph g;
-    const Value p = g.parameter("p", f64, {9}, nn::value(record("optimizer/" + name + "/start")));
+    const Value p = g.parameter("p", f64, {9}, nn::value(peer_record("optimizer/" + name + "/start")));
     const Value direction = g.input("direction", f64, {9});  // the gradient of the loss below
     const Value loss = sum(p * direction);
     minimize(loss, optimizer);
@@ -227,7 +231,7 @@ TEST(NnPeer, OptimizersGoWherePyTorchGoes) {
       for (double& value : values) value = std::sin(value * 3 + step);
       program.run({{"direction", Tensor::from(f64, {9}, values)}});
     }
-    expect_close("p", parameters.get("p").to_doubles(), record("optimizer/" + name + "/end").to_doubles(), 1e-13);
+    expect_close("p", parameters.get("p").to_doubles(), peer_record("optimizer/" + name + "/end").to_doubles(), 1e-13);
   };
   check("sgd", Sgd{.learning_rate = 0.1, .weight_decay = 0.01});
   check("momentum", Sgd{.learning_rate = 0.1, .momentum = 0.9});
@@ -238,7 +242,7 @@ TEST(NnPeer, OptimizersGoWherePyTorchGoes) {
 
 // ---- a model ----
 
-Tensor transposed(const Tensor& matrix) {
+Tensor peer_transposed(const Tensor& matrix) {
   const Dense values = matrix.to_doubles();
   const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   Dense result(values.size());
@@ -255,7 +259,7 @@ Tensor transposed(const Tensor& matrix) {
 Tensors g2p_weights(const std::string& prefix, bool are_gradients) {
   Tensors weights;
   const auto add_cell = [&](const std::string& ours, const std::string& theirs, const std::string& at) {
-    const auto get = [&](const char* part) { return record(prefix + theirs + part + at); };
+    const auto get = [&](const char* part) { return peer_record(prefix + theirs + part + at); };
     const RecurrentWeights made =
         from_pytorch(RecurrentKind::lstm, get("weight_ih"), get("weight_hh"), get("bias_ih"), get("bias_hh"));
     Dense bias = made.b.to_doubles();
@@ -269,12 +273,12 @@ Tensors g2p_weights(const std::string& prefix, bool are_gradients) {
     add_cell("encoder/l" + n, "enc.", "_l" + n);
     add_cell("decoder/l" + n, "cells." + n + ".", "");
   }
-  weights["source/weight"] = record(prefix + "es.weight");
-  weights["target/weight"] = record(prefix + "et.weight");
-  weights["memory/weight"] = transposed(record(prefix + "mem.weight"));
-  weights["attention/weight"] = transposed(record(prefix + "att.weight"));
-  weights["output/weight"] = transposed(record(prefix + "out.weight"));
-  weights["output/bias"] = record(prefix + "out.bias");
+  weights["source/weight"] = peer_record(prefix + "es.weight");
+  weights["target/weight"] = peer_record(prefix + "et.weight");
+  weights["memory/weight"] = peer_transposed(peer_record(prefix + "mem.weight"));
+  weights["attention/weight"] = peer_transposed(peer_record(prefix + "att.weight"));
+  weights["output/weight"] = peer_transposed(peer_record(prefix + "out.weight"));
+  weights["output/bias"] = peer_record(prefix + "out.bias");
   return weights;
 }
 
@@ -297,8 +301,8 @@ TEST(NnPeer, TheG2pModelHasPyTorchsLossAndGradients) {
   Parameters parameters(g, Device::cpu());
   for (const auto& [name, tensor] : weights) parameters.set(name, tensor);
   Program program(g, {}, &parameters);
-  Tensors got = program.run({{"source", record("g2p/source")}, {"target", record("g2p/target")}});
-  EXPECT_NEAR(got.at("loss").to_doubles()[0], record("g2p/loss").to_doubles()[0], 1e-13);
+  Tensors got = program.run({{"source", peer_record("g2p/source")}, {"target", peer_record("g2p/target")}});
+  EXPECT_NEAR(got.at("loss").to_doubles()[0], peer_record("g2p/loss").to_doubles()[0], 1e-13);
   for (const std::string& name : names) {
     expect_close(name, got.at(name).to_doubles(), expected.at(name).to_doubles(), 1e-13);
   }

@@ -8,8 +8,8 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kSteps = 6, kRows = 3, kInputs = 5, kUnits = 4;
-constexpr auto kCount = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+constexpr std::int64_t kCellSteps = 6, kCellRows = 3, kCellInputs = 5, kUnits = 4;
+constexpr auto kCellCount = [](std::int64_t i) { return static_cast<std::size_t>(i); };
 
 // [.., n] with mean 0 and deviation 1 over the last axis, times gain and plus shift.
 Value normalised(const Value& x, const Value& gain, const Value& shift) { return layer_norm(x, gain, shift); }
@@ -43,7 +43,7 @@ Values normalised_cell(const Value& x, const Value& h, const Value& c, const Wei
 double bend(double a) { return 1 / (1 + std::exp(-a)); }
 
 Dense product(const Dense& x, const Dense& w, std::int64_t columns) {
-  Dense y(kCount(columns), 0.0);
+  Dense y(kCellCount(columns), 0.0);
   for (std::size_t k = 0; k < x.size(); ++k) {
     for (std::size_t j = 0; j < y.size(); ++j) y[j] += x[k] * w[k * y.size() + j];
   }
@@ -60,21 +60,21 @@ Dense normal(Dense x, const Dense& gain, const Dense& shift) {
 }
 
 Dense expected(const Feeds& feeds, bool is_normalised) {
-  Dense ys(kCount(kSteps * kRows * kUnits));
+  Dense ys(kCellCount(kCellSteps * kCellRows * kUnits));
   const auto& b = feeds.at("b");
-  for (std::size_t row = 0; row < kCount(kRows); ++row) {
-    Dense h(kCount(kUnits), 0.0), c = h;
-    for (std::size_t t = 0; t < kCount(kSteps); ++t) {
-      const auto* x = feeds.at("xs").data() + (t * kCount(kRows) + row) * kCount(kInputs);
-      Dense of_x = product(Dense(x, x + kInputs), feeds.at("w"), 4 * kUnits);
+  for (std::size_t row = 0; row < kCellCount(kCellRows); ++row) {
+    Dense h(kCellCount(kUnits), 0.0), c = h;
+    for (std::size_t t = 0; t < kCellCount(kCellSteps); ++t) {
+      const auto* x = feeds.at("xs").data() + (t * kCellCount(kCellRows) + row) * kCellCount(kCellInputs);
+      Dense of_x = product(Dense(x, x + kCellInputs), feeds.at("w"), 4 * kUnits);
       Dense of_h = product(h, feeds.at("u"), 4 * kUnits);
       if (is_normalised) of_x = normal(of_x, feeds.at("gain_x"), {}), of_h = normal(of_h, feeds.at("gain_h"), {});
       const auto at = [&](std::size_t gate, std::size_t j) {
-        const std::size_t k = gate * kCount(kUnits) + j;
+        const std::size_t k = gate * kCellCount(kUnits) + j;
         return of_x[k] + of_h[k] + b[k];
       };
       const auto look = [&](std::size_t k, std::size_t j) {
-        return is_normalised ? 0 : feeds.at("peep")[k * kCount(kUnits) + j];
+        return is_normalised ? 0 : feeds.at("peep")[k * kCellCount(kUnits) + j];
       };
       for (std::size_t j = 0; j < c.size(); ++j) {
         const double i = bend(at(0, j) + look(0, j) * c[j]), f = bend(at(1, j) + look(1, j) * c[j]);
@@ -83,7 +83,7 @@ Dense expected(const Feeds& feeds, bool is_normalised) {
       const Dense seen = is_normalised ? normal(c, feeds.at("gain_c"), feeds.at("shift_c")) : c;
       for (std::size_t j = 0; j < c.size(); ++j) {
         h[j] = bend(at(3, j) + look(2, j) * c[j]) * std::tanh(seen[j]);
-        ys[(t * kCount(kRows) + row) * kCount(kUnits) + j] = h[j];
+        ys[(t * kCellCount(kCellRows) + row) * kCellCount(kUnits) + j] = h[j];
       }
     }
   }
@@ -92,16 +92,16 @@ Dense expected(const Feeds& feeds, bool is_normalised) {
 
 void check(bool is_normalised) {
   Graph g;
-  const Value xs = g.input("xs", f64, {kSteps, kRows, kInputs});
+  const Value xs = g.input("xs", f64, {kCellSteps, kCellRows, kCellInputs});
   const auto weight = [&](const char* name, const Shape& shape) { return g.input(name, f64, shape); };
-  Weights p{weight("w", {kInputs, 4 * kUnits}), weight("u", {kUnits, 4 * kUnits}), weight("b", {4 * kUnits})};
+  Weights p{weight("w", {kCellInputs, 4 * kUnits}), weight("u", {kUnits, 4 * kUnits}), weight("b", {4 * kUnits})};
   if (is_normalised) {
     p.gain_x = weight("gain_x", {4 * kUnits}), p.gain_h = weight("gain_h", {4 * kUnits});
     p.gain_c = weight("gain_c", {kUnits}), p.shift_c = weight("shift_c", {kUnits});
   } else {
     p.peep = weight("peep", {3, kUnits});
   }
-  const Value start = expand(full(g, {}, 0, f64), {kRows, kUnits});
+  const Value start = expand(full(g, {}, 0, f64), {kCellRows, kUnits});
   const StepResult made = scan({start, start}, {xs}, [&](const Values& state, const Values& element) {
     const Values next = is_normalised ? normalised_cell(element[0], state[0], state[1], p)
                                       : peephole_cell(element[0], state[0], state[1], p);

@@ -43,7 +43,7 @@ std::vector<PeerGraph> read_graphs(const fs::path& path) {
 fs::path recorded(const std::string& file) { return source_root() / "tests" / "peer" / "recorded" / file; }
 
 // Numbers one after the other: feeds by graph and input, results by graph and fetch.
-struct Numbers {
+struct PeerNumbers {
   Dense all;
   std::size_t next = 0;
   Dense take(std::size_t count) {
@@ -146,7 +146,7 @@ void write_random(const fs::path& folder, unsigned first, unsigned count) {
   }
 }
 
-unsigned from_environment(const char* name, unsigned otherwise) {
+unsigned peer_number(const char* name, unsigned otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
@@ -160,8 +160,7 @@ TEST(Peer, WritesTheOpsForPyTorch) {
 
 TEST(Peer, WritesRandomGraphsForPyTorch) {
   if (write_folder() == nullptr) GTEST_SKIP() << "only on request: tests/peer/record.sh sets PAODING_PEER_WRITE";
-  write_random(write_folder(), from_environment("PAODING_RANDOM_SEED", 0),
-               from_environment("PAODING_RANDOM_GRAPHS", 1000));
+  write_random(write_folder(), peer_number("PAODING_RANDOM_SEED", 0), peer_number("PAODING_RANDOM_GRAPHS", 1000));
 }
 
 // ---- comparing ----
@@ -237,8 +236,8 @@ Compared compare(const std::string& set, const fs::path& folder, double f32_limi
   Compared counts;
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
   EXPECT_FALSE(graphs.empty()) << "nothing is recorded for " << set;
-  Numbers feeds{load_safetensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
-  Numbers results{load_safetensors(folder / (set + ".results.safetensors")).at("results").to_doubles()};
+  PeerNumbers feeds{load_safetensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
+  PeerNumbers results{load_safetensors(folder / (set + ".results.safetensors")).at("results").to_doubles()};
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     if (i >= how.most) return counts;
     const PeerGraph& peer = graphs[i];
@@ -299,7 +298,7 @@ TEST(Peer, GraphsOfAFolderGiveWhatPyTorchGave) {
   const std::string name = how.device.kind == DeviceKind::cuda ? "cuda" : "cpu";
   const auto file = [&](const std::string& stem) { return fs::path(folder) / (stem + "." + name + ".txt"); };
   std::ofstream failed(file("failed"));
-  how.most = from_environment("PAODING_PEER_MOST", std::numeric_limits<unsigned>::max());
+  how.most = peer_number("PAODING_PEER_MOST", std::numeric_limits<unsigned>::max());
   how.at = [&](const PeerGraph& peer) { std::ofstream(file("at")) << peer.name << "\n"; };
   how.failed = [&](const PeerGraph& peer, const std::string& problem) {
     failed << "### " << peer.name << " on " << name << "\n" << problem << peer.text << "\n" << std::flush;

@@ -11,7 +11,7 @@ namespace paoding::testing_program {
 namespace {
 
 // lerp of two values, its gradients, a scan, a result that is an input, and one that is a part of another.
-void build(Graph& g) {
+void build_placed(Graph& g) {
   const Value a = g.input("a", f32, {6, 1}), b = g.input("b", f32, {6, 5}), t = g.input("t", f32, {5});
   g.input("unread", f32, {2});
   const Value y = lerp(a, b, t);
@@ -30,7 +30,7 @@ void build(Graph& g) {
 
 TEST(PlacedGraph, GivesWhatAProgramGivesInTheCallersMemory) {
   Graph g;
-  build(g);
+  build_placed(g);
   const Tensors feeds = to_tensors(g, make_feeds(g, 3)), wanted = Program(g).run(feeds);
   PlacedGraph placed(g, Device::cpu());
   ASSERT_EQ(placed.inputs().size(), 4u);
@@ -57,7 +57,7 @@ TEST(PlacedGraph, GivesWhatAProgramGivesInTheCallersMemory) {
 // As often as a program's, by the same names.
 TEST(PlacedGraph, IsSeenInRecordings) {
   Graph g;
-  build(g);
+  build_placed(g);
   const Tensors feeds = to_tensors(g, make_feeds(g, 3));
   Program program(g);
   PlacedGraph placed(g, Device::cpu());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on a GPU that print: values are handed over before anything is written, so that a listener who throws ends the
-// run as on the CPU. The CPU's programs say what is right. On the pretended GPU under many schedules.
+// Runs on a GPU that print: values are handed over before anything is written, so that a listener who throws
+// ends the run as on the CPU. The CPU's programs say what is right. On the pretended GPU under many schedules.
 #include <fmt/ranges.h>
 
 #include "base/check.h"
@@ -10,7 +10,7 @@ namespace paoding::testing_program {
 namespace {
 
 // w [4] and count [] are written; x [4] is read at an index that may be out of range.
-void build(Graph& g) {
+void build_printing(Graph& g) {
   const Value w = g.parameter("w", f32, {4}), count = g.parameter("count", i32, {}), x = g.input("x", f32, {4});
   print(w, "w");
   const Value next = print(w * 0.5 + x, "next");
@@ -21,7 +21,7 @@ void build(Graph& g) {
 
 Tensors feeds(double more) { return {{"x", input(4, 3)}, {"more", Tensor::from(i32, {}, Dense{more})}}; }
 
-std::vector<Dense> values(const Parameters& parameters) {
+std::vector<Dense> printed_values(const Parameters& parameters) {
   return {parameters.get("w").to_doubles(), parameters.get("count").to_doubles()};
 }
 
@@ -45,7 +45,7 @@ struct Both {
   void run(double more) {
     const std::string error = message_of([&] { on_cpu->run(feeds(more)); });
     EXPECT_EQ(message_of([&] { program->run(feeds(more)); }), error);
-    EXPECT_EQ(values(*parameters), values(*expected));
+    EXPECT_EQ(printed_values(*parameters), printed_values(*expected));
   }
   Graph graph;
   std::optional<Parameters> parameters, expected;
@@ -56,12 +56,12 @@ struct Both {
 
 TEST(PrintingRuns, WriteNothingWhenTheListenerThrows) {
   PD_SKIP_WITHOUT_A_GPU();
-  Both both(build);
+  Both both(build_printing);
   for (unsigned seed = 0; seed < 6; ++seed) {
     schedule(seed, seed % 3);
     for (const int thrown_at : {0, 1, 2, 0}) {
       both.left = both.left_on_cpu = thrown_at;
-      both.run(-static_cast<double>(values(*both.expected)[1][0]));
+      both.run(-static_cast<double>(printed_values(*both.expected)[1][0]));
     }
     EXPECT_EQ(both.printed, both.wanted);
   }
@@ -69,12 +69,12 @@ TEST(PrintingRuns, WriteNothingWhenTheListenerThrows) {
 
 TEST(PrintingRuns, OfSeveralRepeatsKeepWhatWasWrittenBeforeTheListenerThrew) {
   PD_SKIP_WITHOUT_A_GPU();
-  Both both(build, 3);
+  Both both(build_printing, 3);
   for (unsigned seed = 0; seed < 6; ++seed) {
     schedule(seed, seed % 3);
     for (const int thrown_at : {0, 1, 4, 6, 0}) {
       both.left = both.left_on_cpu = thrown_at;
-      both.run(-static_cast<double>(values(*both.expected)[1][0]));
+      both.run(-static_cast<double>(printed_values(*both.expected)[1][0]));
     }
     EXPECT_EQ(both.printed, both.wanted);
   }
@@ -83,8 +83,8 @@ TEST(PrintingRuns, OfSeveralRepeatsKeepWhatWasWrittenBeforeTheListenerThrew) {
 
 TEST(PrintingRuns, ThatFailBehindOneThatTheListenerEndedAreToldByTheirOwnNumber) {
   PD_SKIP_WITHOUT_A_GPU();
-  Both both(build, 3);
-  const auto start = [&] { return -static_cast<double>(values(*both.expected)[1][0]); };
+  Both both(build_printing, 3);
+  const auto start = [&] { return -static_cast<double>(printed_values(*both.expected)[1][0]); };
   both.run(start());
   both.left = both.left_on_cpu = 3;  // in the second repeat
   both.run(start());
@@ -95,7 +95,7 @@ TEST(PrintingRuns, ThatFailBehindOneThatTheListenerEndedAreToldByTheirOwnNumber)
     EXPECT_TRUE(has(error, "indices[] = 4")) << error;
     EXPECT_TRUE(has(error, fmt::format("(in repeat {} of 3: what was written before it stays)", fails_at))) << error;
     EXPECT_EQ(message_of([&] { both.on_cpu->run(failing); }), error);
-    EXPECT_EQ(values(*both.parameters), values(*both.expected));
+    EXPECT_EQ(printed_values(*both.parameters), printed_values(*both.expected));
     both.run(start());
   }
 }

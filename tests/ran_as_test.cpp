@@ -18,7 +18,7 @@
 namespace paoding::testing_program {
 namespace {
 
-void build(Graph& g) {
+void build_ran(Graph& g) {
   const Value x = g.input("x", f32, {64, 96}), w = g.input("w", f32, {96, 80});
   g.fetch("y", sort(exp(matmul(x, w)) + 1.0).values);
 }
@@ -36,7 +36,7 @@ std::set<std::string> ran_as(const profile::Trace& trace) {
 
 TEST(RanAs, NamesTheLibraryOrOurOwnCodeOnTheCpu) {
   Graph g;
-  build(g);
+  build_ran(g);
   Program program(g);
   const Tensors feeds = to_tensors(g, make_feeds(g, 1));
   Profiler seen(State::cpu);
@@ -54,7 +54,7 @@ TEST(RanAs, NamesTheLibraryOrOurOwnCodeOnTheCpu) {
 TEST(RanAs, NamesTheKernelsOfPlansOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "no GPU";
   Graph g;
-  build(g);
+  build_ran(g);
   const CompileOptions options{.device = Device::best()};
   std::set<std::string> planned;
   const CompiledPlan compiled = compile_plan(g, options, target_of(options.device));

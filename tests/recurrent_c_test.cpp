@@ -17,7 +17,7 @@ extern "C" const char* check_recurrent_from_c();
 namespace paoding::testing_program {
 namespace {
 
-struct Layer {
+struct CLayer {
   pd_cell cell;
   DType dtype = f32;
   bool is_reverse = false, has_lengths = false, gates_first = false;
@@ -37,7 +37,7 @@ struct Layer {
 };
 
 // The same as a graph, with the gradients of sum(y weight) + sum(last_h) + sum(last_c).
-Graph& build(Graph& g, const Layer& l) {
+Graph& build(Graph& g, const CLayer& l) {
   const DType wide = compute_dtype(l.dtype);
   const std::int64_t G = l.gates();
   const Value x = g.input("x", l.dtype, {l.T, l.B, l.I}), w = g.input("w", l.dtype, {l.I, G * l.H});
@@ -113,7 +113,7 @@ class Memory {
 };
 
 // Two biases that stand for the one, of a GRU [4 H]: a part of each where they are added.
-std::pair<Dense, Dense> apart(const Layer& l, const Dense& both) {
+std::pair<Dense, Dense> apart(const CLayer& l, const Dense& both) {
   const std::size_t h = static_cast<std::size_t>(l.H),
                     added = static_cast<std::size_t>(l.cell == PD_GRU ? 2 : l.gates()) * h;
   Dense of_x, of_h;
@@ -123,7 +123,7 @@ std::pair<Dense, Dense> apart(const Layer& l, const Dense& both) {
   return {of_x, of_h};
 }
 
-void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
+void run_both_ways(const CLayer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
   const DType wide = compute_dtype(l.dtype);
   for (const auto& [name, tensor] : feeds) {
     const bool is_turned = l.gates_first && (name == "w" || name == "u");
@@ -188,7 +188,7 @@ TEST(RecurrentInC, IsTheLayerOfAGraph) {
     for (const int way : {0, 1, 2, 3, 4, 5}) {
       for (const DType dtype : {f32, f64, bf16}) {
         if (dtype == bf16 && cell == PD_RNN_RELU) continue;  // sums that are rounded across 0
-        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1, way >= 4, way == 5, way == 5};
+        const CLayer l{cell, dtype, way % 2 == 1, way / 2 == 1, way >= 4, way == 5, way == 5};
         SCOPED_TRACE(fmt::format("cell {}, way {}, {}", static_cast<int>(cell), way, to_string(dtype)));
         Graph g;
         build(g, l);
@@ -226,7 +226,7 @@ TEST(RecurrentInC, IsTheLayerOfAGraph) {
 }
 
 TEST(RecurrentInC, RunsTheKernelsOfPrograms) {
-  const pd_recurrent_layer layer = Layer{PD_LSTM}.declared("cpu");
+  const pd_recurrent_layer layer = CLayer{PD_LSTM}.declared("cpu");
   pd_recurrent_plan* plan = nullptr;
   ASSERT_EQ(pd_recurrent_create(&layer, &plan), PD_OK);
   const std::string text = pd_recurrent_describe(plan);
@@ -247,7 +247,7 @@ std::string forward_of(const pd_recurrent_layer& layer) {
 TEST(RecurrentInC, ReadsWeightsAsPyTorchKeepsThemWithoutACopyOfThem) {
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
     for (const DType dtype : {f32, bf16}) {
-      Layer l{cell, dtype};
+      CLayer l{cell, dtype};
       l.gates_first = true, l.H = 64;
       for (const auto& [steps, rows] : {std::pair(1, 1), std::pair(20, 1), std::pair(5, 40)}) {
         l.T = steps, l.B = rows;
@@ -260,7 +260,7 @@ TEST(RecurrentInC, ReadsWeightsAsPyTorchKeepsThemWithoutACopyOfThem) {
 
 TEST(RecurrentInC, ReadsWeightsAnewInEveryCall) {
   for (const bool gates_first : {false, true}) {
-    Layer l{PD_LSTM};
+    CLayer l{PD_LSTM};
     l.gates_first = gates_first;
     Graph g;
     build(g, l);
@@ -300,7 +300,7 @@ TEST(RecurrentInC, ReadsWeightsAnewInEveryCall) {
 }
 
 TEST(RecurrentInC, IsSeenInRecordings) {
-  const Layer l{PD_LSTM};
+  const CLayer l{PD_LSTM};
   Graph g;
   build(g, l);
   const pd_recurrent_layer declared = l.declared("cpu");
@@ -334,19 +334,19 @@ TEST(RecurrentInC, SaysWhatIsWrong) {
   const auto create = [&](const pd_recurrent_layer& layer) { return pd_recurrent_create(&layer, &plan); };
   EXPECT_EQ(pd_recurrent_create(nullptr, &plan), PD_ERROR_ARGUMENT);
   EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: layer is null");
-  pd_recurrent_layer layer = Layer{PD_GRU}.declared("cpu");
+  pd_recurrent_layer layer = CLayer{PD_GRU}.declared("cpu");
   layer.hidden = 0;
   EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
   EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: hidden is 0, needs to be from 1 to 2^31");
-  layer = Layer{PD_GRU}.declared("tpu");
+  layer = CLayer{PD_GRU}.declared("tpu");
   EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
   EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: device is 'tpu', needs to be cpu, cuda or cuda:N");
-  layer = Layer{PD_GRU}.declared("cuda:77");
+  layer = CLayer{PD_GRU}.declared("cuda:77");
   EXPECT_EQ(create(layer), PD_ERROR_DEVICE);
-  layer = Layer{static_cast<pd_cell>(9)}.declared("cpu");
+  layer = CLayer{static_cast<pd_cell>(9)}.declared("cpu");
   EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
   EXPECT_EQ(plan, nullptr);
-  layer = Layer{PD_GRU}.declared("cpu");
+  layer = CLayer{PD_GRU}.declared("cpu");
   layer.is_training = 0;
   ASSERT_EQ(create(layer), PD_OK);
   const pd_recurrent_backward_args nothing = {};

@@ -12,7 +12,7 @@
 namespace paoding::testing_program {
 namespace {
 
-const Tensor& record(const std::string& name) {
+const Tensor& transformer_record(const std::string& name) {
   static const Tensors all = load_safetensors(source_root() / "tests/peer/recorded/transformer.safetensors");
   return all.at(name);
 }
@@ -63,10 +63,10 @@ TEST(Transformer, LayersGiveWhatPyTorchGives) {
             .activation = is_gelu ? nn::FeedForwardKind::gelu : nn::FeedForwardKind::relu,
             .norm_first = norm_first,
             .dtype = f64};
-        Values wanted{g.input("x0", f64, record(name + "/x0").shape())};
+        Values wanted{g.input("x0", f64, transformer_record(name + "/x0").shape())};
         Value y;
         if (has_memory) {
-          wanted.push_back(g.input("x1", f64, record(name + "/x1").shape()));
+          wanted.push_back(g.input("x1", f64, transformer_record(name + "/x1").shape()));
           y = nn::TransformerDecoderLayer(g, "l", 8, 2, options)(wanted[0], wanted[1]);
         } else {
           y = nn::TransformerEncoderLayer(g, "l", 8, 2, options)(wanted[0]);
@@ -78,19 +78,21 @@ TEST(Transformer, LayersGiveWhatPyTorchGives) {
         g.fetch("y", y);
         for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("grad" + std::to_string(i), grads[i]);
         Parameters parameters(g, Device::cpu());
-        for (const auto& [theirs, ours] : names) parameters.set("l/" + ours, turned(record(name + "/" + theirs)));
+        for (const auto& [theirs, ours] : names)
+          parameters.set("l/" + ours, turned(transformer_record(name + "/" + theirs)));
         Program program(g, {}, &parameters);
         Tensors feeds;
-        for (const std::string& in : program.input_names()) feeds[in] = record(name + "/" + in);
+        for (const std::string& in : program.input_names()) feeds[in] = transformer_record(name + "/" + in);
         const Tensors got = program.run(feeds);
-        expect_close("y", got.at("y").to_doubles(), record(name + "/y").to_doubles(), 1e-12);
+        expect_close("y", got.at("y").to_doubles(), transformer_record(name + "/y").to_doubles(), 1e-12);
         std::size_t next = 0;
         for (; next < (has_memory ? 2u : 1u); ++next) {
           const std::string n = std::to_string(next);
-          expect_close("dx" + n, got.at("grad" + n).to_doubles(), record(name + "/dx" + n).to_doubles(), 1e-12);
+          expect_close("dx" + n, got.at("grad" + n).to_doubles(), transformer_record(name + "/dx" + n).to_doubles(),
+                       1e-12);
         }
         for (const auto& [theirs, ours] : names) {
-          const Dense expected = turned(record(name + "/grad/" + theirs)).to_doubles();
+          const Dense expected = turned(transformer_record(name + "/grad/" + theirs)).to_doubles();
           expect_close(ours, got.at("grad" + std::to_string(next++)).to_doubles(), expected, 1e-12);
         }
       }

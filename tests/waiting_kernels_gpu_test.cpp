@@ -16,7 +16,7 @@
 namespace paoding::gpu {
 namespace {
 
-constexpr unsigned kSteps = 6, kThreads = 32, kCluster = 2, kGrid = 4;
+constexpr unsigned kWaitingSteps = 6, kThreads = 32, kCluster = 2, kGrid = 4;
 
 unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + other * 22695477u + 1013904223u; }
 
@@ -52,7 +52,7 @@ PD_DEVICE void exchange(unsigned* out, const Room&, const Sizes& size) {
 std::vector<unsigned> exchanged() {
   std::vector<unsigned> words(kCluster * kThreads);
   std::iota(words.begin(), words.end(), 0u);
-  for (unsigned s = 0; s < kSteps; ++s) {
+  for (unsigned s = 0; s < kWaitingSteps; ++s) {
     const std::vector<unsigned> before = words;
     for (unsigned i = 0; i < words.size(); ++i) words[i] = next_of(before[i], before[(i + kThreads) % words.size()]);
   }
@@ -141,7 +141,7 @@ std::vector<unsigned> ended() {
 std::vector<unsigned> passed_on() {
   std::vector<unsigned> words(kGrid), all;
   std::iota(words.begin(), words.end(), 0u);
-  for (unsigned s = 0; s <= kSteps; ++s) {
+  for (unsigned s = 0; s <= kWaitingSteps; ++s) {
     all.insert(all.end(), words.begin(), words.end());
     const std::vector<unsigned> before = words;
     for (unsigned i = 0; i < kGrid; ++i) words[i] = next_of(before[i], before[(i + 1) % kGrid]);
@@ -153,7 +153,7 @@ TextLaunch made(const std::string& name, const std::string& text, const std::str
   TextParts parts;
   parts.name = name;
   parts.threads = name == "end_run" ? kEndThreads : kThreads;
-  parts.sizes.number("steps", kSteps);
+  parts.sizes.number("steps", kWaitingSteps);
   parts.functions = before + k_exchange_cu + kGridBarrier + text;
   if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n";  // not for those behind it
   parts.operands = {"unsigned* out"};

@@ -5,7 +5,7 @@
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
 #                public API say of threads, formatting
 #   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3); what a build
-#                without CUDA is linked from is whole (needs the objects in build/); no program or library in build/ looks
+#                without CUDA is linked from is whole (needs the objects in build/); changed files compile without their unit; no program or library in build/ looks
 #                for others in the current folder
 #   --format     no check: formats every C++ file in place
 set -uo pipefail
@@ -143,23 +143,39 @@ check_generated() {
 }
 
 # What a build without CUDA is linked from uses nothing that only a build with it has: no symbol of src/gpu/ and *_gpu.cpp,
-# but in files that ask PAODING_WITH_CUDA, and those that cuda_missing.cpp answers. Looked for in the objects of $build.
+# but in files that ask PAODING_WITH_CUDA, and those that cuda_missing.cpp answers. Looked for in the objects of $build, which
+# are of units of files (cmake/unity.cmake: those of the GPU are apart) or of single ones.
 check_without_cuda() {
   local objects=$build/CMakeFiles/paoding.dir present
-  mapfile -t present < <(cd "$objects" 2>/dev/null && find src -name '*.o' | while read -r file; do
-    [[ -f $OLDPWD/${file%.o} ]] && echo "$file"; done)
+  mapfile -t present < <(cd "$objects" 2>/dev/null && find src unity -name '*.o' 2>/dev/null | while read -r file; do
+    [[ -f $OLDPWD/${file%.o} || -f $OLDPWD/$build/${file%.o} ]] && echo "$file"; done)
   ((${#present[@]})) || return 0
   (cd "$objects" && nm --print-file-name --format=posix "${present[@]}") 2>/dev/null | awk '
-    { file = $1; sub(/\.o:$/, "", file); ours = file !~ /^src\/gpu\// && file !~ /_gpu\.cpp$/ }
+    { file = $1; sub(/\.o:$/, "", file)
+      ours = file ~ /^unity\// ? file !~ /_gpu(_cold)?_[0-9]+\.cpp$/ : file !~ /^src\/gpu\// && file !~ /_gpu\.cpp$/ }
     $3 ~ /^[A-TV-Zu]$/ { if (ours) defined[$2]; else of_gpu[$2] }
     $3 == "U" && ours { user[$2] = file }
     END { for (s in user) if ((s in of_gpu) && !(s in defined)) print user[s], s }' | sort | c++filt |
-    while read -r file symbol; do
-      local name=${symbol%%(*}
+    while read -r object symbol; do
+      local name=${symbol%%(*} files=("$object") file
       name=${name%%[*} name=${name##*::}
-      grep -q PAODING_WITH_CUDA "$file" || grep -qw "$name" src/runtime/cuda_missing.cpp ||
-        echo "$file:1: $symbol is not there without CUDA: name the file _gpu.cpp, or answer in src/runtime/cuda_missing.cpp"
+      if [[ $object == unity/* ]]; then
+        mapfile -t files < <(sed -n 's|^#include "\(.*\)"|src/\1|p' "$build/$object" | xargs grep -lw -- "$name")
+        ((${#files[@]})) || files=("$build/$object")
+      fi
+      for file in "${files[@]}"; do
+        grep -q PAODING_WITH_CUDA "$file" || grep -qw "$name" src/runtime/cuda_missing.cpp ||
+          echo "$file:1: $symbol is not there without CUDA: name the file _gpu.cpp, or answer in src/runtime/cuda_missing.cpp"
+      done
     done | awk '{ print } END { exit NR > 0 }'
+}
+
+# A unit may hide that a file does not include what it uses: files that differ from the last commit's parent (PAODING_SINCE),
+# and every fiftieth of the others, another fiftieth each day, are compiled by themselves, as $build compiles their units.
+check_includes() {
+  [[ -f $build/compile_commands.json && -d $build/unity ]] || return 0
+  command -v python3 >/dev/null || { echo "check: includes not checked, python3 is missing" >&2; return 0; }
+  python3 tools/check_includes.py "$build" "${PAODING_SINCE:-HEAD~1}"
 }
 
 status=0
@@ -180,6 +196,7 @@ fi
 if [[ ${1:-} != --sources ]]; then
   check_generated || status=1
   check_without_cuda || status=1
+  check_includes || status=1
   [[ ! -d $build ]] || tools/check_run_paths.sh "$build" || status=1
 fi
 ((status == 0)) && echo "check: ok"

@@ -20,7 +20,7 @@ namespace {
 using namespace nb::literals;
 using Handles = std::vector<ValueHandle>;
 
-Graph* graph_of(const Values& values) { return values.empty() ? nullptr : &values[0].graph(); }
+Graph* graph_of_values(const Values& values) { return values.empty() ? nullptr : &values[0].graph(); }
 
 // function(..) and what it gives, as control.py promises it.
 template <class Made, class... Arguments>
@@ -35,7 +35,7 @@ Made made_by(const nb::object& function, Arguments&&... arguments) {
 }
 
 Values called(const nb::object& function, const Values& arguments) {
-  const BodyFrame frame(graph_of(arguments));
+  const BodyFrame frame(graph_of_values(arguments));
   return values_of(made_by<Handles>(function, wrap(arguments)));
 }
 
@@ -49,7 +49,7 @@ std::function<Values()> branch_of(nb::object function) {
 std::pair<Handles, Handles> scanned(const Handles& initial, const Handles& sequences, const nb::object& step,
                                     bool reverse) {
   const auto body = [&](const Values& carries, const Values& elements) {
-    const BodyFrame frame(graph_of(carries.empty() ? elements : carries));
+    const BodyFrame frame(graph_of_values(carries.empty() ? elements : carries));
     const auto [next, outputs] = made_by<std::pair<Handles, Handles>>(step, wrap(carries), wrap(elements));
     return StepResult{values_of(next), values_of(outputs)};
   };

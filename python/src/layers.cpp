@@ -18,7 +18,9 @@ using namespace nb::literals;
 using MaybeGraph = std::optional<GraphHandle>;
 using MaybeInitial = std::optional<Initializer>;
 
-Graph& graph_of(const MaybeGraph& given, const char* layer) { return graph_for(given ? &*given : nullptr, layer); }
+Graph& layer_graph_of(const MaybeGraph& given, const char* layer) {
+  return graph_for(given ? &*given : nullptr, layer);
+}
 Initializer initial_of(const MaybeInitial& given) { return given ? *given : Initializer{}; }
 
 /// A layer that Python holds: it keeps the graph that its parameters are of.
@@ -62,7 +64,7 @@ void bind_linear(nb::module_& module) {
           "__init__",
           [](Kept<nn::Linear>* self, const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias,
              nb::object dtype, const MaybeInitial& initial, const MaybeGraph& graph) {
-            construct(self, graph_of(graph, "Linear"), name, inputs, outputs,
+            construct(self, layer_graph_of(graph, "Linear"), name, inputs, outputs,
                       nn::LinearOptions{.bias = bias, .dtype = dtype_of(dtype), .initial = initial_of(initial)});
           },
           "name"_a, "inputs"_a, "outputs"_a, nb::kw_only(), "bias"_a = true, "dtype"_a = DType::f32,
@@ -80,7 +82,7 @@ void bind_linear(nb::module_& module) {
           [](Kept<nn::Embedding>* self, const std::string& name, std::int64_t rows, std::int64_t width,
              std::int64_t padding, nb::object dtype, const MaybeInitial& initial, const MaybeGraph& graph) {
             construct(
-                self, graph_of(graph, "Embedding"), name, rows, width,
+                self, layer_graph_of(graph, "Embedding"), name, rows, width,
                 nn::EmbeddingOptions{.padding = padding, .dtype = dtype_of(dtype), .initial = initial_of(initial)});
           },
           "name"_a, "rows"_a, "width"_a, nb::kw_only(), "padding"_a = -1, "dtype"_a = DType::f32,
@@ -97,7 +99,7 @@ void bind_linear(nb::module_& module) {
              nb::object kernel, nb::object stride, nb::object padding, nb::object dilation, std::int64_t groups,
              const std::string& activation, bool bias, nb::object dtype, const MaybeInitial& initial,
              const MaybeGraph& graph) {
-            construct(self, graph_of(graph, "Conv2d"), name, inputs, outputs, extents<2>(kernel, "kernel"),
+            construct(self, layer_graph_of(graph, "Conv2d"), name, inputs, outputs, extents<2>(kernel, "kernel"),
                       nn::Conv2dLayerOptions{.conv = conv2d_options(stride, padding, dilation, groups, activation),
                                              .bias = bias,
                                              .dtype = dtype_of(dtype),
@@ -123,7 +125,7 @@ void bind_norm_layers(nb::module_& module) {
           "__init__",
           [](Kept<nn::LayerNorm>* self, const std::string& name, std::int64_t width, double epsilon, nb::object dtype,
              const MaybeGraph& graph) {
-            construct(self, graph_of(graph, "LayerNorm"), name, width, epsilon, dtype_of(dtype));
+            construct(self, layer_graph_of(graph, "LayerNorm"), name, width, epsilon, dtype_of(dtype));
           },
           "name"_a, "width"_a, nb::kw_only(), "epsilon"_a = 1e-5, "dtype"_a = DType::f32, "graph"_a = nb::none(),
           nb::sig("def __init__(self, name: str, width: int, *, epsilon: float = 1e-5, dtype: DType | str = 'f32', "
@@ -139,7 +141,7 @@ void bind_norm_layers(nb::module_& module) {
           "__init__",
           [](Kept<nn::BatchNorm>* self, const std::string& name, std::int64_t channels, bool training, double momentum,
              double epsilon, nb::object dtype, const MaybeGraph& graph) {
-            construct(self, graph_of(graph, "BatchNorm"), name, channels,
+            construct(self, layer_graph_of(graph, "BatchNorm"), name, channels,
                       BatchNormOptions{.training = training, .momentum = momentum, .epsilon = epsilon},
                       dtype_of(dtype));
           },
@@ -161,7 +163,7 @@ void bind_attention_layer(nb::module_& module) {
           [](Kept<nn::MultiHeadAttention>* self, const std::string& name, std::int64_t width, std::int64_t heads,
              std::int64_t key_width, std::int64_t value_width, bool bias, double dropout, bool training,
              nb::object dtype, const MaybeGraph& graph) {
-            construct(self, graph_of(graph, "MultiHeadAttention"), name, width, heads,
+            construct(self, layer_graph_of(graph, "MultiHeadAttention"), name, width, heads,
                       nn::MultiHeadAttentionOptions{.key_width = key_width,
                                                     .value_width = value_width,
                                                     .bias = bias,
@@ -202,7 +204,7 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
                  bool bidirectional, double dropout, bool training, std::int64_t projection, bool reset_after,
                  bool relu, nb::object dtype, const MaybeInitial& initial, double forget_bias,
                  const MaybeGraph& graph) {
-            construct(self, graph_of(graph, name), layer, inputs, hidden,
+            construct(self, layer_graph_of(graph, name), layer, inputs, hidden,
                       nn::RecurrentLayerOptions{.layers = layers,
                                                 .bidirectional = bidirectional,
                                                 .dropout = dropout,

@@ -187,7 +187,7 @@ void set_parameter(Parameters& self, const std::string& name, nb::object value) 
   run_freely([&] { self.set(name, tensor); });
 }
 
-nb::dict report_of(const ProgramHandle& self) {
+nb::dict program_report(const ProgramHandle& self) {
   const CompileReport& report = self.program().report();
   nb::dict made;
   made["milliseconds"] = report.milliseconds;
@@ -301,7 +301,7 @@ void bind_program(nb::module_& module) {
       .def_prop_ro("parameters", &ProgramHandle::parameters, nb::sig("def parameters(self) -> Parameters | None"))
       .def_prop_ro("input_names", [](const ProgramHandle& self) { return self.program().input_names(); })
       .def_prop_ro("fetch_names", [](const ProgramHandle& self) { return self.program().fetch_names(); })
-      .def_prop_ro("report", &report_of, nb::sig("def report(self) -> dict[str, typing.Any]"),
+      .def_prop_ro("report", &program_report, nb::sig("def report(self) -> dict[str, typing.Any]"),
                    "What compiling did and took.")
       .def(
           "plan", [](const ProgramHandle& self) { return self.program().plan_text(); },

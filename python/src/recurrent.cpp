@@ -23,7 +23,7 @@ void check(pd_status status) {
   throw Error(kind, pd_last_error());
 }
 
-pd_number number_of(const std::string& text) {
+pd_number handle_number(const std::string& text) {
   constexpr std::pair<const char*, pd_number> known[] = {
       {"f32", PD_F32}, {"f64", PD_F64}, {"bf16", PD_BF16}, {"f16", PD_F16}};
   for (const auto& [name, number] : known) {
@@ -46,7 +46,7 @@ class RecurrentPlan {
   RecurrentPlan(const std::string& cell, const std::string& dtype, const std::string& device, std::int64_t steps,
                 std::int64_t batch, std::int64_t inputs, std::int64_t hidden, bool has_lengths, bool is_reverse,
                 bool is_training, bool allow_tf32, bool gates_first, bool two_biases, bool is_first) {
-    const pd_recurrent_layer layer{cell_of(cell), number_of(dtype), device.c_str(), steps,      batch,
+    const pd_recurrent_layer layer{cell_of(cell), handle_number(dtype), device.c_str(), steps,      batch,
                                    inputs,        hidden,           has_lengths,    is_reverse, is_training,
                                    allow_tf32,    gates_first,      two_biases,     is_first};
     check(pd_recurrent_create(&layer, &plan_));

@@ -2,13 +2,10 @@
 #include "cpu/group_kernel_phase.h"
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cpu/phase_builder.h"
 
 namespace paoding {
-
-namespace {
-std::int64_t round_up(std::int64_t a, std::int64_t unit) { return (a + unit - 1) / unit * unit; }
-}  // namespace
 
 std::uint16_t SlotPool::add(std::int64_t bytes, Kept kept) {
   // Slots of whole pages would all begin at the same place in one: a load then waits for the stores before it that have

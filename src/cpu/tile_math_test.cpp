@@ -34,7 +34,7 @@ class Targets {
 };
 
 template <class T>
-std::vector<T> apply(TileRoutine routine, std::vector<T> a, std::vector<T> b = {}) {
+std::vector<T> apply_tile(TileRoutine routine, std::vector<T> a, std::vector<T> b = {}) {
   std::vector<T> out(a.size() + 1, T(-123));
   char* slots[] = {reinterpret_cast<char*>(a.data()), reinterpret_cast<char*>(b.empty() ? a.data() : b.data()),
                    reinterpret_cast<char*>(out.data())};
@@ -154,11 +154,11 @@ const Row kFunctions[] = {
 };
 
 template <class T>
-void check_functions() {
+void check_tile_functions() {
   const std::vector<T> x = arguments<T>();
   for (const Row& row : kFunctions) {
     const std::string name(primitive(row.prim).name);
-    const std::vector<T> y = apply(find_routine(row.prim, kDType<T>, 0), x);
+    const std::vector<T> y = apply_tile(find_routine(row.prim, kDType<T>, 0), x);
     double worst = 0;
     T at = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -170,7 +170,7 @@ void check_functions() {
       }
     }
     EXPECT_LE(worst, 4) << name << " of " << at << " is "
-                        << apply(find_routine(row.prim, kDType<T>, 0), std::vector<T>{at})[0] << ", not "
+                        << apply_tile(find_routine(row.prim, kDType<T>, 0), std::vector<T>{at})[0] << ", not "
                         << static_cast<double>(row.function(at));
     testing::Test::RecordProperty(name + (sizeof(T) == 4 ? "_f32" : "_f64"), std::to_string(worst));
     if (std::getenv("PAODING_SHOW_ULPS"))
@@ -178,8 +178,8 @@ void check_functions() {
   }
 }
 
-TEST(TileMath, IsWithinFourUlpsInF32) { Targets().for_each(check_functions<float>); }
-TEST(TileMath, IsWithinFourUlpsInF64) { Targets().for_each(check_functions<double>); }
+TEST(TileMath, IsWithinFourUlpsInF32) { Targets().for_each(check_tile_functions<float>); }
+TEST(TileMath, IsWithinFourUlpsInF64) { Targets().for_each(check_tile_functions<double>); }
 
 // All pairs of special values and random ones, tile with tile and tile with one element.
 template <class T>
@@ -196,7 +196,7 @@ void check_binary(Prim prim, long double (*function)(long double, long double), 
       a.push_back(static_cast<T>(uniform(random))), b.push_back(static_cast<T>(uniform(random)));
   }
   const std::string name(primitive(prim).name);
-  const std::vector<T> got = apply(find_routine(prim, kDType<T>, 0), a, b);
+  const std::vector<T> got = apply_tile(find_routine(prim, kDType<T>, 0), a, b);
   int shown = 0;
   for (std::size_t i = 0; i < a.size() && shown < 5; ++i) {
     const long double want = function(a[i], b[i]);
@@ -205,8 +205,8 @@ void check_binary(Prim prim, long double (*function)(long double, long double), 
     ADD_FAILURE() << name << " of " << a[i] << " and " << b[i] << " is " << got[i] << ", not "
                   << static_cast<double>(want) << ": " << ulps(got[i], want) << " ulps";
   }
-  const std::vector<T> one = apply(find_routine(prim, kDType<T>, 2), a, std::vector<T>{T(2.5)});
-  const std::vector<T> other = apply(find_routine(prim, kDType<T>, 1), std::vector<T>(a.size(), T(2.5)), b);
+  const std::vector<T> one = apply_tile(find_routine(prim, kDType<T>, 2), a, std::vector<T>{T(2.5)});
+  const std::vector<T> other = apply_tile(find_routine(prim, kDType<T>, 1), std::vector<T>(a.size(), T(2.5)), b);
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_LE(ulps(one[i], function(a[i], T(2.5))), bound) << name << " of " << a[i] << " and 2.5";
     ASSERT_LE(ulps(other[i], function(T(2.5), b[i])), bound) << name << " of 2.5 and " << b[i];
@@ -231,7 +231,7 @@ TEST(TileMath, PowersReachTheLargestDouble) {
   for (int i = 0; i < 101; ++i)
     a.push_back(i % 2 == 0 ? 2 : 0.5), b.push_back((i % 2 == 0 ? 1 : -1) * (1024 - i * 1e-7));
   Targets().for_each([&] {
-    const std::vector<double> got = apply(find_routine(Prim::pow, f64, 0), a, b);
+    const std::vector<double> got = apply_tile(find_routine(Prim::pow, f64, 0), a, b);
     for (std::size_t i = 0; i < a.size(); ++i) {
       EXPECT_LE(ulps(got[i], std::pow(static_cast<long double>(a[i]), b[i])), 4) << a[i] << " to the " << b[i];
     }
@@ -252,7 +252,7 @@ TEST(TileMath, QuotientsAreRoundedDown) {
   Targets().for_each([&] {
     const std::vector<float> a{7, -7, 7, -7, 1, -1, 0, 6, -6, 1e9f, 0.5f, -0.5f},
         b{2, 2, -2, -2, 0, 0, 3, 3, 3, 7, 2, 2};
-    const std::vector<float> got = apply(find_routine(Prim::floor_divide, f32, 0), a, b);
+    const std::vector<float> got = apply_tile(find_routine(Prim::floor_divide, f32, 0), a, b);
     const std::vector<float> want{3, -4, -4, 3, INFINITY, -INFINITY, 0, 2, -2, 142857142.0f, 0, -1};
     EXPECT_EQ(got, want);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(static_cast<float>(quotient(a[i], b[i])), want[i]);
@@ -263,15 +263,15 @@ TEST(TileMath, IntegersDivideAsPythonDoesAndByZeroGiveZero) {
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   const std::vector<std::int32_t> a{7, -7, 7, -7, 1, -1, 0, kLeast, kLeast, kLeast};
   const std::vector<std::int32_t> b{2, 2, -2, -2, 0, 0, 3, -1, 1, 3};
-  EXPECT_EQ(apply(find_routine(Prim::floor_divide, i32, 0), a, b),
+  EXPECT_EQ(apply_tile(find_routine(Prim::floor_divide, i32, 0), a, b),
             (std::vector<std::int32_t>{3, -4, -4, 3, 0, 0, 0, kLeast, kLeast, -715827883}));
-  EXPECT_EQ(apply(find_routine(Prim::remainder, i32, 0), a, b),
+  EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i32, 0), a, b),
             (std::vector<std::int32_t>{1, 1, -1, -1, 0, 0, 0, 0, 0, 1}));
   const std::vector<std::int64_t> wide{-9, -8, -1, 0, 1, 8, 9};
-  EXPECT_EQ(apply(find_routine(Prim::floor_divide, i64, 2), wide, {8}),
+  EXPECT_EQ(apply_tile(find_routine(Prim::floor_divide, i64, 2), wide, {8}),
             (std::vector<std::int64_t>{-2, -1, -1, 0, 0, 1, 1}));
-  EXPECT_EQ(apply(find_routine(Prim::remainder, i64, 2), wide, {8}), (std::vector<std::int64_t>{7, 0, 7, 0, 1, 0, 1}));
-  EXPECT_EQ(apply(find_routine(Prim::remainder, i64, 2), wide, {-3}),
+  EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i64, 2), wide, {8}), (std::vector<std::int64_t>{7, 0, 7, 0, 1, 0, 1}));
+  EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i64, 2), wide, {-3}),
             (std::vector<std::int64_t>{0, -2, -1, 0, -2, -1, 0}));
 }
 

@@ -17,17 +17,17 @@ namespace {
 
 constexpr std::size_t kMostWords = 100;  // of a pair's longer side: more is a list that was not told apart
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_small_letter(char c) { return c >= 'a' && c <= 'z'; }
 bool is_letter(char c) {
   // Every byte of a character outside ASCII counts: most are letters.
   return is_small_letter(c) || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
 }
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_space_or_tab(char c) { return c == ' ' || c == '\t'; }
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_space_or_tab(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space_or_tab(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -35,7 +35,7 @@ std::string_view trimmed(std::string_view text) {
 void add_words(std::string& text, std::string_view line) {
   bool is_apart = !text.empty();
   for (const char c : trimmed(line)) {
-    if (is_blank(c)) {
+    if (is_space_or_tab(c)) {
       is_apart = true;
       continue;
     }
@@ -46,19 +46,19 @@ void add_words(std::string& text, std::string_view line) {
 }
 
 /// Bytes of the mark that begins an item of a list, with the blanks after it: "* ", "- ", "2) "; 0 when there is none.
-std::size_t mark_bytes(std::string_view text) {
+std::size_t list_mark_bytes(std::string_view text) {
   std::size_t size = 0;
   if (text.starts_with("\u2022")) {
     size = 3;
   } else if (!text.empty() && std::string_view("*-+o").find(text[0]) != std::string_view::npos) {
     size = 1;
   } else {
-    while (size < text.size() && size < 2 && is_digit(text[size])) ++size;
+    while (size < text.size() && size < 2 && is_ascii_digit(text[size])) ++size;
     if (size == 0 || size == text.size() || (text[size] != '.' && text[size] != ')')) return 0;
     ++size;
   }
   const std::size_t mark = size;
-  while (size < text.size() && is_blank(text[size])) ++size;
+  while (size < text.size() && is_space_or_tab(text[size])) ++size;
   return size > mark && size < text.size() ? size : 0;
 }
 
@@ -170,8 +170,8 @@ std::vector<std::string> paragraphs_of(const Description& description) {
       is_open = false;
       continue;
     }
-    const bool is_set_in = is_blank(line.front());
-    const std::size_t mark = mark_bytes(text);
+    const bool is_set_in = is_space_or_tab(line.front());
+    const std::size_t mark = list_mark_bytes(text);
     if (mark > 0) {
       is_open = false;
     } else if (is_set_in != is_inside && !(is_item && is_set_in)) {

@@ -52,14 +52,14 @@ template <class... Args>
   fail(ErrorKind::file, "{}:{}: {}", name, line, fmt::format(format, std::forward<Args>(args)...));
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
+bool is_whitespace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 /// Takes the first run of what is not blank; "" at the end.
 std::string_view take_field(std::string_view& text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_whitespace(text.front())) text.remove_prefix(1);
   std::size_t size = 0;
-  while (size < text.size() && !is_blank(text[size])) ++size;
+  while (size < text.size() && !is_whitespace(text[size])) ++size;
   const std::string_view field = text.substr(0, size);
   text.remove_prefix(size);
   return field;
@@ -140,7 +140,7 @@ class FestivalReader {
         while (at_ < text_.size() && text_[at_] != '\n') ++at_;
         if (at_ == text_.size()) return;
       }
-      if (!is_blank(text_[at_])) return;
+      if (!is_whitespace(text_[at_])) return;
       if (text_[at_] == '\n') ++line_;
     }
   }
@@ -161,7 +161,7 @@ class FestivalReader {
   std::string atom() {
     skip_blanks();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && !is_blank(text_[at_]) && !is_control(text_[at_]) &&
+    while (at_ < text_.size() && !is_whitespace(text_[at_]) && !is_control(text_[at_]) &&
            std::string_view("()\";").find(text_[at_]) == std::string_view::npos) {
       ++at_;
     }

@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const std::vector<Pronunciations>& words) {
 }
 
 std::vector<std::string> parsed(std::string_view text) { return lines_of(parse_pronunciations(text, "d.dict")); }
-std::string refused(std::string_view text) {
+std::string pronunciations_refused(std::string_view text) {
   return refusal([&] { parse_pronunciations(text, "d.dict"); });
 }
 using Lines = std::vector<std::string>;
@@ -91,31 +91,33 @@ TEST(Pronunciations, AreReadFromFestivalsFormat) {
 }
 
 TEST(Pronunciations, RefuseWhatIsNoDictionary) {
-  EXPECT_EQ(refused("a AH\nab\n"), "file: d.dict:2: \"ab\" has a word but no phonemes, must be like \"word W ER D\"");
-  EXPECT_EQ(refused(""), "file: d.dict: there is no word in it, must be a pronouncing dictionary");
-  EXPECT_EQ(refused(";;; nothing\n\n"), "file: d.dict: there is no word in it, must be a pronouncing dictionary");
-  EXPECT_EQ(refused(std::string_view("a AH\n\0\1 b\n", 10)),
+  EXPECT_EQ(pronunciations_refused("a AH\nab\n"),
+            "file: d.dict:2: \"ab\" has a word but no phonemes, must be like \"word W ER D\"");
+  EXPECT_EQ(pronunciations_refused(""), "file: d.dict: there is no word in it, must be a pronouncing dictionary");
+  EXPECT_EQ(pronunciations_refused(";;; nothing\n\n"),
+            "file: d.dict: there is no word in it, must be a pronouncing dictionary");
+  EXPECT_EQ(pronunciations_refused(std::string_view("a AH\n\0\1 b\n", 10)),
             "file: d.dict:2: there is a control character, this is no dictionary: \"\\x00\\x01 b\"");
 }
 
 TEST(Pronunciations, OfAnotherEncodingAreNamedWithTheirLine) {
-  const std::string text = refused("a AH\ncaf\xe9 K AE F EY\n");
+  const std::string text = pronunciations_refused("a AH\ncaf\xe9 K AE F EY\n");
   EXPECT_EQ(text.substr(0, text.find('\n')),
             "file: d.dict:2: byte 3 of the line is not UTF-8: \"caf\\xe9 K AE F EY\\n\"");
   EXPECT_NE(text.find("iconv -f latin1 -t utf-8"), std::string::npos) << text;
 }
 
 TEST(Pronunciations, RefuseFestivalsFormatWhereItIsBroken) {
-  EXPECT_EQ(refused("MNCL\n(\"a\" nil (((ey) 1))\n"),
+  EXPECT_EQ(pronunciations_refused("MNCL\n(\"a\" nil (((ey) 1))\n"),
             "file: d.dict:3: the end of the text where ')' must be, as in (\"word\" nil (((w er d) 1)))");
   EXPECT_EQ(
-      refused("MNCL\n(a nil (((ey) 1)))\n"),
+      pronunciations_refused("MNCL\n(a nil (((ey) 1)))\n"),
       "file: d.dict:2: \"a nil (((ey) 1)))\" where a word in quotes must be, as in (\"word\" nil (((w er d) 1)))");
-  EXPECT_EQ(refused("(\"a\" nil (((ey \"x\") 1)))"),
+  EXPECT_EQ(pronunciations_refused("(\"a\" nil (((ey \"x\") 1)))"),
             "file: d.dict:1: \"\\\"x\\\") 1)))\" where a name must be, as in (\"word\" nil (((w er d) 1)))");
-  EXPECT_EQ(refused("(\"a\" nil ())"), "file: d.dict:1: the word \"a\" has no phonemes");
-  EXPECT_EQ(refused("(\"\" nil (((a) 1)))"), "file: d.dict:1: the word is empty");
-  EXPECT_EQ(refused("(\"a\n"),
+  EXPECT_EQ(pronunciations_refused("(\"a\" nil ())"), "file: d.dict:1: the word \"a\" has no phonemes");
+  EXPECT_EQ(pronunciations_refused("(\"\" nil (((a) 1)))"), "file: d.dict:1: the word is empty");
+  EXPECT_EQ(pronunciations_refused("(\"a\n"),
             "file: d.dict:1: \"\" where a quote to end the word must be, as in (\"word\" nil (((w er d) 1)))");
 }
 

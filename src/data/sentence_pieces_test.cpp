@@ -135,7 +135,7 @@ TEST(SentencePieces, RefuseNumbersOfNoPiece) {
   EXPECT_NE(refusal([] { some_pieces().decode(Numbers{some_pieces().size()}); }), "");
 }
 
-std::string refused(std::string_view serialized) {
+std::string pieces_refused(std::string_view serialized) {
   return refusal([&] { SentencePieces::load(std::string(serialized), "m"); });
 }
 
@@ -143,30 +143,30 @@ TEST(SentencePieces, RefuseEveryTruncation) {
   const std::string& whole = some_pieces().serialized();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     // Cut between two fields it may still be a model, of fewer pieces: then it is one.
-    const std::string text = refused(whole.substr(0, size));
+    const std::string text = pieces_refused(whole.substr(0, size));
     EXPECT_TRUE(text.empty() || text.starts_with("file: m: is no SentencePiece model: ")) << size << " " << text;
   }
-  EXPECT_EQ(refused(""), "file: m: is no SentencePiece model: it has no pieces");
-  EXPECT_EQ(refused("\x0a\x05z"), "file: m: is no SentencePiece model: it is truncated");
+  EXPECT_EQ(pieces_refused(""), "file: m: is no SentencePiece model: it has no pieces");
+  EXPECT_EQ(pieces_refused("\x0a\x05z"), "file: m: is no SentencePiece model: it is truncated");
 }
 
 TEST(SentencePieces, RefuseModelsThatTheLibraryWouldTrust) {
   // A table of replacements (field 2 of the normalizer, field 3 of the model), whose offsets the library would follow.
   EXPECT_EQ(
-      refused(some_pieces().serialized() + "\x1a\x06\x12\x04"
-                                           "abcd"),
+      pieces_refused(some_pieces().serialized() + "\x1a\x06\x12\x04"
+                                                  "abcd"),
       "file: m: is no SentencePiece model: it replaces characters, only models of the normalization rule identity "
       "are read");
-  EXPECT_EQ(refused(some_pieces().serialized() + std::string("\x0a\x0a\x0a\x03"
-                                                             "abc\x15\x00\x00\xc0\x7f",
-                                                             12)),
+  EXPECT_EQ(pieces_refused(some_pieces().serialized() + std::string("\x0a\x0a\x0a\x03"
+                                                                    "abc\x15\x00\x00\xc0\x7f",
+                                                                    12)),
             "file: m: is no SentencePiece model: piece " + std::to_string(some_pieces().size()) + " has score nan");
-  EXPECT_EQ(refused(some_pieces().serialized() + std::string("\x12\x02\x18\x02")),
+  EXPECT_EQ(pieces_refused(some_pieces().serialized() + std::string("\x12\x02\x18\x02")),
             "file: m: is no SentencePiece model: its type is 2, only unigram is read");
   EXPECT_EQ(
-      refused(some_pieces().serialized() + std::string("\x0a\x05\x0a\x03"
-                                                       "a\0c",
-                                                       7)),
+      pieces_refused(some_pieces().serialized() + std::string("\x0a\x05\x0a\x03"
+                                                              "a\0c",
+                                                              7)),
       "file: m: is no SentencePiece model: piece " + std::to_string(some_pieces().size()) + " is empty or no text");
 }
 

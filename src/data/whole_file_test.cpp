@@ -35,7 +35,7 @@ std::string gzipped(std::string_view bytes) {
   return result;
 }
 
-std::string deflated(std::string_view bytes) {
+std::string deflated_bytes(std::string_view bytes) {
   std::string result(compressBound(bytes.size()), '\0');
   uLongf size = result.size();
   compress(reinterpret_cast<Bytef*>(result.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
@@ -143,7 +143,7 @@ TEST(ReadStream, TakesNoMoreMemoryThanTheLimit) {
 }
 
 TEST(Inflated, MustHoldWhatTheIndexSays) {
-  const std::string packed = deflated("hello");
+  const std::string packed = deflated_bytes("hello");
   EXPECT_EQ(inflated(packed, "f", 5), "hello");
   EXPECT_EQ(refusal([&] { inflated(packed, "f", 4); }), "file: f: more bytes were packed here, the index says 4");
   EXPECT_EQ(refusal([&] { inflated(packed, "f", 6); }), "file: f: 5 bytes were packed here, the index says 6");

@@ -55,7 +55,7 @@ struct Tag {
 bool is_name_byte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == ':';
 }
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_xml_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 /// Takes the tag that `text` begins with, which is at '<'.
 Tag take_tag(std::string_view& text, std::string_view name) {
@@ -87,7 +87,7 @@ Tag take_tag(std::string_view& text, std::string_view name) {
 std::optional<std::string_view> attribute(const Tag& tag, std::string_view wanted) {
   std::string_view rest = tag.attributes;
   while (true) {
-    while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
+    while (!rest.empty() && is_xml_space(rest.front())) rest.remove_prefix(1);
     const std::size_t equals = rest.find('=');
     if (equals == std::string_view::npos || equals + 1 >= rest.size()) return std::nullopt;
     const char mark = rest[equals + 1];
@@ -115,7 +115,7 @@ class Words {
  public:
   void add(std::string_view text) {
     for (const char c : text) {
-      if (is_blank(c)) {
+      if (is_xml_space(c)) {
         add_blank();
       } else {
         if (is_apart_ && !text_.empty()) text_ += ' ';
@@ -148,7 +148,7 @@ void add_entity(std::string_view& text, std::string_view name, Words& words) {
 }
 
 /// Bytes of a mark that is no text: a pilcrow, or what an importer left of USFM markup ("\nd ", "\+nd*").
-std::size_t mark_bytes(std::string_view text) {
+std::size_t usfm_mark_bytes(std::string_view text) {
   if (text.starts_with("\u00b6")) return 2;
   if (!text.starts_with('\\')) return 0;
   std::size_t size = 1;
@@ -218,7 +218,7 @@ std::string without_markup(std::string_view osis, std::string_view name) {
       if (is_left_out(tag) && !tag.is_end && !tag.is_empty) skip_element(osis, tag, name);
     } else if (osis.front() == '&') {
       add_entity(osis, name, words);
-    } else if (const std::size_t size = mark_bytes(osis); size > 0) {
+    } else if (const std::size_t size = usfm_mark_bytes(osis); size > 0) {
       osis.remove_prefix(size);
     } else {
       words.add(osis.substr(0, 1));

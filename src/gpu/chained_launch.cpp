@@ -19,9 +19,9 @@ namespace paoding::gpu {
 namespace {
 
 constexpr std::int64_t kThreadsPerSm = 1024;  // which have 64 registers each: all of a CTA, or of two
-constexpr std::int64_t kCtasPerSm = 2;
+constexpr std::int64_t kChainCtasPerSm = 2;
 // Of a share: beyond, launches are not what it waits for, and the next phase does not find it in the SM's cache.
-constexpr std::int64_t kMostPoints = 64 << 10, kMostBytes = 192 << 10;
+constexpr std::int64_t kMostPoints = 64 << 10, kMostShareBytes = 192 << 10;
 constexpr std::int64_t kSectorBytes = 32;  // the least that is fetched: shares that lie side by side fetch each other's
 // What a kernel costs beside its work, a phase (some latencies of L2 and its barriers), what of the rate of L2 a kernel
 // of few microseconds reaches, and a phase on its SM (H200: the phases of an attention step by the SM's clock).
@@ -39,7 +39,7 @@ bool has_wide_index(const Group& group) {
 }
 
 std::int64_t ctas_per_sm(std::int64_t shares, const Target& target) {
-  return std::clamp<std::int64_t>(ceil_div(shares, std::int64_t{target.sm_count}), 1, kCtasPerSm);
+  return std::clamp<std::int64_t>(ceil_div(shares, std::int64_t{target.sm_count}), 1, kChainCtasPerSm);
 }
 int threads_of(std::int64_t shares, const Target& target) {
   return static_cast<int>(kThreadsPerSm / ctas_per_sm(shares, target));
@@ -94,7 +94,8 @@ ChainPhase plan_phase(const Group& group, int axis, std::span<const int> alignme
   ChainPhase phase;
   const Group share = first_share(group, axis);
   if (share.points() == 0) phase.refusal = "it has no points";
-  if (share.points() > kMostPoints || share_bytes(group, axis) > kMostBytes) phase.refusal = "a share is too large";
+  if (share.points() > kMostPoints || share_bytes(group, axis) > kMostShareBytes)
+    phase.refusal = "a share is too large";
   if (has_wide_index(group)) phase.refusal = "numbers of its points need 64 bits";
   if (!phase.refusal.empty()) return phase;
   std::vector<int> aligned;
@@ -124,7 +125,7 @@ double phase_us(const Group& group, int axis, const Target& target) {
   return kPhaseUs + turns * double(share_bytes(group, axis)) / rate;
 }
 
-std::int64_t most_shares(const Target& target) { return kCtasPerSm * target.sm_count; }
+std::int64_t most_shares(const Target& target) { return kChainCtasPerSm * target.sm_count; }
 
 ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int64_t shares, const Target& target) {
   std::string kernels, sizes, calls;

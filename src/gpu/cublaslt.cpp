@@ -47,7 +47,7 @@ void check_cublas(cublasStatus_t status, const char* what) {
 #define PD_CUBLASLT(call) check_cublas((call), #call)
 
 /// One handle per GPU, kept until the process ends.
-cublasLtHandle_t handle_of(const GpuDevice& device) {
+cublasLtHandle_t cublaslt_handle_of(const GpuDevice& device) {
   static auto* mutex = new std::mutex();
   static auto* handles = new std::map<int, cublasLtHandle_t>();
   std::lock_guard lock(*mutex);
@@ -204,7 +204,7 @@ Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t work
     : spec_(spec) {
   const ColumnMajorMatmul call = to_column_major(spec);
   const CublasLt& table = required_cublaslt();
-  handle_ = handle_of(device);
+  handle_ = cublaslt_handle_of(device);
   device.make_current();
 
   cublasLtMatmulDesc_t product = nullptr;

@@ -58,7 +58,7 @@ struct SharedHandle {
   cudnn::Handle handle = nullptr;
 };
 
-SharedHandle& handle_of(const GpuDevice& device) {
+SharedHandle& cudnn_handle_of(const GpuDevice& device) {
   static auto* mutex = new std::mutex();
   static auto* handles = new std::map<int, std::unique_ptr<SharedHandle>>();
   const std::lock_guard lock(*mutex);
@@ -243,7 +243,7 @@ ConvolutionEngines::ConvolutionEngines(const GpuDevice& device, const Convolutio
     : found_(std::make_shared<Found>()) {
   required_cudnn();
   found_->device = &device, found_->spec = spec;
-  found_->shared = &handle_of(device);
+  found_->shared = &cudnn_handle_of(device);
   device.make_current();
   const std::lock_guard lock(found_->shared->mutex);
 

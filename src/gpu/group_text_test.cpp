@@ -26,7 +26,7 @@ double rounding(DType dtype) {
 
 // ---- Cases ----
 
-struct Case {
+struct GroupCase {
   std::string name;
   Group group;                 // canonical
   std::vector<int> alignment;  // of each operand's start, in bytes
@@ -36,17 +36,17 @@ struct Case {
   std::string why() const { return plan.launches.empty() ? "" : plan.launches[0].why; }
 };
 
-Case make_case(std::string name, const Group& group, std::vector<int> alignment = {},
-               const Target& chip = named_target("h200")) {
-  Case made{std::move(name), canonical(group), std::move(alignment), chip, {}};
+GroupCase make_case(std::string name, const Group& group, std::vector<int> alignment = {},
+                    const Target& chip = named_target("h200")) {
+  GroupCase made{std::move(name), canonical(group), std::move(alignment), chip, {}};
   if (made.alignment.empty()) made.alignment.assign(group.operands(), 256);
   made.plan = plan_group(made.group, made.alignment, chip);
   return made;
 }
 
-std::vector<Case> make_cases() {
-  std::vector<Case> cases;
-  auto add = [&](Case made) { cases.push_back(std::move(made)); };
+std::vector<GroupCase> make_cases() {
+  std::vector<GroupCase> group_cases;
+  auto add = [&](GroupCase made) { group_cases.push_back(std::move(made)); };
   Target small = named_target("h200");  // few SMs, so that small groups split as large ones do on a large chip
   small.sm_count = 4;
   add(make_case("lerp_grad same shape", lerp_grad({16, 1030}, f32, {0, 0}, 0, 0)));
@@ -220,9 +220,9 @@ std::vector<Case> make_cases() {
     add(make_case("random staged " + std::to_string(i), group, alignment, chip));
   }
   // Every fifth with 64-bit offsets, as a group too large to run here would have.
-  const std::size_t count = cases.size();
+  const std::size_t count = group_cases.size();
   for (std::size_t i = 0; i < count; i += 5) {
-    Case wide = cases[i];
+    GroupCase wide = group_cases[i];
     wide.name += ", 64-bit offsets";
     for (TextLaunch& launch : wide.plan.launches) {
       const std::string narrow = "using Index = int;", entry = launch.entry;
@@ -232,18 +232,18 @@ std::vector<Case> make_cases() {
     }
     if (!wide.plan.launches.empty()) add(std::move(wide));
   }
-  return cases;
+  return group_cases;
 }
 
-const std::vector<Case>& cases() {
-  static const auto* made = new std::vector<Case>(make_cases());
+const std::vector<GroupCase>& group_cases() {
+  static const auto* made = new std::vector<GroupCase>(make_cases());
   return *made;
 }
 
 const EmulatedKernels& kernels() {
   static const EmulatedKernels made([] {
     std::vector<const TextLaunch*> plans;
-    for (const Case& c : cases()) {
+    for (const GroupCase& c : group_cases()) {
       for (const TextLaunch& launch : c.plan.launches) plans.push_back(&launch);
     }
     return plans;
@@ -313,7 +313,7 @@ double tolerance(const Group& group, const GroupOutput& output, double value) {
   return rounding(output.dtype) * std::fabs(value) + unit * (8 * std::fabs(value) + each + own);
 }
 
-void check(const Case& c, unsigned seed) {
+void check(const GroupCase& c, unsigned seed) {
   SCOPED_TRACE(c.name + "\n" + to_string(c.group) + c.why());
   std::mt19937 rng(seed);
   std::vector<Operand> operands;
@@ -370,7 +370,7 @@ void check(const Case& c, unsigned seed) {
 TEST(GroupText, GivesWhatTheReferenceGives) {
   unsigned seed = 1;
   int failures = 0;
-  for (const Case& c : cases()) {
+  for (const GroupCase& c : group_cases()) {
     check(c, seed++);
     if (HasFailure() && ++failures >= 3) break;
   }
@@ -392,7 +392,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 // The cases above are of use only while they take every road.
 // Said of every text that does, or a recording puts a stamp's kernel in front of it.
 TEST(GroupText, LeavesAStampAndSaysSo) {
-  for (const Case& c : cases()) {
+  for (const GroupCase& c : group_cases()) {
     for (const TextLaunch& launch : c.plan.launches) {
       EXPECT_EQ(launch.leaves_stamp, launch.source.find("leave_stamp(room);\n") != std::string::npos) << c.name;
       EXPECT_TRUE(launch.leaves_stamp) << c.name;
@@ -402,7 +402,7 @@ TEST(GroupText, LeavesAStampAndSaysSo) {
 
 TEST(GroupText, CasesTakeEverySchedule) {
   std::map<std::string, int> seen;
-  for (const Case& c : cases()) {
+  for (const GroupCase& c : group_cases()) {
     if (c.group.points() == 0 || c.group.rank() == 0 || !c.group.reductions.empty()) continue;
     const GroupSchedule s = schedule_group(c.group, c.alignment, c.chip);
     const char* form = s.form == LoopForm::tile ? "tile " : "sweep ";
@@ -452,8 +452,8 @@ TEST(GroupText, CasesTakeEverySchedule) {
 TEST(GroupText, StagedCasesTakeEveryRoad) {
   for (const std::string road : {"staged tile", "staged sweep", "held in registers", "read again", "a turn ahead",
                                  "first aligned element", "carried", "partial sums"}) {
-    const auto takes = [&](const Case& c) { return c.why().find(road) != std::string::npos; };
-    EXPECT_TRUE(std::ranges::any_of(cases(), takes)) << road;
+    const auto takes = [&](const GroupCase& c) { return c.why().find(road) != std::string::npos; };
+    EXPECT_TRUE(std::ranges::any_of(group_cases(), takes)) << road;
   }
 }
 

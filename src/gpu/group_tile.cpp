@@ -14,7 +14,7 @@ constexpr std::int64_t kSplitBytes = 16 << 10;
 constexpr std::int64_t kColumnSplitBytes = 32 << 10;
 // A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. Of a group that writes what
 // it reads too, times as many, with as much more in flight: all of one wave would read, and then all write.
-constexpr std::int64_t kCtasPerSm = 4, kMoreWhereWritten = 2;
+constexpr std::int64_t kTileCtasPerSm = 4, kMoreWhereWritten = 2;
 // A split column keeps its rows per CTA above this, so that partial sums stay below 5% of what is read.
 constexpr std::int64_t kRowsPerPartial = 40;
 // The last arriver reads at most this many partial elements of an output: 20 a thread.
@@ -83,7 +83,7 @@ std::int64_t Scheduler::read_bytes() const {
 
 std::int64_t Scheduler::choose_split(std::int64_t tiles, std::int64_t waves) const {
   if (s_.is_phase || tiles >= 2 * target_.sm_count) return 1;
-  const std::int64_t full = waves * kCtasPerSm * target_.sm_count / tiles;
+  const std::int64_t full = waves * kTileCtasPerSm * target_.sm_count / tiles;
   std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
   if (has_sink(SinkKind::column)) {
     const std::int64_t two_per_sm = 2 * target_.sm_count / tiles;

@@ -12,7 +12,7 @@
 namespace paoding::gpu {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kIndexThreads = 256;
 constexpr int kInFlight = 4;           // elements or pieces per thread
 constexpr std::int64_t kMaxScan = 64;  // indices per place that every element of the result looks through
 
@@ -30,7 +30,7 @@ class IndexText {
     parts_.is_wide = needs_wide_index(std::max(
         {reach(shape.from_outer, from_rows, shape.from_middle), reach(shape.to_outer, to_rows, shape.to_middle),
          shape.outer * shape.count * shape.inner, shape.outer * shape.range * shape.inner}));
-    parts_.threads = kThreads;
+    parts_.threads = kIndexThreads;
     parts_.constants = fmt::format("constexpr int kInFlight = {};\n{}", kInFlight, k_index_fault_cu);
   }
 
@@ -97,7 +97,7 @@ TextLaunch plan_check(const IndexShape& shape, std::int64_t count) {
   text.number("count", count);
   text.range();
   return text.finish("check_indices", k_index_check_cu, scatter_operands(shape), "check_indices(ids, room.fault, size)",
-                     ceil_div(count, kThreads));
+                     ceil_div(count, kIndexThreads));
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ TextLaunch plan_gather_rows(const IndexShape& shape) {
   text.strides(vector);
   const std::string_view piece = piece_type(vector * size_bytes(shape.dtype));
   return text.finish("gather_rows", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_rows(a, ids, out, room.fault, size)", ceil_div(total, kThreads * kInFlight));
+                     "gather_rows(a, ids, out, room.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
 }
 
 TextLaunch plan_gather_elements(const IndexShape& shape) {
@@ -124,7 +124,7 @@ TextLaunch plan_gather_elements(const IndexShape& shape) {
   text.strides(1);
   const std::string_view piece = piece_type(size_bytes(shape.dtype));
   return text.finish("gather_elements", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_elements(a, ids, out, room.fault, size)", ceil_div(total, kThreads * kInFlight));
+                     "gather_elements(a, ids, out, room.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
 }
 
 namespace {
@@ -189,14 +189,15 @@ std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape) {
       input_parameter(shape.index_dtype, "ids"), input_parameter(shape.index_dtype, "sorted"),
       input_parameter(DType::i64, "places"), input_parameter(shape.dtype, "updates"),
       output_parameter(shape.dtype, "out")};
-  constexpr std::int64_t kPart = 32, kPartsOfCta = kThreads / 32;  // of the sorted list, as scatter_sorted.cu has them
+  constexpr std::int64_t kPart = 32,
+                         kPartsOfCta = kIndexThreads / 32;  // of the sorted list, as scatter_sorted.cu has them
   const std::int64_t columns = 32 * vector_of(shape), tiles = ceil_div(shape.inner, columns);
   const std::int64_t parts = ceil_div(shape.count, kPart), part_blocks = ceil_div(parts, kPartsOfCta);
   const std::int64_t tickets = shape.outer * parts * tiles;
   const std::int64_t starts = tickets * 2 * columns * std::max<std::int64_t>(size_bytes(shape.dtype), 4);
 
   IndexText rows(shape, shape.count, shape.range);
-  const std::int64_t ctas = ceil_div(std::max(shape.range + 1, shape.count), kThreads);
+  const std::int64_t ctas = ceil_div(std::max(shape.range + 1, shape.count), kIndexThreads);
   rows.number("count", shape.count), rows.number("ctas", ctas), rows.wide_number("starts", starts);
   rows.range();
   TextLaunch find = rows.finish(
@@ -227,7 +228,7 @@ TextLaunch plan_scatter_elements(const IndexShape& shape) {
   if (shape.count <= kMaxScan) {
     return text.finish("scatter_elements", k_scatter_elements_cu, scatter_operands(shape),
                        fmt::format("scatter_scan<{}>(ids, updates, out, room.fault, size)", types),
-                       ceil_div(total, kThreads));
+                       ceil_div(total, kIndexThreads));
   }
   const bool is_half = shape.dtype == DType::f16 || shape.dtype == DType::bf16;
   TextLaunch plan =
@@ -247,7 +248,7 @@ TextLaunch plan_check_bounds(DType dtype, std::int64_t count, std::int64_t least
   text.number("count", count);
   text.wide_number("least", least), text.wide_number("most", most);
   return text.finish("check_bounds", k_index_bounds_cu, {input_parameter(dtype, "ids"), output_parameter(dtype, "out")},
-                     "check_bounds(ids, out, room.fault, size)", ceil_div(count, kThreads));
+                     "check_bounds(ids, out, room.fault, size)", ceil_div(count, kIndexThreads));
 }
 
 }  // namespace paoding::gpu

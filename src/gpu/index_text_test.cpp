@@ -19,7 +19,7 @@ enum class Kind { gather_rows, gather_elements, scatter_rows, scatter_sorted, sc
 constexpr Kind kKinds[] = {Kind::gather_rows, Kind::gather_elements, Kind::scatter_rows, Kind::scatter_sorted,
                            Kind::scatter_elements};
 
-struct Case {
+struct IndexCase {
   Kind kind;
   IndexShape shape;
   std::vector<TextLaunch> launches;
@@ -31,9 +31,9 @@ struct Case {
   std::int64_t to_rows() const { return is_gather() ? shape.count : shape.range; }
 };
 
-Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t pad = 0, std::int64_t alignment = 256,
-               std::int64_t padding = -1) {
-  Case made{kind, {}, {}};
+IndexCase make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t pad = 0,
+                    std::int64_t alignment = 256, std::int64_t padding = -1) {
+  IndexCase made{kind, {}, {}};
   IndexShape& shape = made.shape;
   shape.dtype = dtype, shape.index_dtype = index;
   shape.outer = extents[0], shape.range = extents[1], shape.count = extents[2], shape.inner = extents[3];
@@ -52,37 +52,38 @@ Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t 
   return made;
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> made = [] {
-    std::vector<Case> cases;
+const std::vector<IndexCase>& index_cases() {
+  static const std::vector<IndexCase> made = [] {
+    std::vector<IndexCase> index_cases;
     for (const DType dtype : {f32, bf16, f64, u8, i64}) {
       for (const Kind kind : kKinds) {
-        const DType index = cases.size() % 2 ? i32 : i64;
-        cases.push_back(make_case(kind, dtype, index, {1, 100, 37, 64}));
-        cases.push_back(make_case(kind, dtype, index, {3, 7, 11, 5}, 1));
-        cases.push_back(make_case(kind, dtype, index, {2, 5, 300, 1}));
-        cases.push_back(make_case(kind, dtype, index, {1, 40, 9, 132}, 4, size_bytes(dtype)));
+        const DType index = index_cases.size() % 2 ? i32 : i64;
+        index_cases.push_back(make_case(kind, dtype, index, {1, 100, 37, 64}));
+        index_cases.push_back(make_case(kind, dtype, index, {3, 7, 11, 5}, 1));
+        index_cases.push_back(make_case(kind, dtype, index, {2, 5, 300, 1}));
+        index_cases.push_back(make_case(kind, dtype, index, {1, 40, 9, 132}, 4, size_bytes(dtype)));
       }
     }
-    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 40000, 8}));  // several chunks of indices
+    index_cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 40000, 8}));  // several chunks of indices
     for (const DType dtype : {f32, bf16, f64, u8}) {  // rows that warps share, several chunks, several rows of a CTA
-      cases.push_back(make_case(Kind::scatter_rows, dtype, i64, {1, 3, 700, 136}, 0, 256, 1));
-      cases.push_back(make_case(Kind::scatter_rows, dtype, i32, {1, 700, 9000, 200}));
+      index_cases.push_back(make_case(Kind::scatter_rows, dtype, i64, {1, 3, 700, 136}, 0, 256, 1));
+      index_cases.push_back(make_case(Kind::scatter_rows, dtype, i32, {1, 700, 9000, 200}));
     }
-    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {40, 5, 2000, 520}));  // no more SMs than other CTAs
+    index_cases.push_back(make_case(Kind::scatter_rows, f32, i64, {40, 5, 2000, 520}));  // no more SMs than other CTAs
     for (const DType dtype : {f32, bf16}) {  // rows that parts of the list share, up to their last places
       for (const std::int64_t count : {64, 257, 2000}) {
-        cases.push_back(make_case(Kind::scatter_sorted, dtype, i64, {2, 3, count, 136}, 0, 256, count % 2 ? 1 : -1));
+        index_cases.push_back(
+            make_case(Kind::scatter_sorted, dtype, i64, {2, 3, count, 136}, 0, 256, count % 2 ? 1 : -1));
       }
     }
-    cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));  // nothing but zeros
-    cases.push_back(make_case(Kind::scatter_elements, f16, i32, {2, 30, 100, 40}));
-    return cases;
+    index_cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));  // nothing but zeros
+    index_cases.push_back(make_case(Kind::scatter_elements, f16, i32, {2, 30, 100, 40}));
+    return index_cases;
   }();
   return made;
 }
 
-void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
+void check(const IndexCase& c, const EmulatedKernels& kernels, unsigned seed) {
   const IndexShape& s = c.shape;
   SCOPED_TRACE(c.plan().why + " " + std::string(to_string(s.dtype)) +
                fmt::format(" [{}, {}, {}, {}]", s.outer, s.range, s.count, s.inner));
@@ -203,12 +204,12 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
 
 TEST(IndexText, FindsAndAddsTheRightRows) {
   std::vector<const TextLaunch*> plans;
-  for (const Case& c : cases()) {
+  for (const IndexCase& c : index_cases()) {
     for (const TextLaunch& launch : c.launches) plans.push_back(&launch);
   }
   const EmulatedKernels kernels(plans);
   unsigned seed = 1;
-  for (const Case& c : cases()) {
+  for (const IndexCase& c : index_cases()) {
     check(c, kernels, seed++);
     if (HasFailure()) return;
   }
@@ -219,7 +220,7 @@ TEST(IndexText, Compiles) {
   for (const Kind kind : kKinds) {
     for (const DType dtype : {f32, bf16}) {
       for (const std::int64_t count : {30, 300}) {
-        const Case made = make_case(kind, dtype, i64, {1, 50000, count, 512});
+        const IndexCase made = make_case(kind, dtype, i64, {1, 50000, count, 512});
         for (const TextLaunch& launch : made.launches) {
           EXPECT_FALSE(compile(launch.source, launch.entry + ".cu", "sm_90a").empty());
         }

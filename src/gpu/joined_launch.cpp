@@ -14,8 +14,8 @@
 namespace paoding::gpu {
 namespace {
 
-constexpr std::size_t kMostMembers = 128;     // a power of two: each CTA looks its own up by halves
-constexpr std::size_t kMostBytes = 30 << 10;  // of parameters; a kernel may have 32,764 bytes of them
+constexpr std::size_t kMostMembers = 128;              // a power of two: each CTA looks its own up by halves
+constexpr std::size_t kMostParameterBytes = 30 << 10;  // of parameters; a kernel may have 32,764 bytes of them
 constexpr std::size_t kBeforeOperands = 1, kBehindOperands = 2;  // words of Member: its first CTA; the Room's
 
 // "256, 4": threads and CTAs on an SM that the kernel is compiled for.
@@ -54,7 +54,7 @@ std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kerne
     for (; l < lists.size(); ++l) {
       const TextLaunch& first = *kernels[lists[l][0]].launch;
       if (launch.block == first.block && own_text(launch) == own_text(first) && lists[l].size() < kMostMembers &&
-          (lists[l].size() + 1) * bytes <= kMostBytes && ctas[l] + launch.grid[0] <= most_ctas(first)) {
+          (lists[l].size() + 1) * bytes <= kMostParameterBytes && ctas[l] + launch.grid[0] <= most_ctas(first)) {
         break;
       }
     }

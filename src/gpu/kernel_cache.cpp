@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'P', 'D', 'C', 'U', 'B', 'I', 'N', '\0'};
 constexpr std::uint32_t kFormatVersion = 1;
-constexpr std::size_t kMaxThreads = 4;
+constexpr std::size_t kMaxCompilers = 4;
 /// Hundreds of times what our largest kernel has. A larger file was not made by us, whatever size it says it has.
 constexpr std::uint64_t kMostCubinBytes = 64 << 20;
 
@@ -224,7 +224,7 @@ void KernelCache::compile_all(std::span<const std::string> sources, const std::s
   }
   std::vector<std::jthread> threads;  // joined on every way out
   try {
-    for (std::size_t i = 1; i < std::min(missing, kMaxThreads); ++i) threads.emplace_back(work);
+    for (std::size_t i = 1; i < std::min(missing, kMaxCompilers); ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {  // the system starts no more: those that run do all of it
   }
   work();

@@ -18,15 +18,15 @@
 namespace paoding::gpu {
 namespace {
 
-constexpr std::uint16_t kPoison = 0x7abc;
+constexpr std::uint16_t kNarrowPoison = 0x7abc;
 
-struct Case {
+struct NarrowCase {
   NarrowProduct shape;
   std::vector<std::uint16_t> a, b;
   std::vector<double> want;  // NaN between the rows
   TextLaunch launch;
 
-  explicit Case(const NarrowProduct& given) : shape(given), launch(plan_narrow_product(given)) {
+  explicit NarrowCase(const NarrowProduct& given) : shape(given), launch(plan_narrow_product(given)) {
     std::mt19937 random(static_cast<unsigned>(shape.m * 31 + shape.n * 7 + shape.k));
     std::normal_distribution<float> normal;
     for (auto* to : {&a, &b}) {
@@ -59,7 +59,7 @@ struct Case {
     int wrong = 0;
     for (std::size_t i = 0; i < got.size() && wrong < 3; ++i) {
       const double off = std::abs(number(got, static_cast<std::int64_t>(i)) - want[i]);
-      const bool is_right = std::isnan(want[i]) ? got[i] == kPoison : off <= std::abs(want[i]) * rounding + 1e-4;
+      const bool is_right = std::isnan(want[i]) ? got[i] == kNarrowPoison : off <= std::abs(want[i]) * rounding + 1e-4;
       if (!is_right) ADD_FAILURE() << "element " << i << " of " << name() << ": off by " << off << " of " << want[i];
       wrong += !is_right;
     }
@@ -67,9 +67,9 @@ struct Case {
 };
 
 // Extents that end within a tile and a step; rows with something between them; two tiles of rows.
-const std::vector<Case>& cases() {
+const std::vector<NarrowCase>& narrow_cases() {
   static const auto* all = [] {
-    auto* made = new std::vector<Case>;
+    auto* made = new std::vector<NarrowCase>;
     for (const DType dtype : {DType::bf16, DType::f16}) {
       made->emplace_back(NarrowProduct{dtype, 64, 64, 128, 128, 64, 64, true});
       made->emplace_back(NarrowProduct{dtype, 37, 40, 72, 88, 48, 56, false});
@@ -83,15 +83,15 @@ const std::vector<Case>& cases() {
 
 TEST(NarrowProduct, IsRightInTheEmulation) {
   std::vector<const TextLaunch*> launches;
-  for (const Case& one : cases()) launches.push_back(&one.launch);
+  for (const NarrowCase& one : narrow_cases()) launches.push_back(&one.launch);
   const EmulatedKernels emulated(launches);
-  for (const Case& one : cases()) {
+  for (const NarrowCase& one : narrow_cases()) {
     const Launch start = emulated.find(one.launch.entry);
     ASSERT_NE(start, nullptr) << emulated.log();
     std::vector<unsigned> order(one.launch.grid[0]);  // of CTAs
     std::iota(order.begin(), order.end(), 0u);
     for (int turn = 0; turn < 2; ++turn, std::ranges::reverse(order)) {
-      std::vector<std::uint16_t> out(one.want.size(), kPoison);
+      std::vector<std::uint16_t> out(one.want.size(), kNarrowPoison);
       const std::uint16_t *a = one.a.data(), *b = one.b.data();
       std::uint16_t* to = out.data();
       Room room;
@@ -105,7 +105,7 @@ TEST(NarrowProduct, IsRightInTheEmulation) {
 
 TEST(NarrowProduct, CompilesForHopper) {
   if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
-  for (const Case& one : cases()) {
+  for (const NarrowCase& one : narrow_cases()) {
     EXPECT_FALSE(compile(one.launch.source, "product.cu", "sm_90a").empty()) << one.name();
   }
 }
@@ -116,12 +116,12 @@ TEST(NarrowProduct, IsRightOnAGpu) {
   if (device.target().major < 9) GTEST_SKIP() << "NOT CHECKED: chosen for Hopper only";
   const Driver& cuda = *driver();
   const Stream stream(device);
-  std::vector<Case> all = cases();
+  std::vector<NarrowCase> all = narrow_cases();
   all.emplace_back(NarrowProduct{DType::bf16, 64, 4096, 1024, 1024, 4096, 4096, true});
   all.emplace_back(NarrowProduct{DType::bf16, 64, 2048, 512, 512, 2048, 2048, false});
-  for (const Case& one : all) {
+  for (const NarrowCase& one : all) {
     const DeviceMemory a(device, one.a.size() * 2), b(device, one.b.size() * 2), out(device, one.want.size() * 2);
-    std::vector<std::uint16_t> got(one.want.size(), kPoison);
+    std::vector<std::uint16_t> got(one.want.size(), kNarrowPoison);
     PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.a.data(), one.a.size() * 2));
     PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.b.data(), one.b.size() * 2));
     PD_CUDA(cuda.cuMemcpyHtoD(out.address(), got.data(), got.size() * 2));

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHead = "paoding plan 1";
-constexpr std::size_t kMostBytes = 1 << 14;
+constexpr std::size_t kMostFileBytes = 1 << 14;
 
 std::string hash_text(std::string_view text) {
   const auto hash = hash128(text);
@@ -94,7 +94,7 @@ PlanCache::Known PlanCache::read(const std::string& key) const {
   Known known;
   try {
     const files::InputFile file(path);
-    if (file.size_bytes() > kMostBytes) fail(ErrorKind::file, "it has {} bytes", file.size_bytes());
+    if (file.size_bytes() > kMostFileBytes) fail(ErrorKind::file, "it has {} bytes", file.size_bytes());
     std::string text(static_cast<std::size_t>(file.size_bytes()), '\0');
     file.read_at(0, text.data(), text.size());
     known.choice = parse_entry(text, key);
@@ -117,7 +117,7 @@ void PlanCache::keep(const std::string& key, const TimedChoice& choice) {
   const std::string text = entry_text(key, choice);
   const std::lock_guard lock(mutex_);
   known_[key] = {choice, ""};
-  if (folder_.empty() || text.size() > kMostBytes) return;
+  if (folder_.empty() || text.size() > kMostFileBytes) return;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return;

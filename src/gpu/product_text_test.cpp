@@ -65,13 +65,13 @@ struct Product {
   }
 };
 
-struct Case {
+struct ProductCase {
   ProductShape shape;
   ProductTile tile;
   std::shared_ptr<const Product> product;
   TextLaunch launch = plan_product(shape, tile);
 
-  Case(const ProductShape& given, const ProductTile& with, std::shared_ptr<const Product> of = nullptr)
+  ProductCase(const ProductShape& given, const ProductTile& with, std::shared_ptr<const Product> of = nullptr)
       : shape(given), tile(with), product(of ? std::move(of) : std::make_shared<const Product>(given)) {}
 
   /// What lies between the rows of the result has to stay as it was; sums of f32 are off by a few bits.
@@ -94,8 +94,8 @@ struct Case {
 
 // Extents that end within a tile, a block and a warp's part; rows with something between them; clusters with more CTAs
 // than blocks.
-const std::vector<Case>& small_cases() {
-  static const auto* cases = new std::vector<Case>{
+const std::vector<ProductCase>& small_cases() {
+  static const auto* cases = new std::vector<ProductCase>{
       {{.m = 5, .n = 20, .k = 44, .a_stride = 48, .b_stride = 24, .out_stride = 28}, {32, 1, 1}},
       {{.m = 70, .n = 36, .k = 100, .a_stride = 100, .b_stride = 104, .out_stride = 36, .is_transposed_b = true},
        {64, 1, 2}},
@@ -126,9 +126,9 @@ const std::vector<Case>& small_cases() {
 
 TEST(ProductText, GivesProductsInTheEmulation) {
   std::vector<const TextLaunch*> launches;
-  for (const Case& one : small_cases()) launches.push_back(&one.launch);
+  for (const ProductCase& one : small_cases()) launches.push_back(&one.launch);
   const EmulatedKernels emulated(launches);
-  for (const Case& one : small_cases()) {
+  for (const ProductCase& one : small_cases()) {
     const Launch start = emulated.find(one.launch.entry);
     ASSERT_NE(start, nullptr) << emulated.log();
     for (const unsigned seed : {0u, 4u, 8u}) {
@@ -151,7 +151,7 @@ TEST(ProductText, GivesProductsInTheEmulation) {
 }
 
 // The emulated kernel's result; it reads the factors by `maps_of`, and sums without splitting through `a` and `b`.
-std::vector<float> emulated_product(const Case& one, const Product& maps_of, const float* a, const float* b) {
+std::vector<float> emulated_product(const ProductCase& one, const Product& maps_of, const float* a, const float* b) {
   const EmulatedKernels emulated({&one.launch});
   const Launch start = emulated.find(one.launch.entry);
   if (start == nullptr) throw std::runtime_error(emulated.log());
@@ -186,7 +186,7 @@ TEST(ProductText, GivesIeeeSumsOfNonFiniteFactorsInExactF32) {
     factors.a[3 * 100 + 7] = kInfinite, factors.a[5 * 100 + 99] = std::nanf(""), of_b(40, 9) = -kInfinite;
     factors.a[8 * 100 + 40] = 0;                                   // times the infinite one
     for (int j = 0; j < 4; ++j) of_b(60, 20 + j) = std::nanf("");  // four columns that end their sum early
-    const Case one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
+    const ProductCase one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
     const std::vector<float> out = emulated_product(one, factors, factors.a.data(), factors.b.data());
     for (int i = 0; i < 20; ++i) {
       for (int j = 0; j < 68; ++j) {
@@ -217,7 +217,7 @@ TEST(ProductText, StopsTheSumWithoutSplittingAtANaN) {
   ASSERT_EQ(mprotect(static_cast<char*>(mapped) + page, page, PROT_NONE), 0);
   float* const a = reinterpret_cast<float*>(static_cast<char*>(mapped) + page) - 16;
   std::copy_n(factors.a.begin(), 16, a);
-  const Case one(shape, {32, 1, 1});
+  const ProductCase one(shape, {32, 1, 1});
   for (const float got : emulated_product(one, factors, a, factors.b.data())) EXPECT_TRUE(std::isnan(got));
   munmap(mapped, 2 * page);
 }
@@ -239,7 +239,7 @@ TEST(ProductText, GivesProductsOnAGpu) {
   if (device.target().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
   const Driver& cuda = *driver();
   const Stream stream(device);
-  std::vector<Case> cases = small_cases();
+  std::vector<ProductCase> cases = small_cases();
   for (const ProductShape& shape :
        {ProductShape{.m = 128,
        .n = 1536,
@@ -257,9 +257,9 @@ TEST(ProductText, GivesProductsOnAGpu) {
     }
   }
   std::vector<std::string> sources;  // compiled side by side
-  for (const Case& one : cases) sources.push_back(one.launch.source);
+  for (const ProductCase& one : cases) sources.push_back(one.launch.source);
   KernelCache::shared().compile_all(sources, device.target().arch());
-  for (const Case& one : cases) {
+  for (const ProductCase& one : cases) {
     const DeviceMemory a(device, one.product->a.size() * 4), b(device, one.product->b.size() * 4),
         out(device, one.product->want.size() * 4);
     std::vector<float> got(one.product->want.size(), kPoison);

@@ -15,8 +15,8 @@
 namespace paoding::gpu {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kMaxThreads = 1024;
+constexpr int kStageThreads = 256;
+constexpr int kMaxStageThreads = 1024;
 // Words of a row, and of column sums, that a thread holds: 80 registers with what else it needs; 1024 threads have 64.
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 // The same where a value takes the place of what it is made of: for a while both are there.
@@ -44,8 +44,8 @@ class StagedScheduler {
       : group_(group),
         alignment_(alignment),
         target_(target),
-        threads_(phase_threads > 0 ? phase_threads : kThreads),
-        most_threads_(phase_threads > 0 ? phase_threads : kMaxThreads),
+        threads_(phase_threads > 0 ? phase_threads : kStageThreads),
+        most_threads_(phase_threads > 0 ? phase_threads : kMaxStageThreads),
         inner_(group.rank() - 1),
         stages_(stages(group)) {
     s_.is_phase = phase_threads > 0;

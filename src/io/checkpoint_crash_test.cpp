@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string error_of(const std::function<void()>& function) {
+std::string crash_error_of(const std::function<void()>& function) {
   try {
     function();
   } catch (const Error& error) {
@@ -184,8 +184,8 @@ TEST(CheckpointCrash, AFullDiskLeavesWhatWasThere) {
   for (const rlim_t most : {rlim_t{0}, rlim_t{1}, rlim_t{100}, rlim_t{10000}, rlim_t{19999}}) {
     const rlimit limit{most, old_limit.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string same = error_of([&] { saved.save(made(1, 7)); });
-    const std::string next = error_of([&] { saved.save(made(2, 0)); });
+    const std::string same = crash_error_of([&] { saved.save(made(1, 7)); });
+    const std::string next = crash_error_of([&] { saved.save(made(2, 0)); });
     setrlimit(RLIMIT_FSIZE, &old_limit);
     EXPECT_NE(same.find(": cannot write: File too large"), std::string::npos) << same;
     EXPECT_NE(next.find("step-00000002/"), std::string::npos) << next;
@@ -223,7 +223,7 @@ TEST(CheckpointCrash, AFileSystemWithoutSpaceLeavesWhatWasThere) {
   const fs::path run = folder / "run";
   CheckpointFolder saved(run);
   saved.save(made(1, 0));
-  const std::string text = error_of([&] { saved.save(made(2, 0, 300000)); });
+  const std::string text = crash_error_of([&] { saved.save(made(2, 0, 300000)); });
   EXPECT_NE(text.find("cannot write: No space left on device"), std::string::npos) << text;
   expect_whole(load_checkpoint(run, true));
   EXPECT_EQ(hidden_in(run), std::vector<std::string>());
@@ -238,7 +238,7 @@ TEST(CheckpointCrash, AFileSystemThatMayOnlyBeReadIsRefusedForTrainingAndLoadsAl
   CheckpointFolder(folder / "run").save(made(1, 0));
   mounted.make_read_only();
   for (const char* name : {"run", "other"}) {
-    const std::string text = error_of([&] { CheckpointFolder(folder / name); });
+    const std::string text = crash_error_of([&] { CheckpointFolder(folder / name); });
     EXPECT_NE(text.find("Read-only file system"), std::string::npos) << text;
   }
   expect_whole(load_checkpoint(folder / "run"));
@@ -247,16 +247,16 @@ TEST(CheckpointCrash, AFileSystemThatMayOnlyBeReadIsRefusedForTrainingAndLoadsAl
 TEST(CheckpointCrash, SaysWhenAFolderCannotBeWritten) {
   const TemporaryFolder folder;
   spill(folder / "file", "");
-  const std::string in_file = error_of([&] { CheckpointFolder(folder / "file"); });
+  const std::string in_file = crash_error_of([&] { CheckpointFolder(folder / "file"); });
   EXPECT_EQ(in_file.find((folder / "file").string() + ": cannot make the folder: "), 0u) << in_file;
-  EXPECT_NE(error_of([&] { CheckpointFolder(folder / "file/below"); }).find("cannot make the folder"),
+  EXPECT_NE(crash_error_of([&] { CheckpointFolder(folder / "file/below"); }).find("cannot make the folder"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { CheckpointFolder(""); }), "no error");
-  EXPECT_NE(error_of([&] { CheckpointFolder("/proc/paoding"); }), "no error");
+  EXPECT_NE(crash_error_of([&] { CheckpointFolder(""); }), "no error");
+  EXPECT_NE(crash_error_of([&] { CheckpointFolder("/proc/paoding"); }), "no error");
   fs::create_directories(folder / "run");
   fs::permissions(folder / "run", fs::perms::owner_read | fs::perms::owner_exec);
   if (geteuid() == 0) return;  // whom no permission stops
-  EXPECT_NE(error_of([&] { CheckpointFolder(folder / "run"); }).find("Permission denied"), std::string::npos);
+  EXPECT_NE(crash_error_of([&] { CheckpointFolder(folder / "run"); }).find("Permission denied"), std::string::npos);
 }
 
 TEST(CheckpointCrash, OneTrainsIntoAFolderAtATime) {
@@ -264,10 +264,10 @@ TEST(CheckpointCrash, OneTrainsIntoAFolderAtATime) {
   const fs::path run = folder / "run";
   {
     CheckpointFolder first(run);
-    EXPECT_EQ(error_of([&] { CheckpointFolder second(run); }),
+    EXPECT_EQ(crash_error_of([&] { CheckpointFolder second(run); }),
               (run / ".lock").string() + ": this process trains into this folder already");
     CheckpointFolder moved = std::move(first);
-    EXPECT_NE(error_of([&] { CheckpointFolder second(run); }), "no error");
+    EXPECT_NE(crash_error_of([&] { CheckpointFolder second(run); }), "no error");
     moved.save(made(1, 0));
   }
   { const CheckpointFolder after(run); }
@@ -283,7 +283,7 @@ TEST(CheckpointCrash, OneTrainsIntoAFolderAtATime) {
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(error_of([&] { CheckpointFolder second(run); }),
+  EXPECT_EQ(crash_error_of([&] { CheckpointFolder second(run); }),
             fmt::format("{}: another process (number {}) trains into this folder", (run / ".lock").string(), child));
   EXPECT_EQ(load_manifest(run).step, 1);  // loading needs no lock
   ASSERT_EQ(write(done[1], &byte, 1), 1);

@@ -48,7 +48,7 @@ namespace {
 /// Steps and numbers.
 using Curve = std::vector<std::pair<std::int64_t, double>>;
 
-constexpr std::string_view kFormat = "paoding checkpoint";
+constexpr std::string_view kCheckpointFormat = "paoding checkpoint";
 constexpr std::string_view kBetween = "\n";
 constexpr std::string_view kChecksumBegin = ",\n\"checksum\":\"", kChecksumEnd = "\"\n}\n";
 constexpr std::size_t kChecksumBytes = kChecksumBegin.size() + 8 + kChecksumEnd.size();
@@ -118,7 +118,7 @@ std::string manifest_text(const SealedManifest& sealed) {
     files.add_json(name, file.text());
   }
   JsonObject object(kBetween);
-  object.add("format", kFormat)
+  object.add("format", kCheckpointFormat)
       .add("version", kVersion)
       .add("model", manifest.model)
       .add_json("options", texts_json(manifest.options))
@@ -248,9 +248,9 @@ class Fields {
 };
 
 void check_version(const Fields& fields, std::string_view file) {
-  if (const std::string format = fields.text("format"); format != kFormat) {
+  if (const std::string format = fields.text("format"); format != kCheckpointFormat) {
     fail(ErrorKind::file, "{}: format is '{}', must be '{}': this is something else's manifest", file, shown(format),
-         kFormat);
+         kCheckpointFormat);
   }
   const std::int64_t version = fields.count("version");
   if (version > kVersion) {

@@ -14,7 +14,8 @@
 namespace paoding::checkpoints {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kManifestNan = std::numeric_limits<double>::quiet_NaN(),
+                 kInfinity = std::numeric_limits<double>::infinity();
 
 SealedManifest example() {
   SealedManifest sealed;
@@ -26,14 +27,14 @@ SealedManifest example() {
                      .score = 0.1,
                      .score_name = "phoneme error rate",
                      .notes = {{"", std::string("a\0b", 3)}},
-                     .losses = {{0, 2.5}, {100, kNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}},
+                     .losses = {{0, 2.5}, {100, kManifestNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}},
                      .scores = {{200, 0.5}, {400, 0.1}}};
   sealed.files = {{"parameters.safetensors", {~0ull >> 1, 0xdeadbeef}}, {"words.txt", {0, 0}}};
   return sealed;
 }
 
 /// The message of the error that `text` gives.
-std::string refusal(const std::string& text) {
+std::string manifest_refusal(const std::string& text) {
   try {
     parse_manifest(text, "m");
   } catch (const Error& error) {
@@ -97,83 +98,85 @@ TEST(Manifest, NoticesEveryByteThatIsFlippedOrMissing) {
     for (const int bit : {1, 32, 128}) {
       std::string flipped = text;
       flipped[i] = static_cast<char>(flipped[i] ^ bit);
-      EXPECT_NE(refusal(flipped), "no error") << "byte " << i << " ^ " << bit;
+      EXPECT_NE(manifest_refusal(flipped), "no error") << "byte " << i << " ^ " << bit;
     }
-    EXPECT_NE(refusal(text.substr(0, i)), "no error") << "cut at " << i;
+    EXPECT_NE(manifest_refusal(text.substr(0, i)), "no error") << "cut at " << i;
   }
-  EXPECT_NE(refusal(text + " "), "no error");
-  EXPECT_NE(refusal(" " + text), "no error");
+  EXPECT_NE(manifest_refusal(text + " "), "no error");
+  EXPECT_NE(manifest_refusal(" " + text), "no error");
 }
 
 TEST(Manifest, SaysWhatIsWrongAndWhatToDo) {
   const std::string what_to_do = "\nload another checkpoint, or copy this one again from where it is whole";
-  EXPECT_NE(refusal("").find("m: its 0 bytes are not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal("").find(what_to_do), std::string::npos);
-  EXPECT_EQ(refusal("[]"), "m: the text is [], must be an object");
-  EXPECT_EQ(refusal("{}"), "m: 'format' is missing");
-  EXPECT_EQ(refusal(R"({"format":1})"), "m: format is 1, must be a text in quotes");
-  EXPECT_EQ(refusal(R"({"format":"x","format":"x"})"), "m: 'format' is there twice");
-  EXPECT_EQ(refusal(R"({"format":"other"})"),
+  EXPECT_NE(manifest_refusal("").find("m: its 0 bytes are not valid JSON"), std::string::npos);
+  EXPECT_NE(manifest_refusal("").find(what_to_do), std::string::npos);
+  EXPECT_EQ(manifest_refusal("[]"), "m: the text is [], must be an object");
+  EXPECT_EQ(manifest_refusal("{}"), "m: 'format' is missing");
+  EXPECT_EQ(manifest_refusal(R"({"format":1})"), "m: format is 1, must be a text in quotes");
+  EXPECT_EQ(manifest_refusal(R"({"format":"x","format":"x"})"), "m: 'format' is there twice");
+  EXPECT_EQ(manifest_refusal(R"({"format":"other"})"),
             "m: format is 'other', must be 'paoding checkpoint': this is something else's manifest");
-  EXPECT_EQ(refusal(R"({"format":"paoding checkpoint","version":2})"),
+  EXPECT_EQ(manifest_refusal(R"({"format":"paoding checkpoint","version":2})"),
             "m: is of version 2, this program reads version 1: a newer paoding wrote it, use that");
-  EXPECT_EQ(refusal(R"({"format":"paoding checkpoint","version":0})"), "m: is of version 0, the first is 1");
-  EXPECT_EQ(refusal(R"({"format":"paoding checkpoint","version":1})"), "m: 'checksum' is missing");
-  EXPECT_EQ(refusal(R"({"format":"paoding checkpoint","version":1,"checksum":"00000000"})"),
+  EXPECT_EQ(manifest_refusal(R"({"format":"paoding checkpoint","version":0})"), "m: is of version 0, the first is 1");
+  EXPECT_EQ(manifest_refusal(R"({"format":"paoding checkpoint","version":1})"), "m: 'checksum' is missing");
+  EXPECT_EQ(manifest_refusal(R"({"format":"paoding checkpoint","version":1,"checksum":"00000000"})"),
             "m: does not end with its checksum: it was changed after it was written" + what_to_do);
 }
 
 TEST(Manifest, ChecksEveryTypeAndRange) {
-  EXPECT_EQ(refusal(forged("\"version\":1", "\"version\":\"1\"")),
+  EXPECT_EQ(manifest_refusal(forged("\"version\":1", "\"version\":\"1\"")),
             "m: version is \"1\", must be a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(refusal(forged("\"epoch\":3", "\"epoch\":-3")),
+  EXPECT_EQ(manifest_refusal(forged("\"epoch\":3", "\"epoch\":-3")),
             "m: epoch is -3, must be a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(refusal(forged("\"epoch\":3", "\"epoch\":3.5")),
+  EXPECT_EQ(manifest_refusal(forged("\"epoch\":3", "\"epoch\":3.5")),
             "m: epoch is 3.5, must be a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(refusal(forged("\"epoch\":3", "\"epoch\":9223372036854775808")),
+  EXPECT_EQ(manifest_refusal(forged("\"epoch\":3", "\"epoch\":9223372036854775808")),
             "m: epoch is 9223372036854775808, must be a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(refusal(forged("\"epoch\":3,\n", "")), "m: 'epoch' is missing");
-  EXPECT_EQ(refusal(forged("\"score\":0.1", "\"score\":null")),
+  EXPECT_EQ(manifest_refusal(forged("\"epoch\":3,\n", "")), "m: 'epoch' is missing");
+  EXPECT_EQ(manifest_refusal(forged("\"score\":0.1", "\"score\":null")),
             "m: score is null, must be a number, \"NaN\", \"Infinity\" or \"-Infinity\"");
-  EXPECT_EQ(refusal(forged("\"hidden\":\"128\"", "\"hidden\":128")),
+  EXPECT_EQ(manifest_refusal(forged("\"hidden\":\"128\"", "\"hidden\":128")),
             "m: options/hidden is 128, must be a text in quotes");
-  EXPECT_NE(refusal(forged("\"hidden\":\"128\"", "\"hidden\":\"\\udc00\"")), "no error");
-  EXPECT_EQ(refusal(forged("[0,2.5]", "[0]")), "m: an item of losses is [0], must be [step, number]");
-  EXPECT_EQ(refusal(forged("[0,2.5]", "[-1,2.5]")),
+  EXPECT_NE(manifest_refusal(forged("\"hidden\":\"128\"", "\"hidden\":\"\\udc00\"")), "no error");
+  EXPECT_EQ(manifest_refusal(forged("[0,2.5]", "[0]")), "m: an item of losses is [0], must be [step, number]");
+  EXPECT_EQ(manifest_refusal(forged("[0,2.5]", "[-1,2.5]")),
             "m: a step in losses is -1, must be a whole number from 0 to 2^63 - 1");
-  EXPECT_EQ(refusal(forged("\"deadbeef\"", "\"deadbee\"")),
+  EXPECT_EQ(manifest_refusal(forged("\"deadbeef\"", "\"deadbee\"")),
             "m: files/parameters.safetensors/crc32 is \"deadbee\", must be 8 hexadecimal digits");
-  EXPECT_EQ(refusal(forged("\"deadbeef\"", "\"+eadbeef\"")),
+  EXPECT_EQ(manifest_refusal(forged("\"deadbeef\"", "\"+eadbeef\"")),
             "m: files/parameters.safetensors/crc32 is \"+eadbeef\", must be 8 hexadecimal digits");
-  EXPECT_EQ(refusal(forged("\"parameters.safetensors\"", "\"others\"")), "m: files has no 'parameters.safetensors'");
+  EXPECT_EQ(manifest_refusal(forged("\"parameters.safetensors\"", "\"others\"")),
+            "m: files has no 'parameters.safetensors'");
 }
 
 TEST(Manifest, TakesPlainFileNamesOnly) {
   for (const char* name : {"", ".", "..", "../up", "a/b", "/etc/passwd", ".hidden", "a\\\\b", "manifest.json",
                            "a\\u0000b", "a\\nb", "\\u007f"}) {
-    const std::string text = refusal(forged("words.txt", name));
+    const std::string text = manifest_refusal(forged("words.txt", name));
     EXPECT_EQ(text.find("m: the file name '"), 0u) << name << ": " << text;
   }
-  EXPECT_EQ(refusal(forged("words.txt", std::string(201, 'n'))).find("m: the file name 'nnn"), 0u);
-  EXPECT_EQ(refusal(forged("words.txt", std::string(200, 'n'))), "no error");
-  EXPECT_EQ(refusal(forged("words.txt", "\xC3\xA9 and spaces..txt")), "no error");
+  EXPECT_EQ(manifest_refusal(forged("words.txt", std::string(201, 'n'))).find("m: the file name 'nnn"), 0u);
+  EXPECT_EQ(manifest_refusal(forged("words.txt", std::string(200, 'n'))), "no error");
+  EXPECT_EQ(manifest_refusal(forged("words.txt", "\xC3\xA9 and spaces..txt")), "no error");
 }
 
 TEST(Manifest, SurvivesAMegabyteOfNonsense) {
   std::mt19937 random(5);
   std::string bytes(1 << 20, '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
-  EXPECT_NE(refusal(bytes), "no error");
-  EXPECT_NE(refusal(with_checksum(bytes)), "no error");
-  EXPECT_NE(refusal(std::string(1 << 20, '[')), "no error");
-  EXPECT_NE(refusal(std::string(1 << 20, '{')), "no error");
-  EXPECT_LT(refusal("{\"format\":\"" + std::string(1 << 20, 'n') + "\"}").size(), 400u);
+  EXPECT_NE(manifest_refusal(bytes), "no error");
+  EXPECT_NE(manifest_refusal(with_checksum(bytes)), "no error");
+  EXPECT_NE(manifest_refusal(std::string(1 << 20, '[')), "no error");
+  EXPECT_NE(manifest_refusal(std::string(1 << 20, '{')), "no error");
+  EXPECT_LT(manifest_refusal("{\"format\":\"" + std::string(1 << 20, 'n') + "\"}").size(), 400u);
   std::string many = "{";
   for (int i = 0; i < 100000; ++i) many += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
-  EXPECT_EQ(refusal(many + "\"k\":0}"), "m: 'format' is missing");
-  EXPECT_NE(refusal(forged("\"notes\":{", "\"notes\":{\"x\":" + std::string(900, '[') + std::string(900, ']') + ","))
-                .find("notes/x is [[["),
-            std::string::npos);
+  EXPECT_EQ(manifest_refusal(many + "\"k\":0}"), "m: 'format' is missing");
+  EXPECT_NE(
+      manifest_refusal(forged("\"notes\":{", "\"notes\":{\"x\":" + std::string(900, '[') + std::string(900, ']') + ","))
+          .find("notes/x is [[["),
+      std::string::npos);
 }
 
 TEST(Manifest, RefusesToWriteWhatCouldNotBeRead) {

@@ -15,7 +15,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::string_view kFormat = "paoding model", kVersion = "1";
+constexpr std::string_view kModelFormat = "paoding model", kModelVersion = "1";
 constexpr std::string_view kFile = "file:", kGraph = "graph:", kOption = "option:", kNote = "note:";
 constexpr const char* kSeal = "crc32";
 constexpr std::string_view kFileSeal = "crc32:";  // of an option
@@ -75,12 +75,12 @@ Tensor bytes_tensor(const std::string& bytes) {
 ModelFile model_of(const std::string& file, SafetensorsFile read) {
   Texts& texts = read.metadata;
   const auto format = texts.find("format"), version = texts.find("version");
-  if (format == texts.end() || format->second != kFormat || version == texts.end()) {
+  if (format == texts.end() || format->second != kModelFormat || version == texts.end()) {
     damaged(file, "it is no model that `paoding export` or save_model() wrote");
   }
-  if (version->second != kVersion) {
+  if (version->second != kModelVersion) {
     damaged(file, fmt::format("it is a model of version {}; this paoding knows version {}",
-                              safetensors::shown(version->second), kVersion));
+                              safetensors::shown(version->second), kModelVersion));
   }
   const auto seal = texts.find(kSeal);
   const std::string computed = seal_of(read.tensors, texts);
@@ -192,7 +192,7 @@ std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& 
 
 void save_model(const std::filesystem::path& path, const ModelFile& model) {
   if (model.graphs.empty()) fail(ErrorKind::argument, "{}: a model has at least one graph", path.string());
-  Texts texts{{"format", std::string(kFormat)}, {"version", std::string(kVersion)}, {"model", model.model}};
+  Texts texts{{"format", std::string(kModelFormat)}, {"version", std::string(kModelVersion)}, {"model", model.model}};
   const auto add = [&](std::string_view prefix, const Texts& all) {
     for (const auto& [name, text] : all) texts[std::string(prefix) + name] = text;
   };

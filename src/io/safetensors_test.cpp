@@ -35,7 +35,7 @@ SafetensorsFile parse(const std::string& file) {
 }
 
 /// The message of the error that `file` gives.
-std::string refusal(const std::string& file) {
+std::string safetensors_refusal(const std::string& file) {
   try {
     parse(file);
   } catch (const Error& error) {
@@ -98,88 +98,99 @@ TEST(Safetensors, ReadsUnalignedTensorsInAnyHeaderOrderIntoAlignedMemory) {
 }
 
 TEST(Safetensors, RefusesBrokenFraming) {
-  EXPECT_EQ(refusal(""), "m.safetensors: has 0 bytes, a safetensors file has at least 8");
-  EXPECT_EQ(refusal("1234567"), "m.safetensors: has 7 bytes, a safetensors file has at least 8");
-  EXPECT_EQ(refusal(length_prefix(~0ull)),
+  EXPECT_EQ(safetensors_refusal(""), "m.safetensors: has 0 bytes, a safetensors file has at least 8");
+  EXPECT_EQ(safetensors_refusal("1234567"), "m.safetensors: has 7 bytes, a safetensors file has at least 8");
+  EXPECT_EQ(safetensors_refusal(length_prefix(~0ull)),
             "m.safetensors: header length 18446744073709551615 is over the limit of 100000000: not a safetensors file");
-  EXPECT_EQ(refusal(length_prefix(100'000'000) + "{}"),
+  EXPECT_EQ(safetensors_refusal(length_prefix(100'000'000) + "{}"),
             "m.safetensors: truncated: header length 100000000, but the file has only 2 bytes after it");
-  EXPECT_EQ(refusal(file_of("")), "m.safetensors: the header of 0 bytes starts with '', must be a JSON object");
-  EXPECT_EQ(refusal(file_of("[]")), "m.safetensors: the header of 2 bytes starts with '[', must be a JSON object");
-  EXPECT_NE(refusal(file_of("{\"w\":")).find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal(file_of("{}{}")).find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal(file_of("{\"\xFF\":1}")).find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal(file_of(std::string(5000, '[').insert(0, "{\"w\":"))).find("not valid JSON"), std::string::npos);
+  EXPECT_EQ(safetensors_refusal(file_of("")),
+            "m.safetensors: the header of 0 bytes starts with '', must be a JSON object");
+  EXPECT_EQ(safetensors_refusal(file_of("[]")),
+            "m.safetensors: the header of 2 bytes starts with '[', must be a JSON object");
+  EXPECT_NE(safetensors_refusal(file_of("{\"w\":")).find("not valid JSON"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(file_of("{}{}")).find("not valid JSON"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(file_of("{\"\xFF\":1}")).find("not valid JSON"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(file_of(std::string(5000, '[').insert(0, "{\"w\":"))).find("not valid JSON"),
+            std::string::npos);
 }
 
 TEST(Safetensors, RefusesTensorsThatSayNonsense) {
   const std::string w = "m.safetensors: tensor 'w': ";
-  EXPECT_EQ(refusal(file_of(R"({"w":[1]})")), w + "is [1], must be an object with dtype, shape and data_offsets");
-  EXPECT_EQ(refusal(file_of(R"({"w":{"shape":[],"data_offsets":[0,1]}})", "x")), w + "has no dtype");
-  EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":"U8","data_offsets":[0,1]}})", "x")), w + "has no shape");
-  EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":"U8","shape":[1]}})", "x")), w + "has no data_offsets");
-  EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":"U8","dtype":"U8"}})")), w + "has 'dtype' twice");
-  EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":3,"shape":[1],"data_offsets":[0,1]}})")),
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":[1]})")),
+            w + "is [1], must be an object with dtype, shape and data_offsets");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":{"shape":[],"data_offsets":[0,1]}})", "x")), w + "has no dtype");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":{"dtype":"U8","data_offsets":[0,1]}})", "x")), w + "has no shape");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":{"dtype":"U8","shape":[1]}})", "x")), w + "has no data_offsets");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":{"dtype":"U8","dtype":"U8"}})")), w + "has 'dtype' twice");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"w":{"dtype":3,"shape":[1],"data_offsets":[0,1]}})")),
             w + "dtype is 3, must be a string");
-  EXPECT_EQ(refusal(one("F8_E4M3", "[1]", "[0,1]", "x")),
+  EXPECT_EQ(safetensors_refusal(one("F8_E4M3", "[1]", "[0,1]", "x")),
             w + "dtype 'F8_E4M3' is not supported, must be one of F64 F32 F16 BF16 I64 I32 U8 BOOL");
-  EXPECT_EQ(refusal(one("U8", "1", "[0,1]", "x")), w + "shape is 1, must be an array");
-  EXPECT_EQ(refusal(one("U8", "[2,-1]", "[0,1]", "x")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "1", "[0,1]", "x")), w + "shape is 1, must be an array");
+  EXPECT_EQ(safetensors_refusal(one("U8", "[2,-1]", "[0,1]", "x")),
             w + "shape [2,-1]: extent -1 of axis 1 must be an integer from 0 to 2^63 - 1");
-  EXPECT_NE(refusal(one("U8", "[1.0]", "[0,1]", "x")).find("extent 1.0 of axis 0"), std::string::npos);
-  EXPECT_NE(refusal(one("U8", "[9223372036854775808]", "[0,1]", "x")).find("extent 9223372036854775808"),
+  EXPECT_NE(safetensors_refusal(one("U8", "[1.0]", "[0,1]", "x")).find("extent 1.0 of axis 0"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(one("U8", "[9223372036854775808]", "[0,1]", "x")).find("extent 9223372036854775808"),
             std::string::npos);
-  EXPECT_EQ(refusal(one("U8", "[4294967296,4294967296]", "[0,0]")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[4294967296,4294967296]", "[0,0]")),
             w + "shape [4294967296,4294967296] overflows: more than 2^59 elements");
-  EXPECT_NE(refusal(one("U8", "[0,4294967296,4294967296]", "[0,0]")).find("overflows"), std::string::npos);
-  EXPECT_EQ(refusal(one("U8", "[0,281474976710656]", "[0,0]")),
+  EXPECT_NE(safetensors_refusal(one("U8", "[0,4294967296,4294967296]", "[0,0]")).find("overflows"), std::string::npos);
+  EXPECT_EQ(safetensors_refusal(one("U8", "[0,281474976710656]", "[0,0]")),
             w + "shape: extent 281474976710656 of axis 1 is over 2^47");
-  EXPECT_EQ(refusal(one("U8", "[70368744177664,4]", "[0,281474976710656]")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[70368744177664,4]", "[0,281474976710656]")),
             w + "u8[70368744177664,4]: has more than 2^47 bytes");
-  EXPECT_EQ(refusal(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]", "x")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]", "x")),
             w + "shape [1,1,1,1,1,1,1,1,1] has more than 8 axes");
   EXPECT_EQ(parse(one("U8", "[1,1,1,1,1,1,1,1]", "[0,1]", "x")).tensors["w"].shape().rank(), 8);
-  EXPECT_EQ(refusal(one("F32", "[2,3]", "[0,20]", std::string(20, 'x'))),
+  EXPECT_EQ(safetensors_refusal(one("F32", "[2,3]", "[0,20]", std::string(20, 'x'))),
             w + "data_offsets [0, 20] hold 20 bytes, but F32 of shape [2, 3] is 24 bytes");
-  EXPECT_EQ(refusal(one("BOOL", "[3]", "[0,3]", std::string("\0\1\2", 3))), w + "BOOL element 2 is 2, must be 0 or 1");
+  EXPECT_EQ(safetensors_refusal(one("BOOL", "[3]", "[0,3]", std::string("\0\1\2", 3))),
+            w + "BOOL element 2 is 2, must be 0 or 1");
 }
 
 TEST(Safetensors, RefusesOffsetsThatDoNotFillTheBody) {
   const std::string w = "m.safetensors: tensor 'w': ";
   for (const char* offsets : {"7", "[0]", "[0,1,2]", "[1,0]", "[-1,0]", "[0,\"1\"]", "[0.0,1]"}) {
-    EXPECT_NE(refusal(one("U8", "[1]", offsets, "x")).find("must be [begin, end]"), std::string::npos) << offsets;
+    EXPECT_NE(safetensors_refusal(one("U8", "[1]", offsets, "x")).find("must be [begin, end]"), std::string::npos)
+        << offsets;
   }
-  EXPECT_EQ(refusal(one("U8", "[4]", "[0,4]", "xyz")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[4]", "[0,4]", "xyz")),
             w + "data_offsets [0, 4] reach past the end of the body, which has 3 bytes");
-  EXPECT_NE(refusal(one("U8", "[1]", "[18446744073709551614,18446744073709551615]", "x")).find("reach past the end"),
+  EXPECT_NE(safetensors_refusal(one("U8", "[1]", "[18446744073709551614,18446744073709551615]", "x"))
+                .find("reach past the end"),
             std::string::npos);
-  EXPECT_EQ(refusal(one("U8", "[1]", "[2,3]", "xyz")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[1]", "[2,3]", "xyz")),
             w + "data_offsets [2, 3] leave a hole: bytes 0 to 2 belong to no tensor");
-  EXPECT_EQ(refusal(one("U8", "[1]", "[0,1]", "xyz")),
+  EXPECT_EQ(safetensors_refusal(one("U8", "[1]", "[0,1]", "xyz")),
             "m.safetensors: the body has 3 bytes, the tensors end at 1: 2 trailing bytes");
-  EXPECT_EQ(refusal(file_of("{}", "x")), "m.safetensors: the body has 1 bytes, the tensors end at 0: 1 trailing bytes");
-  EXPECT_EQ(refusal(file_of(R"({"v":)" + entry("U8", "[2]", "[0,2]") + R"(,"w":)" + entry("U8", "[2]", "[1,3]") + "}",
-                            "xyz")),
+  EXPECT_EQ(safetensors_refusal(file_of("{}", "x")),
+            "m.safetensors: the body has 1 bytes, the tensors end at 0: 1 trailing bytes");
+  EXPECT_EQ(safetensors_refusal(file_of(
+                R"({"v":)" + entry("U8", "[2]", "[0,2]") + R"(,"w":)" + entry("U8", "[2]", "[1,3]") + "}", "xyz")),
             w + "data_offsets [1, 3] overlap those of tensor 'v', which end at 2");
 }
 
 TEST(Safetensors, RefusesNamesThatAreThereTwiceOrAreNoText) {
   const std::string first = R"({"w":)" + entry("U8", "[1]", "[0,1]");
-  EXPECT_EQ(refusal(file_of(first + R"(,"\u0077":)" + entry("U8", "[1]", "[1,2]") + "}", "xy")),
+  EXPECT_EQ(safetensors_refusal(file_of(first + R"(,"\u0077":)" + entry("U8", "[1]", "[1,2]") + "}", "xy")),
             "m.safetensors: tensor 'w': is there twice");
-  EXPECT_EQ(refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})")),
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})")),
             "m.safetensors: the header has __metadata__ twice");
-  EXPECT_EQ(refusal(file_of(R"({"__metadata__":{"a":"1","a":"1"}})")), "m.safetensors: metadata 'a' is there twice");
-  EXPECT_EQ(refusal(file_of(R"({"__metadata__":{"a":1}})")), "m.safetensors: metadata 'a' is 1, must be a string");
-  EXPECT_EQ(refusal(file_of(R"({"__metadata__":["a"]})")), "m.safetensors: __metadata__ is [\"a\"], must be an object");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"__metadata__":{"a":"1","a":"1"}})")),
+            "m.safetensors: metadata 'a' is there twice");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"__metadata__":{"a":1}})")),
+            "m.safetensors: metadata 'a' is 1, must be a string");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"__metadata__":["a"]})")),
+            "m.safetensors: __metadata__ is [\"a\"], must be an object");
   for (const char* lone : {R"({"\udc00":)", R"({"\ud800":)", R"({"\ud800\u0041":)"}) {
-    const std::string text = refusal(file_of(lone + entry("U8", "[1]", "[0,1]") + "}", "x"));
+    const std::string text = safetensors_refusal(file_of(lone + entry("U8", "[1]", "[0,1]") + "}", "x"));
     EXPECT_TRUE(text.find("UTF-8") != std::string::npos || text.find("not valid JSON") != std::string::npos) << text;
   }
 }
 
 TEST(Safetensors, ShowsHostileNamesShortAndPrintable) {
-  const std::string text = refusal(file_of("{\"\\u001b[31m" + std::string(5000, 'n') + "\":1}"));
+  const std::string text = safetensors_refusal(file_of("{\"\\u001b[31m" + std::string(5000, 'n') + "\":1}"));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_NE(text.find("\\x1b[31mnnn"), std::string::npos) << text;
   EXPECT_LT(text.size(), 300u);

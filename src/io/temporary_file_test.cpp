@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::set<std::string> names_in(const fs::path& folder) {
+std::set<std::string> file_names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
   return names;
@@ -52,7 +52,7 @@ TEST(TemporaryFile, OfAProcessThatWasKilledIsDeletedByTheNextThatWrites) {
   file.write("whole", 5);
   file.commit();
   EXPECT_EQ(slurp(folder / "target"), "whole");
-  EXPECT_EQ(names_in(folder.path()),
+  EXPECT_EQ(file_names_in(folder.path()),
             (std::set<std::string>{"target", ".paoding-notes.tmp", "paoding-1-1.tmp", ".paoding-1-2.tmp"}));
 }
 
@@ -85,7 +85,7 @@ TEST(TemporaryFile, GoesAwayWithAProcessThatEndsInASignalsHandler) {
     _exit(7);
   }
   waitpid(child, nullptr, 0);
-  EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"target"});
+  EXPECT_EQ(file_names_in(folder.path()), std::set<std::string>{"target"});
   EXPECT_EQ(slurp(folder / "target"), "before");
 }
 

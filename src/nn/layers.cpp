@@ -7,6 +7,7 @@
 #include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "nn/layer_check.h"
+#include "nn/within_root.h"
 #include "paoding/nn.h"
 #include "paoding/ops/group_norm.h"
 
@@ -14,11 +15,6 @@ namespace paoding::nn {
 namespace {
 
 std::string joined(std::string_view layer, std::string_view name) { return fmt::format("{}/{}", layer, name); }
-
-Initializer within_root(std::int64_t width) {
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)));
-  return uniform(-bound, bound);
-}
 
 // The values of `initial` with `bias` added to the second quarter, the forget gates.
 Initializer with_forget_bias(Initializer initial, double bias) {

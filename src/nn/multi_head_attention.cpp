@@ -6,6 +6,7 @@
 #include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "nn/layer_check.h"
+#include "nn/within_root.h"
 #include "paoding/nn.h"
 #include "paoding/ops/dynamic.h"
 #include "paoding/ops/position.h"
@@ -14,11 +15,6 @@ namespace paoding::nn {
 namespace {
 
 std::string place(const Graph& graph) { return in_scope(graph.scope.str()); }
-
-Initializer within_root(std::int64_t width) {
-  const double bound = 1 / std::sqrt(static_cast<double>(width));
-  return uniform(-bound, bound);
-}
 
 constexpr std::array<std::int64_t, 4> kExchanged{0, 2, 1, 3};  // [B, T, heads, E] and [B, heads, T, E]
 

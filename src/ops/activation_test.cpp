@@ -22,8 +22,8 @@
 namespace paoding {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
+constexpr double kActivationInfinity = std::numeric_limits<double>::infinity();
+const double kActivationNan = std::nan("");
 
 struct Result {
   std::vector<double> out, gradient;  // of sum(out)
@@ -68,8 +68,8 @@ void expect_all(const std::vector<double>& got, const std::vector<double>& want,
 }
 
 TEST(Activation, ReluHasNoGradientAtZero) {
-  const Result r = results_of(relu, {-1, 0, 2, -0.0, kInfinity, kNan});
-  expect_all(r.out, {0, 0, 2, 0, kInfinity, kNan});
+  const Result r = results_of(relu, {-1, 0, 2, -0.0, kActivationInfinity, kActivationNan});
+  expect_all(r.out, {0, 0, 2, 0, kActivationInfinity, kActivationNan});
   expect_all({r.gradient.begin(), r.gradient.begin() + 5}, {0, 0, 1, 0, 1});
 }
 
@@ -83,7 +83,7 @@ TEST(Activation, GradientsAtKinksArePytorchs) {
   expect_all(results_of(log_sigmoid, {0}).gradient, {0.5});
   expect_all(results_of(softsign, {0}).gradient, {1});
   expect_all(results_of(Unary(abs), {-1, 0, 1}).gradient, {-1, 0, 1});
-  expect_all(results_of(sign, {-2, -0.0, 0, 3, kNan}).out, {-1, 0, 0, 1, kNan});
+  expect_all(results_of(sign, {-2, -0.0, 0, 3, kActivationNan}).out, {-1, 0, 0, 1, kActivationNan});
 }
 
 // Slopes are computed as values are, in f32, whether what they consist of is one kernel or several.
@@ -124,9 +124,12 @@ TEST(Activation, SlopesOf16BitsAreRoundedOnce) {
 }
 
 TEST(Activation, NothingOverflowsFarFromZero) {
-  const std::vector<double> far{-1e30, -200, -100, 100, 200, 1e30, -kInfinity, kInfinity, kNan};
-  expect_all(results_of(softplus, far).out, {0, 0, 3.783506e-44, 100, 200, 1e30, 0, kInfinity, kNan}, 1e-2);
-  expect_all(results_of(log_sigmoid, far).out, {-1e30, -200, -100, -3.783506e-44, 0, 0, -kInfinity, 0, kNan}, 1e-2);
+  const std::vector<double> far{-1e30,         -200, -100, 100, 200, 1e30, -kActivationInfinity, kActivationInfinity,
+                                kActivationNan};
+  expect_all(results_of(softplus, far).out,
+             {0, 0, 3.783506e-44, 100, 200, 1e30, 0, kActivationInfinity, kActivationNan}, 1e-2);
+  expect_all(results_of(log_sigmoid, far).out,
+             {-1e30, -200, -100, -3.783506e-44, 0, 0, -kActivationInfinity, 0, kActivationNan}, 1e-2);
   expect_all(results_of(mish, {-200, -20, 20, 200, 1e30}).out, {0, -20 * std::exp(-20.0), 20, 200, 1e30}, 2e-6);
   expect_all(results_of(mish, {-200, 30, 200, 1e30}).gradient, {0, 1, 1, 1});
   expect_all(results_of([](const Value& a) { return elu(a); }, {-1e30, -200, 200, 1e30}).gradient, {0, 0, 1, 1});
@@ -161,7 +164,7 @@ TEST(Functions, KeepTheirDigitsNearZero) {
 
 TEST(Functions, PowersHaveTheirGradientsAtZero) {
   const auto power = [](double exponent) { return [=](const Value& a) { return pow(a, exponent); }; };
-  expect_all(results_of(power(0), {0, 2, kNan}).out, {1, 1, 1});
+  expect_all(results_of(power(0), {0, 2, kActivationNan}).out, {1, 1, 1});
   expect_all(results_of(power(0), {0, 2}).gradient, {0, 0});
   expect_all(results_of(power(2), {0, -3}).gradient, {0, -6});
   expect_all(results_of(power(3), {-2, 2}).out, {-8, 8});
@@ -179,7 +182,7 @@ TEST(Functions, PowersHaveTheirGradientsAtZero) {
 }
 
 TEST(Comparison, SortsOutNanAndInfinity) {
-  const std::vector<double> x{1, kNan, kInfinity, -kInfinity, 0};
+  const std::vector<double> x{1, kActivationNan, kActivationInfinity, -kActivationInfinity, 0};
   expect_all(results_of(isnan, x).out, {0, 1, 0, 0, 0});
   expect_all(results_of(isinf, x).out, {0, 0, 1, 1, 0});
   expect_all(results_of(isfinite, x).out, {1, 0, 0, 0, 1});
@@ -209,7 +212,7 @@ double nearest_of(DType dtype, long double exact) {
   // Behind the last number there would be one as far away again.
   const long double low = all[i], high = i + 1 < all.size() ? all[i + 1] : 2 * low - all[i - 1];
   const bool is_up = size - low > high - size || (size - low == high - size && i % 2 == 1);
-  const double found = !is_up ? static_cast<double>(low) : i + 1 < all.size() ? all[i + 1] : kInfinity;
+  const double found = !is_up ? static_cast<double>(low) : i + 1 < all.size() ? all[i + 1] : kActivationInfinity;
   return exact < 0 ? -found : found;
 }
 
@@ -270,7 +273,7 @@ TEST(Cast, FromIntegersToBf16RoundsOnce) {
 TEST(Formula, IsTracedOnceForANanAttribute) {
   const OpDef& op = *find_op("leaky_relu");
   const DType dtypes[] = {f32};
-  const Attrs attrs{{"slope", kNan}};
+  const Attrs attrs{{"slope", kActivationNan}};
   EXPECT_EQ(&traced_formula(op, dtypes, attrs), &traced_formula(op, dtypes, attrs));
   EXPECT_NE(&traced_formula(op, dtypes, {{"slope", 0.0}}), &traced_formula(op, dtypes, {{"slope", -0.0}}));
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ops/axes.h"
+#include "ops/composing.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -69,12 +70,8 @@ std::vector<Place> places_of(const OpCall& call, const Value& a, const Ints& axe
   return places;
 }
 
-OpCall where(const char* op, std::span<const Value> in, const Attrs& attrs) {
-  return {*find_op(op), {}, attrs, {}, in[0].graph().scope};
-}
-
 Values compose_slice(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("dynamic_slice", in, attrs);
+  const OpCall call = composed_call("dynamic_slice", in, attrs);
   Value result = in[0];
   for (const Place& place :
        places_of(call, in[0], axes_of(attrs, in[0].shape().rank()), attrs.get_ints("sizes"), in[1])) {
@@ -106,7 +103,7 @@ Ints sizes_of(const OpCall& call, const Value& a, const Value& update, const Int
 }
 
 Values compose_update(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("dynamic_update_slice", in, attrs);
+  const OpCall call = composed_call("dynamic_update_slice", in, attrs);
   const Value& a = in[0];
   const int rank = a.shape().rank();
   const Ints axes = rank == 0 ? Ints{} : axes_of(attrs, rank);
@@ -133,7 +130,7 @@ Values compose_update(std::span<const Value> in, const Attrs& attrs) {
 
 // ---- gradients ----
 
-Values slice_gradient(const GradCall& call) {
+Values dynamic_slice_gradient(const GradCall& call) {
   const Value zero = full(call.graph, call.inputs[0].shape(), 0, call.grads[0].dtype());
   return {paoding::call("dynamic_update_slice", {zero, call.grads[0], call.inputs[1]},
                         {{"axes", call.node.attrs.get_ints("axes")}}),
@@ -171,7 +168,7 @@ void register_dynamic_ops() {
       .kind = OpKind::composed,
       .inputs = {"a", "start"},
       .attrs = {{.name = "sizes", .example = Ints{}, .required = true, .doc = "along the axes"}, axes},
-      .gradient = slice_gradient,
+      .gradient = dynamic_slice_gradient,
       .compose = compose_slice,
       .cases =
           {{.shapes = {{7}, {1}}, .attrs = {{"sizes", Ints{3}}}, .dtypes = {f32, i64}},

@@ -18,9 +18,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool has(const AxisLabels& labels, AxisLabel label) {
-  return std::find(labels.begin(), labels.end(), label) != labels.end();
-}
 AxisLabels joined(AxisLabels first, const AxisLabels& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -66,10 +63,10 @@ Term without(const Term& term, AxisLabel label) {
 Term summed(const Term& term, const AxisLabels& keep) {
   Ints axes;
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
-    if (!has(keep, term.labels[i])) axes.push_back(static_cast<std::int64_t>(i));
+    if (!has_label(keep, term.labels[i])) axes.push_back(static_cast<std::int64_t>(i));
   }
   if (axes.empty()) return term;
-  return {sum(term.value, axes), filtered(term.labels, [&](AxisLabel label) { return has(keep, label); })};
+  return {sum(term.value, axes), filtered(term.labels, [&](AxisLabel label) { return has_label(keep, label); })};
 }
 
 // A label that is there twice: every (n + 1)-th element of the two axes as one is the diagonal.
@@ -98,14 +95,15 @@ Term diagonal(Term term) {
 
 // The axes of both side by side, multiplied, and summed over what is not kept.
 Term elementwise(const Term& a, const Term& b, const AxisLabels& keep) {
-  const AxisLabels all = joined(a.labels, filtered(b.labels, [&](AxisLabel label) { return !has(a.labels, label); }));
+  const AxisLabels all =
+      joined(a.labels, filtered(b.labels, [&](AxisLabel label) { return !has_label(a.labels, label); }));
   if (all.size() > static_cast<std::size_t>(Shape::kMaxRank)) {
     fail(ErrorKind::shape, "a product of {} axes; at most {} are possible", all.size(), Shape::kMaxRank);
   }
   const auto aligned = [&](const Term& term) {
-    const Term sorted = in_order(term, filtered(all, [&](AxisLabel label) { return has(term.labels, label); }));
+    const Term sorted = in_order(term, filtered(all, [&](AxisLabel label) { return has_label(term.labels, label); }));
     Ints dims;
-    for (const AxisLabel label : all) dims.push_back(has(term.labels, label) ? term.extent(label) : 1);
+    for (const AxisLabel label : all) dims.push_back(has_label(term.labels, label) ? term.extent(label) : 1);
     return reshape(sorted.value, dims);
   };
   return summed({aligned(a) * aligned(b), all}, keep);
@@ -114,7 +112,7 @@ Term elementwise(const Term& a, const Term& b, const AxisLabels& keep) {
 // The product of matrices [batch, rows, shared] and [batch, shared, columns], each of which may stand the other way
 // round in memory already.
 Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisLabels& shared) {
-  const auto is_free = [&](AxisLabel label) { return !has(batch, label) && !has(shared, label); };
+  const auto is_free = [&](AxisLabel label) { return !has_label(batch, label) && !has_label(shared, label); };
   const AxisLabels rows = filtered(a.labels, is_free), columns = filtered(b.labels, is_free);
   const auto matrix = [&](const Term& term, const AxisLabels& first, const AxisLabels& second, bool* is_turned) {
     *is_turned = term.labels == joined(batch, joined(second, first));
@@ -129,21 +127,21 @@ Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisL
   const Value product = matmul(left, right, is_a_turned, is_b_turned);
   const AxisLabels labels = joined(batch, joined(rows, columns));
   Ints dims;
-  for (const AxisLabel label : labels) dims.push_back(has(a.labels, label) ? a.extent(label) : b.extent(label));
+  for (const AxisLabel label : labels) dims.push_back(has_label(a.labels, label) ? a.extent(label) : b.extent(label));
   return {reshape(product, dims), labels};
 }
 
 Term product(Term a, Term b, const AxisLabels& keep) {
   // What broadcasts is no axis.
   for (const AxisLabel label : AxisLabels(a.labels)) {
-    if (!has(b.labels, label) || a.extent(label) == b.extent(label)) continue;
+    if (!has_label(b.labels, label) || a.extent(label) == b.extent(label)) continue;
     Term& narrow = a.extent(label) == 1 ? a : b;
     narrow = without(narrow, label);
   }
   a = summed(a, joined(keep, b.labels)), b = summed(b, joined(keep, a.labels));
-  const AxisLabels common = filtered(a.labels, [&](AxisLabel label) { return has(b.labels, label); });
-  const AxisLabels shared = filtered(common, [&](AxisLabel label) { return !has(keep, label); });
-  const AxisLabels batch = filtered(common, [&](AxisLabel label) { return has(keep, label); });
+  const AxisLabels common = filtered(a.labels, [&](AxisLabel label) { return has_label(b.labels, label); });
+  const AxisLabels shared = filtered(common, [&](AxisLabel label) { return !has_label(keep, label); });
+  const AxisLabels batch = filtered(common, [&](AxisLabel label) { return has_label(keep, label); });
   const bool is_per_row = a.labels.size() == common.size() && b.labels.size() == common.size();
   if (shared.empty() || is_per_row || !is_float(a.value.dtype())) return elementwise(a, b, keep);
   return matrices(a, b, batch, shared);
@@ -153,11 +151,11 @@ Term product(Term a, Term b, const AxisLabels& keep) {
 double work_of(const Term& a, const Term& b) {
   double count = 1;
   for (const AxisLabel label : a.labels) {
-    const std::int64_t other = has(b.labels, label) ? b.extent(label) : 1;
+    const std::int64_t other = has_label(b.labels, label) ? b.extent(label) : 1;
     count *= static_cast<double>(std::max(a.extent(label), other));
   }
   for (const AxisLabel label : b.labels) {
-    if (!has(a.labels, label)) count *= static_cast<double>(b.extent(label));
+    if (!has_label(a.labels, label)) count *= static_cast<double>(b.extent(label));
   }
   return count;
 }

@@ -62,10 +62,6 @@ AxisLabels with_rest(const AxisLabels& term, int count) {
   return labels;
 }
 
-bool has(const AxisLabels& labels, AxisLabel label) {
-  return std::find(labels.begin(), labels.end(), label) != labels.end();
-}
-
 // Without an arrow: the axes of "...", then the letters that are there once.
 AxisLabels implied(const std::vector<AxisLabels>& operands, int rest) {
   AxisLabels all;
@@ -82,6 +78,10 @@ AxisLabels implied(const std::vector<AxisLabels>& operands, int rest) {
 
 }  // namespace
 
+bool has_label(const AxisLabels& labels, AxisLabel label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
 std::string label_text(AxisLabel label) {
   return label > 0 ? std::string(1, static_cast<char>(label)) : fmt::format("... axis {}", label);
 }
@@ -96,7 +96,7 @@ EinsumFormula parse_einsum(std::string_view text, const std::vector<int>& ranks)
   bool has_rest = false;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     AxisLabels& labels = formula.operands[i];
-    const bool is_open = has(labels, kRest);
+    const bool is_open = has_label(labels, kRest);
     const int named = static_cast<int>(labels.size()) - (is_open ? 1 : 0);
     if (is_open ? named > ranks[i] : named != ranks[i]) {
       fail(ErrorKind::shape, "formula '{}' has {} letters for operand {}, which has {} axes", one_line(text), named, i,
@@ -112,10 +112,11 @@ EinsumFormula parse_einsum(std::string_view text, const std::vector<int>& ranks)
   }
   const std::vector<AxisLabels> results = reader.terms();
   if (results.size() != 1 || reader.arrow()) reader.wrong("has more than one result");
-  if (has_rest && !has(results[0], kRest) && rest > 0) reader.wrong("has '...' in an operand, but none in its result");
+  if (has_rest && !has_label(results[0], kRest) && rest > 0)
+    reader.wrong("has '...' in an operand, but none in its result");
   formula.result = with_rest(results[0], rest);
   for (const AxisLabel label : formula.result) {
-    const auto has_it = [&](const AxisLabels& operand) { return has(operand, label); };
+    const auto has_it = [&](const AxisLabels& operand) { return has_label(operand, label); };
     if (std::none_of(formula.operands.begin(), formula.operands.end(), has_it)) {
       reader.wrong(fmt::format("has '{}' in its result, but in no operand", label_text(label)));
     }

@@ -12,6 +12,8 @@ namespace paoding {
 using AxisLabel = int;
 using AxisLabels = std::vector<AxisLabel>;
 
+bool has_label(const AxisLabels& labels, AxisLabel label);
+
 /// "i", or "... axis -1".
 std::string label_text(AxisLabel label);
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "ops/composing.h"
 #include "ops/families.h"
 #include "ops/index/check_indices.h"
 #include "paoding/op.h"
@@ -14,12 +15,6 @@ namespace {
 
 constexpr std::array<std::int64_t, 1> kLast{-1};
 
-[[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
-  fail(kind, "{}: {}{}", op, what, in_scope(at.graph().scope.str()));
-}
-
-Value constant(const Value& like, double value) { return full(like.graph(), {}, value, like.dtype()); }
-
 Value with_last(const Value& value) { return reshape(value, value.shape().with_inserted(value.shape().rank(), 1)); }
 
 // ---- cross_entropy ----
@@ -28,19 +23,21 @@ void check_cross_entropy(const Value& logits, const Value& labels, double smooth
   const char* op = "cross_entropy";
   const Shape &all = logits.shape(), &rows = labels.shape();
   if (!is_float(logits.dtype())) {
-    wrong(op, logits, ErrorKind::dtype, fmt::format("logits are {}, needed are floats", to_string(logits.dtype())));
+    fail_in_scope(op, logits, ErrorKind::dtype,
+                  fmt::format("logits are {}, needed are floats", to_string(logits.dtype())));
   }
   if (!is_integer(labels.dtype())) {
-    wrong(op, logits, ErrorKind::dtype, fmt::format("labels are {}, needed are integers", to_string(labels.dtype())));
+    fail_in_scope(op, logits, ErrorKind::dtype,
+                  fmt::format("labels are {}, needed are integers", to_string(labels.dtype())));
   }
   if (all.rank() < 1 || !(all.with_removed(all.rank() - 1) == rows)) {
-    wrong(op, logits, ErrorKind::shape,
-          fmt::format("labels have shape {}, logits {}; needed are labels [..] for logits [.., V]", to_string(rows),
-                      to_string(all)));
+    fail_in_scope(op, logits, ErrorKind::shape,
+                  fmt::format("labels have shape {}, logits {}; needed are labels [..] for logits [.., V]",
+                              to_string(rows), to_string(all)));
   }
   if (!(smoothing >= 0 && smoothing < 1)) {
-    wrong(op, logits, ErrorKind::argument,
-          fmt::format("label_smoothing = {}, needs to be at least 0 and below 1", smoothing));
+    fail_in_scope(op, logits, ErrorKind::argument,
+                  fmt::format("label_smoothing = {}, needs to be at least 0 and below 1", smoothing));
   }
 }
 
@@ -64,13 +61,13 @@ Values compose_cross_entropy(std::span<const Value> in, const Attrs& attrs) {
   const Value largest = max(logits, kLast, true);
   const Value total = sum(exp(logits - largest), kLast, true);
   const Value log_total = reshape(largest + log(total), labels.shape());
-  const Value at_label = sum(select(is_label(logits, in[1]), logits, constant(logits, 0)), kLast);
+  const Value at_label = sum(select(is_label(logits, in[1]), logits, scalar_like(logits, 0)), kLast);
   Value loss = log_total - at_label * (1 - smoothing);
   if (smoothing > 0) loss = loss - sum(logits, kLast) * (smoothing / classes);
   // On a GPU the loss of a label that is no class is NaN: the root of -1, which graph text can say.
-  const Value one = constant(loss, 1), is_known = less(labels, constant(labels, classes));
+  const Value one = scalar_like(loss, 1), is_known = less(labels, scalar_like(labels, classes));
   loss = loss * sqrt(select(is_known, one, -one));
-  return {select(less(labels, constant(labels, 0)), constant(loss, 0), loss), log_total};
+  return {select(less(labels, scalar_like(labels, 0)), scalar_like(loss, 0), loss), log_total};
 }
 
 Values cross_entropy_gradient(const GradCall& call) {
@@ -80,10 +77,10 @@ Values cross_entropy_gradient(const GradCall& call) {
   const Value likely = exp(logits - with_last(call.outputs[1]));  // softmax
   Value result;
   if (call.grads[0].valid()) {
-    const Value counts = less(labels, constant(labels, 0));
-    const Value g = with_last(select(counts, constant(logits, 0), call.grads[0]));
-    const Value target = select(is_label(logits, labels), constant(logits, 1 - smoothing + smoothing / classes),
-                                constant(logits, smoothing / classes));
+    const Value counts = less(labels, scalar_like(labels, 0));
+    const Value g = with_last(select(counts, scalar_like(logits, 0), call.grads[0]));
+    const Value target = select(is_label(logits, labels), scalar_like(logits, 1 - smoothing + smoothing / classes),
+                                scalar_like(logits, smoothing / classes));
     result = (likely - target) * g;
   }
   if (call.grads[1].valid()) {
@@ -100,7 +97,8 @@ LossReduction reduction_of(const char* op, const Value& at, const Attrs& attrs) 
   if (name == "mean") return LossReduction::mean;
   if (name == "sum") return LossReduction::sum;
   if (name == "none") return LossReduction::none;
-  wrong(op, at, ErrorKind::argument, fmt::format("reduction = '{}', needs to be mean, sum or none", one_line(name)));
+  fail_in_scope(op, at, ErrorKind::argument,
+                fmt::format("reduction = '{}', needs to be mean, sum or none", one_line(name)));
 }
 
 std::string name_of(LossReduction reduction) {
@@ -139,9 +137,9 @@ void register_pair_loss(const char* name, const char* summary, Value (*loss)(con
             const LossReduction reduction = reduction_of(name, in[0], given);
             // A difference of u8 would wrap, and no gradient reaches an integer.
             if (!is_float(in[0].dtype()) && !is_float(in[1].dtype())) {
-              wrong(name, in[0], ErrorKind::dtype,
-                    fmt::format("prediction is {}, target {}, one needs to be of floats", to_string(in[0].dtype()),
-                                to_string(in[1].dtype())));
+              fail_in_scope(name, in[0], ErrorKind::dtype,
+                            fmt::format("prediction is {}, target {}, one needs to be of floats",
+                                        to_string(in[0].dtype()), to_string(in[1].dtype())));
             }
             return Values{reduced(loss(in[0], in[1], given), reduction)};
           },
@@ -152,11 +150,11 @@ void register_pair_loss(const char* name, const char* summary, Value (*loss)(con
 Value huber(const Value& prediction, const Value& target, const Attrs& attrs) {
   const double delta = attrs.get_float("delta");
   if (!(delta > 0)) {
-    wrong("huber_loss", prediction, ErrorKind::argument, fmt::format("delta = {}, needs to be above 0", delta));
+    fail_in_scope("huber_loss", prediction, ErrorKind::argument, fmt::format("delta = {}, needs to be above 0", delta));
   }
   const Value d = prediction - target, size = abs(d);
   const Value near = d * d * 0.5, far = (size - delta / 2) * delta;
-  return select(less(size, constant(size, delta)), near, far);
+  return select(less(size, scalar_like(size, delta)), near, far);
 }
 
 // ---- binary cross entropy ----
@@ -246,16 +244,17 @@ Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropy
   if (options.weights.valid()) {
     weights = cast(options.weights, losses.dtype());
     if (!(weights.shape() == losses.shape())) {
-      wrong("cross_entropy", losses, ErrorKind::shape,
-            fmt::format("weights have shape {}, labels {}", to_string(weights.shape()), to_string(losses.shape())));
+      fail_in_scope(
+          "cross_entropy", losses, ErrorKind::shape,
+          fmt::format("weights have shape {}, labels {}", to_string(weights.shape()), to_string(losses.shape())));
     }
   }
   const Value weighted = weights.valid() ? losses * weights : losses;
   if (options.reduction == LossReduction::none) return weighted;
   if (options.reduction == LossReduction::sum) return sum(weighted);
   // Labels that do not count take their weight with them.
-  const Value zero = constant(losses, 0), one = constant(losses, 1);
-  const Value counted = select(less(labels, constant(labels, 0)), zero, weights.valid() ? weights : one);
+  const Value zero = scalar_like(losses, 0), one = scalar_like(losses, 1);
+  const Value counted = select(less(labels, scalar_like(labels, 0)), zero, weights.valid() ? weights : one);
   const Value all = sum(counted);
   return sum(weighted) / select(equal(all, zero), one, all);
 }

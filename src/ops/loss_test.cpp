@@ -7,12 +7,32 @@
 namespace paoding::testing_program {
 namespace {
 
-const double kInfinity = std::numeric_limits<double>::infinity();
+const double kLossInfinity = std::numeric_limits<double>::infinity();
 
 // What the loss and its slopes are, in f64 and without differences.
 TEST(BinaryCrossEntropy, KeepsTheDigitsOfSmallLossesAndOfInfiniteLogits) {
-  const Dense x{-kInfinity, kInfinity, -kInfinity, kInfinity, 1e4, -1e4, 10,  -10, 16, -16,  20,
-                5,          -5,        0,          0,         -88, 10,   -10, 2,   -2, 1e-4, -1e-4};
+  const Dense x{-kLossInfinity,
+                kLossInfinity,
+                -kLossInfinity,
+                kLossInfinity,
+                1e4,
+                -1e4,
+                10,
+                -10,
+                16,
+                -16,
+                20,
+                5,
+                -5,
+                0,
+                0,
+                -88,
+                10,
+                -10,
+                2,
+                -2,
+                1e-4,
+                -1e-4};
   const Dense t{0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 0.5, 0, 0.75, 0.125, 0.25, 0.5, 1, 1};
   const auto count = static_cast<std::int64_t>(x.size());
   for (const DType dtype : {f64, f32, bf16, f16}) {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/axes.h"
+#include "ops/composing.h"
 #include "ops/families.h"
 #include "ops/views.h"
 #include "paoding/op.h"
@@ -12,10 +13,6 @@ namespace paoding {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
-
-OpCall where(const char* op, std::span<const Value> in, const Attrs& attrs) {
-  return {*find_op(op), {}, attrs, {}, in[0].graph().scope};
-}
 
 void check_integers(const OpCall& call, const char* name, const Value& value) {
   if (is_integer(value.dtype())) return;
@@ -43,7 +40,7 @@ Compared compared(const Value& numbers, int axis, std::int64_t extent) {
 }
 
 Values compose_one_hot(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("one_hot", in, attrs);
+  const OpCall call = composed_call("one_hot", in, attrs);
   check_integers(call, "ids", in[0]);
   const std::int64_t depth = checked_extent(call, "depth");
   const Shape& shape = in[0].shape();
@@ -59,7 +56,7 @@ Values compose_one_hot(std::span<const Value> in, const Attrs& attrs) {
 }
 
 Values compose_sequence_mask(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("sequence_mask", in, attrs);
+  const OpCall call = composed_call("sequence_mask", in, attrs);
   check_integers(call, "lengths", in[0]);
   const std::int64_t extent = checked_extent(call, "max_length");
   const Shape& shape = in[0].shape();

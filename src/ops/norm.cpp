@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/axes.h"
+#include "ops/composing.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -15,10 +16,6 @@ namespace paoding {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
-
-[[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
-  fail(kind, "{}: {}{}", op, what, in_scope(at.graph().scope.str()));
-}
 
 Value wide(const Value& value) { return cast(value, compute_dtype(value.dtype())); }
 
@@ -33,9 +30,9 @@ double elements_of(const Shape& shape, const Ints& axes) {
 void check_affine(const char* op, const Value& x, const char* name, const Value& affine) {
   Shape joint;
   if (broadcast(x.shape(), affine.shape(), &joint) && joint == x.shape()) return;
-  wrong(op, x, ErrorKind::shape,
-        fmt::format("{} has shape {}, which does not broadcast to {} of x", name, to_string(affine.shape()),
-                    to_string(x.shape())));
+  fail_in_scope(op, x, ErrorKind::shape,
+                fmt::format("{} has shape {}, which does not broadcast to {} of x", name, to_string(affine.shape()),
+                            to_string(x.shape())));
 }
 
 void check_input(const char* op, const Value& x, const Ints& axes) {
@@ -256,7 +253,7 @@ Value batch_norm(const Value& x, const Value& gamma, const Value& beta, const Va
   const char* op = "batch_norm";
   const int rank = x.shape().rank();
   if (rank < 2)
-    wrong(op, x, ErrorKind::shape, fmt::format("x has shape {}, needed is [N, C, ..]", to_string(x.shape())));
+    fail_in_scope(op, x, ErrorKind::shape, fmt::format("x has shape {}, needed is [N, C, ..]", to_string(x.shape())));
   check_range(op, "momentum", options.momentum, Range::between(0, 1));
   check_range(op, "epsilon", options.epsilon, Range::at_least(0));
   const std::int64_t channels = x.shape()[1];
@@ -264,8 +261,8 @@ Value batch_norm(const Value& x, const Value& gamma, const Value& beta, const Va
   along[0] = channels;
   const auto per_channel = [&](const char* name, const Value& value) {
     if (value.valid() && !(value.shape() == Shape{channels})) {
-      wrong(op, x, ErrorKind::shape,
-            fmt::format("{} has shape {}, needed is [{}]", name, to_string(value.shape()), channels));
+      fail_in_scope(op, x, ErrorKind::shape,
+                    fmt::format("{} has shape {}, needed is [{}]", name, to_string(value.shape()), channels));
     }
     return value.valid() ? reshape(value, along) : value;
   };
@@ -274,7 +271,7 @@ Value batch_norm(const Value& x, const Value& gamma, const Value& beta, const Va
   const Value old_variance = per_channel("running_variance", running_variance);
   if (!options.training) {
     if (!old_mean.valid() || !old_variance.valid()) {
-      wrong(op, x, ErrorKind::argument, "has no running mean and variance, which it needs outside of training");
+      fail_in_scope(op, x, ErrorKind::argument, "has no running mean and variance, which it needs outside of training");
     }
     const Value factor = rsqrt(wide(old_variance) + options.epsilon) * wide(one_or(scale, x, 1));
     return cast((wide(x) - wide(old_mean)) * factor + wide(one_or(shift, x, 0)), x.dtype());

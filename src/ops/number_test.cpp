@@ -13,7 +13,7 @@
 namespace paoding::testing_program {
 namespace {
 
-const double kNan = std::nan(""), kInfinity = std::numeric_limits<double>::infinity();
+const double kNumberNan = std::nan(""), kNumberInfinity = std::numeric_limits<double>::infinity();
 
 struct Held {
   DType dtype;
@@ -21,10 +21,14 @@ struct Held {
 };
 const std::vector<Held>& all_held() {
   static const std::vector<Held> all{
-      {boolean, {0, 1, -0.0}, {0.5, 2, -1, kNan, kInfinity}},
-      {u8, {0, 1, 255}, {0.5, -0.5, -1, 255.5, 256, 300, 1e300, kNan, kInfinity, -kInfinity}},
-      {i32, {0, -1, 0x1p31 - 1, -0x1p31}, {0.5, -1.5, 0x1p31, -0x1p31 - 1, 1e300, kNan, kInfinity, -kInfinity}},
-      {i64, {0, -1, 0x1p62, -0x1p63}, {0.5, -1.5, 0x1p63, -0x1p64, 1e300, kNan, kInfinity, -kInfinity}},
+      {boolean, {0, 1, -0.0}, {0.5, 2, -1, kNumberNan, kNumberInfinity}},
+      {u8, {0, 1, 255}, {0.5, -0.5, -1, 255.5, 256, 300, 1e300, kNumberNan, kNumberInfinity, -kNumberInfinity}},
+      {i32,
+       {0, -1, 0x1p31 - 1, -0x1p31},
+       {0.5, -1.5, 0x1p31, -0x1p31 - 1, 1e300, kNumberNan, kNumberInfinity, -kNumberInfinity}},
+      {i64,
+       {0, -1, 0x1p62, -0x1p63},
+       {0.5, -1.5, 0x1p63, -0x1p64, 1e300, kNumberNan, kNumberInfinity, -kNumberInfinity}},
   };
   return all;
 }
@@ -34,7 +38,7 @@ TEST(CanHold, IsTrueOfNumbersThatAnElementCanBe) {
     for (const double value : each.yes) EXPECT_TRUE(can_hold(each.dtype, value)) << value;
     for (const double value : each.no) EXPECT_FALSE(can_hold(each.dtype, value)) << value;
   }
-  for (const double value : {0.1, 1e300, kNan, kInfinity}) EXPECT_TRUE(can_hold(f16, value));
+  for (const double value : {0.1, 1e300, kNumberNan, kNumberInfinity}) EXPECT_TRUE(can_hold(f16, value));
 }
 
 using WithNumber = std::function<Value(const Value&, Number)>;
@@ -107,10 +111,10 @@ TEST(NumberBesideIntegers, IsAnI64BeyondWhatADoubleIs) {
 TEST(NumberBesideFloats, IsRoundedAsBefore) {
   Graph g;
   const Value a = g.input("a", f16, {2});
-  g.fetch("y", maximum(a * 0.1, -kInfinity) + 1e300);
+  g.fetch("y", maximum(a * 0.1, -kNumberInfinity) + 1e300);
   Program program(g);
   EXPECT_EQ(program.run({{"a", Tensor::from(f16, {2}, Dense{1, 2})}}).at("y").to_doubles(),
-            (Dense{kInfinity, kInfinity}));
+            (Dense{kNumberInfinity, kNumberInfinity}));
 }
 
 TEST(ConstantsInGraphText, AreTheirNumbersOrRefused) {

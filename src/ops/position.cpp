@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ops/axes.h"
+#include "ops/composing.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -14,10 +15,6 @@
 
 namespace paoding {
 namespace {
-
-OpCall where(const char* op, std::span<const Value> in, const Attrs& attrs) {
-  return {*find_op(op), {}, attrs, {}, in[0].graph().scope};
-}
 
 double base_of(const OpCall& call) {
   const double base = call.attrs.get_float("base");
@@ -51,7 +48,7 @@ Value interleaved(const Value& first, const Value& second) {
 }
 
 Values compose_sinusoidal(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("sinusoidal_positions", in, attrs);
+  const OpCall call = composed_call("sinusoidal_positions", in, attrs);
   const std::int64_t width = attrs.get_int("width");
   const DType dtype = attrs.get_dtype("dtype");
   if (width < 2 || width % 2 != 0) {
@@ -65,7 +62,7 @@ Values compose_sinusoidal(std::span<const Value> in, const Attrs& attrs) {
 }
 
 Values compose_rotary(std::span<const Value> in, const Attrs& attrs) {
-  const OpCall call = where("rotary_embedding", in, attrs);
+  const OpCall call = composed_call("rotary_embedding", in, attrs);
   const Value& x = in[0];
   const Shape& shape = x.shape();
   const int last = shape.rank() - 1;

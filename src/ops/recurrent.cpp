@@ -2,6 +2,7 @@
 // Recurrent cells, composed of other ops; scan runs them over time.
 #include "base/check.h"
 #include "base/one_line.h"
+#include "ops/composing.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -10,8 +11,6 @@
 namespace paoding {
 namespace {
 
-std::string place(const Value& value) { return in_scope(value.graph().scope.str()); }
-
 // h [B, P], u [P, gates * H], b [biases * H].
 void check_cell(const char* cell, const Value& h, std::int64_t hidden, const Value& u, const Value& b,
                 std::int64_t gates, std::int64_t biases) {
@@ -19,7 +18,7 @@ void check_cell(const char* cell, const Value& h, std::int64_t hidden, const Val
                     b.shape() == Shape{biases * hidden};
   if (fits) return;
   fail(ErrorKind::shape, "{}: h has shape {}, u {}, b {}; needed are h [B, H], u [H, {}H], b [{}H]{}", cell,
-       to_string(h.shape()), to_string(u.shape()), to_string(b.shape()), gates, biases, place(h));
+       to_string(h.shape()), to_string(u.shape()), to_string(b.shape()), gates, biases, scope_text(h));
 }
 
 // Columns part * hidden .. (part + 1) * hidden of a matrix, or of a vector.
@@ -36,7 +35,7 @@ Values compose_lstm_cell(std::span<const Value> in, const Attrs&) {
       !(u.shape() == Shape{h.shape()[1], 4 * hidden}) || !(b.shape() == Shape{4 * hidden})) {
     fail(ErrorKind::shape,
          "lstm_cell: h has shape {}, c {}, u {}, b {}; needed are h [B, P], c [B, H], u [P, 4H], b [4H]{}",
-         to_string(h.shape()), to_string(c.shape()), to_string(u.shape()), to_string(b.shape()), place(h));
+         to_string(h.shape()), to_string(c.shape()), to_string(u.shape()), to_string(b.shape()), scope_text(h));
   }
   const Value from_x = matmul(x, w), from_h = matmul(h, u), gates = from_x + from_h + b;
   const Value i = sigmoid(part_of(gates, 0, hidden)), f = sigmoid(part_of(gates, 1, hidden));

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/value_scope.h"
+#include "ops/composing.h"
 #include "ops/index/check_indices.h"
 #include "paoding/ops.h"
 #include "paoding/range.h"
@@ -12,8 +13,6 @@ namespace paoding {
 namespace {
 
 enum class Kind { lstm, gru, rnn };
-
-std::string place(const Value& value) { return in_scope(value.graph().scope.str()); }
 
 class Stack {
  public:
@@ -51,7 +50,7 @@ class Stack {
 
   void check() const {
     const auto wrong = [&](ErrorKind error, const std::string& what) {
-      fail(error, "{}: {}{}", name(), what, place(xs_));
+      fail(error, "{}: {}{}", name(), what, scope_text(xs_));
     };
     if (xs_.shape().rank() != 3)
       wrong(ErrorKind::shape, fmt::format("xs has shape {}, needed is [T, B, I]", to_string(xs_.shape())));
@@ -115,18 +114,18 @@ class Stack {
          "{}: parameters {} have w {}, u {}, b {}, projection {}; needed are w [{}, {}H], u [P, {}H], b [{}H], "
          "projection [H, P]{}{}",
          name(), i, shape(p.w), shape(p.u), shape(p.b), shape(p.projection), features, gates(), gates(), biases(),
-         kind_ == Kind::lstm ? " or absent" : " absent", place(xs_));
+         kind_ == Kind::lstm ? " or absent" : " absent", scope_text(xs_));
   }
 
   void check_initial(const char* what, const Values& given, std::size_t i, std::int64_t width) const {
     if (given.empty()) return;
     if (given.size() != parameters_.size()) {
       fail(ErrorKind::argument, "{}: {} has {} states for {} sets of parameters{}", name(), what, given.size(),
-           parameters_.size(), place(xs_));
+           parameters_.size(), scope_text(xs_));
     }
     if (!(given[i].shape() == Shape{xs_.shape()[1], width})) {
       fail(ErrorKind::shape, "{}: {}[{}] has shape {}, needed is [{}, {}]{}", name(), what, i,
-           to_string(given[i].shape()), xs_.shape()[1], width, place(xs_));
+           to_string(given[i].shape()), xs_.shape()[1], width, scope_text(xs_));
     }
   }
 

@@ -10,28 +10,29 @@
 namespace paoding::testing_program {
 namespace {
 
-enum class Kind { lstm, gru, gru_before, rnn };
-constexpr Kind kAll[] = {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn};
+enum class OptionKind { lstm, gru, gru_before, rnn };
+constexpr OptionKind kAll[] = {OptionKind::lstm, OptionKind::gru, OptionKind::gru_before, OptionKind::rnn};
 
 struct Layers {
-  Kind kind = Kind::lstm;
+  OptionKind kind = OptionKind::lstm;
   std::int64_t steps = 5, batch = 3, width = 4;
   int sets = 1, first = 0;  // of parameters; the number of the first
   DType dtype = f64;
 };
 
 RecurrentResult build(Graph& g, const Layers& s, RecurrentOptions options, const Value& xs, double drops_u = 0) {
-  const std::int64_t gates = s.kind == Kind::lstm ? 4 : s.kind == Kind::rnn ? 1 : 3, H = s.width;
-  options.reset_after = s.kind != Kind::gru_before;
+  const std::int64_t gates = s.kind == OptionKind::lstm ? 4 : s.kind == OptionKind::rnn ? 1 : 3, H = s.width;
+  options.reset_after = s.kind != OptionKind::gru_before;
   std::vector<RecurrentParameters> parameters;
   for (int i = 0; i < s.sets; ++i) {
     const std::int64_t features = i < 2 && options.bidirectional ? H : options.bidirectional ? 2 * H : H;
     const std::string n = std::to_string(s.first + i);
     const Value w = g.input("w" + n, s.dtype, {features, gates * H}), u = g.input("u" + n, s.dtype, {H, gates * H});
-    parameters.push_back({w, dropout(u, drops_u), g.input("b" + n, s.dtype, {(s.kind == Kind::gru ? 4 : gates) * H})});
+    parameters.push_back(
+        {w, dropout(u, drops_u), g.input("b" + n, s.dtype, {(s.kind == OptionKind::gru ? 4 : gates) * H})});
   }
-  if (s.kind == Kind::lstm) return lstm(xs, parameters, options);
-  return s.kind == Kind::rnn ? rnn(xs, parameters, options) : gru(xs, parameters, options);
+  if (s.kind == OptionKind::lstm) return lstm(xs, parameters, options);
+  return s.kind == OptionKind::rnn ? rnn(xs, parameters, options) : gru(xs, parameters, options);
 }
 
 Value input_of(Graph& g, const Layers& s) { return g.input("xs", s.dtype, {s.steps, s.batch, s.width}); }
@@ -65,7 +66,7 @@ Tensors run(const std::function<void(Graph&)>& make, const Dense& lengths = {}) 
 }
 
 TEST(RecurrentOptions, DropTheSameNumbersOfTheWeightsInAllSteps) {
-  for (const Kind kind : kAll) {
+  for (const OptionKind kind : kAll) {
     const Layers s{.kind = kind};
     const auto with = [&](const RecurrentOptions& options, double drops_u) {
       return run([&](Graph& g) { fetch_all(g, build(g, s, options, input_of(g, s), drops_u)); });
@@ -79,7 +80,7 @@ TEST(RecurrentOptions, DropTheSameNumbersOfTheWeightsInAllSteps) {
 
 // Two layers with dropout between them are two layers and a dropout, with the same numbers.
 TEST(RecurrentOptions, DropBetweenLayersWhatADropoutDrops) {
-  for (const Kind kind : kAll) {
+  for (const OptionKind kind : kAll) {
     const auto stacked = [&](const RecurrentOptions& options) {
       const Layers s{.kind = kind, .sets = 2};
       return run([&](Graph& g) { fetch_all(g, build(g, s, options, input_of(g, s))); });
@@ -114,20 +115,20 @@ TEST(RecurrentOptions, DropBetweenLayersWithoutAMask) {
 
 // The layer written step by step: units keep `stays` of what they were.
 Values by_hand(Graph& g, const Layers& s, const Value& xs, double stays_h, double stays_c) {
-  const std::int64_t gates = s.kind == Kind::lstm ? 4 : s.kind == Kind::rnn ? 1 : 3, H = s.width;
+  const std::int64_t gates = s.kind == OptionKind::lstm ? 4 : s.kind == OptionKind::rnn ? 1 : 3, H = s.width;
   const Value w = g.input("w0", s.dtype, {H, gates * H}), u = g.input("u0", s.dtype, {H, gates * H});
-  const Value b = g.input("b0", s.dtype, {(s.kind == Kind::gru ? 4 : gates) * H});
+  const Value b = g.input("b0", s.dtype, {(s.kind == OptionKind::gru ? 4 : gates) * H});
   Value h = expand(full(g, {}, 0, s.dtype), {s.batch, H}), c = h;
   Values outputs;
   for (std::int64_t t = 0; t < s.steps; ++t) {
     const Value x = reshape(slice(xs, 0, t, t + 1), {s.batch, H});
     Value next_h, next_c = c;
-    if (s.kind == Kind::lstm) {
+    if (s.kind == OptionKind::lstm) {
       std::tie(next_h, next_c) = lstm_cell(x, h, c, w, u, b);
-    } else if (s.kind == Kind::rnn) {
+    } else if (s.kind == OptionKind::rnn) {
       next_h = rnn_cell(x, h, w, u, b);
     } else {
-      next_h = gru_cell(x, h, w, u, b, s.kind == Kind::gru);
+      next_h = gru_cell(x, h, w, u, b, s.kind == OptionKind::gru);
     }
     h = h * stays_h + next_h * (1 - stays_h);
     c = c * stays_c + next_c * (1 - stays_c);
@@ -137,9 +138,9 @@ Values by_hand(Graph& g, const Layers& s, const Value& xs, double stays_h, doubl
 }
 
 TEST(RecurrentOptions, ZoneoutMixesByItsChancesWhereNothingIsTrained) {
-  for (const Kind kind : kAll) {
+  for (const OptionKind kind : kAll) {
     const Layers s{.kind = kind};
-    const double stays_c = kind == Kind::lstm ? 0.5 : 0;
+    const double stays_c = kind == OptionKind::lstm ? 0.5 : 0;
     const Tensors got = run([&](Graph& g) {
       fetch_all(g, build(g, s, {.zoneout_h = 0.25, .zoneout_c = stays_c, .training = false}, input_of(g, s)));
     });
@@ -154,7 +155,7 @@ TEST(RecurrentOptions, ZoneoutMixesByItsChancesWhereNothingIsTrained) {
 
 // Each unit of each step either is what it was or what a step without zoneout makes of what was there.
 TEST(RecurrentOptions, ZoneoutKeepsUnitsByChanceInTraining) {
-  const Layers s{.kind = Kind::rnn, .steps = 60, .batch = 8, .width = 16};
+  const Layers s{.kind = OptionKind::rnn, .steps = 60, .batch = 8, .width = 16};
   const Tensors got =
       run([&](Graph& g) { g.fetch("outputs", build(g, s, {.zoneout_h = 0.3}, input_of(g, s)).outputs); });
   const Dense h = got.at("outputs").to_doubles();
@@ -166,7 +167,7 @@ TEST(RecurrentOptions, ZoneoutKeepsUnitsByChanceInTraining) {
 
 // In one step all is linear in what a loss weighs, and the gradient has the masks of the run that it belongs to.
 TEST(RecurrentOptions, ZoneoutHasTheGradientOfTheUnitsThatMoved) {
-  const Layers s{.kind = Kind::rnn, .steps = 4, .batch = 5};
+  const Layers s{.kind = OptionKind::rnn, .steps = 4, .batch = 5};
   Graph g;
   const RecurrentOptions options{.zoneout_h = 0.4};
   fetch_all(g, build(g, s, options, input_of(g, s)));
@@ -191,7 +192,7 @@ TEST(RecurrentOptions, ZoneoutHasTheGradientOfTheUnitsThatMoved) {
 }
 
 TEST(RecurrentOptions, StatesComputedAgainAreThoseThatWereThere) {
-  for (const Kind kind : kAll) {
+  for (const OptionKind kind : kAll) {
     for (const bool has_lengths : {false, true}) {
       const Layers s{.kind = kind, .steps = 11, .batch = 4, .sets = 4};
       const auto with = [&](std::int64_t recompute) {
@@ -242,23 +243,23 @@ TEST(RecurrentOptions, LongSequencesTrainInLittleMemory) {
 }
 
 TEST(RecurrentOptions, SayWhatIsNotTheirs) {
-  const auto message = [](const RecurrentOptions& options, Kind kind) {
+  const auto message = [](const RecurrentOptions& options, OptionKind kind) {
     return message_of([&] {
       Graph g;
       const Layers s{.kind = kind};
       build(g, s, options, input_of(g, s));
     });
   };
-  EXPECT_TRUE(has(message({.recurrent_dropout = 1}, Kind::gru), "gru: recurrent_dropout = 1, needs to be"));
-  EXPECT_TRUE(has(message({.zoneout_h = -0.1}, Kind::rnn), "rnn: zoneout_h = -0.1"));
-  EXPECT_TRUE(has(message({.zoneout_c = 0.1}, Kind::rnn), "has no cell state, but zoneout_c is given"));
-  EXPECT_TRUE(has(message({.recompute = -1}, Kind::lstm), "recompute = -1"));
+  EXPECT_TRUE(has(message({.recurrent_dropout = 1}, OptionKind::gru), "gru: recurrent_dropout = 1, needs to be"));
+  EXPECT_TRUE(has(message({.zoneout_h = -0.1}, OptionKind::rnn), "rnn: zoneout_h = -0.1"));
+  EXPECT_TRUE(has(message({.zoneout_c = 0.1}, OptionKind::rnn), "has no cell state, but zoneout_c is given"));
+  EXPECT_TRUE(has(message({.recompute = -1}, OptionKind::lstm), "recompute = -1"));
 }
 
 // Whether a kernel runs all steps, a scan does, or stretches that are computed again.
 TEST(RecurrentOptions, ALengthThatTheStepsDoNotHaveFailsTheRun) {
-  for (const Kind kind : kAll) {
-    const std::string name = kind == Kind::lstm ? "lstm" : kind == Kind::rnn ? "rnn" : "gru";
+  for (const OptionKind kind : kAll) {
+    const std::string name = kind == OptionKind::lstm ? "lstm" : kind == OptionKind::rnn ? "rnn" : "gru";
     for (const DType dtype : {i32, i64}) {
       for (const RecurrentOptions& options :
            {RecurrentOptions{}, RecurrentOptions{.bidirectional = true},

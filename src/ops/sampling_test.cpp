@@ -7,15 +7,15 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kRows = 20000;
+constexpr std::int64_t kSampledRows = 20000;
 const Dense kLogits{0.5, -1, 2, 0.25, 1.5, -3};
 
-// What is drawn for kRows rows of the same logits, counted, in a run after `runs` others.
+// What is drawn for kSampledRows rows of the same logits, counted, in a run after `runs` others.
 std::vector<double> counts(const CategoricalOptions& options, DType dtype = f32, std::uint64_t seed = 5, int runs = 0) {
   Graph g;
   const auto categories = static_cast<std::int64_t>(kLogits.size());
   const Value row = g.input("row", dtype, {categories});
-  g.fetch("drawn", categorical(expand(row, {kRows, categories}), options));
+  g.fetch("drawn", categorical(expand(row, {kSampledRows, categories}), options));
   Parameters parameters(g, Device::cpu(), {.seed = seed});
   Program program(g, {}, &parameters);
   const Tensors feeds{{"row", Tensor::from(dtype, {categories}, kLogits)}};
@@ -36,7 +36,7 @@ Dense probabilities(const Dense& logits, double temperature) {
 
 void expect_drawn(const std::vector<double>& found, const Dense& expected) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double mean = expected[i] * kRows;
+    const double mean = expected[i] * kSampledRows;
     EXPECT_NEAR(found[i], mean, 5 * std::sqrt(mean * (1 - expected[i])) + 1e-9) << i;
     EXPECT_TRUE(expected[i] > 0 || found[i] == 0) << i;
   }

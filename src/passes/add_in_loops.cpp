@@ -134,7 +134,7 @@ class AddInLoop {
   ScanParts parts_;
 };
 
-bool is_recurrence(const Node& node) {
+bool is_forward_recurrence(const Node& node) {
   const std::string& op = node.op->name;
   return op == "lstm_recurrence" || op == "gru_recurrence" || op == "rnn_recurrence";
 }
@@ -145,7 +145,7 @@ void add_in_recurrences(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = rewriter.enter(id);
-    if (!is_recurrence(node) || node.attrs.get_bool("bias")) continue;
+    if (!is_forward_recurrence(node) || node.attrs.get_bool("bias")) continue;
     const std::optional<BiasedProduct> found = biased_product(graph, node.inputs[0], uses);
     if (!found) continue;
     const Type type = graph.type(found->added), wanted = graph.type(node.inputs[0]);

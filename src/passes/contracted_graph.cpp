@@ -7,12 +7,12 @@
 namespace paoding {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t slot(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
 ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
-  const std::size_t size = at(graph.size());
+  const std::size_t size = slot(graph.size());
   unit_of_.resize(size);
   std::iota(unit_of_.begin(), unit_of_.end(), 0);
   place_ = unit_of_;
@@ -20,9 +20,9 @@ ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
   users_.resize(size);
   members_.resize(size);
   for (NodeId id = 0; id < graph.size(); ++id) {
-    members_[at(id)] = {id};
+    members_[slot(id)] = {id};
     for (const Ref& ref : graph.node(id).inputs) {
-      auto& list = users_[at(ref.node)];
+      auto& list = users_[slot(ref.node)];
       if (list.empty() || list.back() != id) list.push_back(id);
     }
   }
@@ -38,9 +38,9 @@ ContractedGraph::Found ContractedGraph::look_before(int first, int last, std::ve
       for (const Ref& ref : graph_.node(member).inputs) {
         const int unit = unit_of(ref.node);
         if (unit == first && open[next] != last) return Found::cycle;
-        if (unit == first || unit == last || place_[at(unit)] < place_[at(first)] || is_visited(unit)) continue;
+        if (unit == first || unit == last || place_[slot(unit)] < place_[slot(first)] || is_visited(unit)) continue;
         if (open.size() > kMostSeen) return Found::too_far;
-        visited_[at(unit)] = round_;
+        visited_[slot(unit)] = round_;
         open.push_back(unit);
       }
     }
@@ -58,9 +58,9 @@ ContractedGraph::Answer ContractedGraph::find_behind(int first, int last, std::v
         const int next = unit_of(user);
         if (next == last && unit != first) return Answer::cycle;
         if (++steps > kMostSteps) return Answer::too_far;
-        if (next == first || next == last || place_[at(next)] > place_[at(last)] || is_visited(next)) continue;
+        if (next == first || next == last || place_[slot(next)] > place_[slot(last)] || is_visited(next)) continue;
         if (behind->size() == kMostVisited) return Answer::too_far;
-        visited_[at(next)] = round_;
+        visited_[slot(next)] = round_;
         behind->push_back(next);
       }
     }
@@ -81,9 +81,9 @@ bool ContractedGraph::find_before(int first, int last, std::vector<int>* before)
       for (const Ref& ref : graph_.node(member).inputs) {
         const int next = unit_of(ref.node);
         if (++steps > kMostSteps) return false;
-        if (next == first || next == last || place_[at(next)] < place_[at(first)] || is_visited(next)) continue;
+        if (next == first || next == last || place_[slot(next)] < place_[slot(first)] || is_visited(next)) continue;
         if (before->size() == kMostVisited) return false;
-        visited_[at(next)] = round_;
+        visited_[slot(next)] = round_;
         before->push_back(next);
       }
     }
@@ -98,34 +98,34 @@ bool ContractedGraph::find_before(int first, int last, std::vector<int>* before)
 
 // What reaches `last` comes before the merged unit and what `first` reaches behind it, in the places they all had.
 void ContractedGraph::reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind) {
-  const auto by_place = [&](int a, int b) { return place_[at(a)] < place_[at(b)]; };
+  const auto by_place = [&](int a, int b) { return place_[slot(a)] < place_[slot(b)]; };
   std::sort(before.begin(), before.end(), by_place);
   std::sort(behind.begin(), behind.end(), by_place);
   std::vector<int> units = before;
   units.push_back(into);
   units.insert(units.end(), behind.begin(), behind.end());
-  std::vector<int> places{place_[at(first)], place_[at(last)]};
+  std::vector<int> places{place_[slot(first)], place_[slot(last)]};
   for (const auto* list : {&before, &behind}) {
-    for (const int unit : *list) places.push_back(place_[at(unit)]);
+    for (const int unit : *list) places.push_back(place_[slot(unit)]);
   }
   std::sort(places.begin(), places.end());
-  for (std::size_t i = 0; i < units.size(); ++i) place_[at(units[i])] = places[i];
+  for (std::size_t i = 0; i < units.size(); ++i) place_[slot(units[i])] = places[i];
 }
 
 ContractedGraph::Answer ContractedGraph::merge(int from, int into) {
-  const bool is_in_order = place_[at(from)] < place_[at(into)];
+  const bool is_in_order = place_[slot(from)] < place_[slot(into)];
   const int first = is_in_order ? from : into, last = is_in_order ? into : from;
   std::vector<int> behind, before;
   ++round_;
   const Found found = look_before(first, last, &before);
   if (found == Found::cycle) return Answer::cycle;
   if (found == Found::none && before.empty()) {
-    place_[at(into)] = place_[at(first)];
+    place_[slot(into)] = place_[slot(first)];
   } else {
     ++round_;
     if (const Answer answer = find_behind(first, last, &behind); answer != Answer::merged) return answer;
     if (behind.empty()) {
-      place_[at(into)] = place_[at(last)];
+      place_[slot(into)] = place_[slot(last)];
     } else {
       ++round_;
       if (found == Found::too_far && !find_before(first, last, &before)) return Answer::too_far;
@@ -135,9 +135,9 @@ ContractedGraph::Answer ContractedGraph::merge(int from, int into) {
   std::vector<NodeId> merged;
   std::merge(members(from).begin(), members(from).end(), members(into).begin(), members(into).end(),
              std::back_inserter(merged));
-  for (const NodeId id : members(from)) unit_of_[at(id)] = into;
-  members_[at(from)].clear();
-  members_[at(into)] = std::move(merged);
+  for (const NodeId id : members(from)) unit_of_[slot(id)] = into;
+  members_[slot(from)].clear();
+  members_[slot(into)] = std::move(merged);
   return Answer::merged;
 }
 

@@ -22,20 +22,20 @@
 namespace paoding {
 namespace {
 
-struct Product {
+struct ColumnProduct {
   WeightsPiece weights;
   NodeId id = -1;
 };
 
 // Products that no concatenation reads, which would have them written where it wants them, by what they multiply.
-std::map<std::pair<Ref, bool>, std::vector<Product>> products_by_operand(const ScanParts& parts) {
+std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> products_by_operand(const ScanParts& parts) {
   std::set<NodeId> is_joined;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
     if (!node.op->is(OpRole::join)) continue;
     for (const Ref& ref : node.inputs) is_joined.insert(ref.node);
   }
-  std::map<std::pair<Ref, bool>, std::vector<Product>> found;
+  std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> found;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
     if (node.op->name != "matmul" || is_joined.contains(id) || node.attrs.get_bool("transpose_a")) continue;
@@ -70,9 +70,9 @@ void join_in(Graph& graph, NodeId id, PassNotes& notes) {
     if (products.size() < 2) continue;
     const auto& [operand, transpose_b] = key;
     std::sort(products.begin(), products.end(),
-              [](const Product& a, const Product& b) { return a.weights < b.weights; });
+              [](const ColumnProduct& a, const ColumnProduct& b) { return a.weights < b.weights; });
     std::vector<WeightsPiece> pieces;
-    for (const Product& product : products) pieces.push_back(product.weights);
+    for (const ColumnProduct& product : products) pieces.push_back(product.weights);
     const int axis = transpose_b ? 0 : 1;
     const Node first = parts.body.node(products[0].id);
     const std::string what = fmt::format("{} products of {} with one operand", products.size(), first.label());
@@ -84,7 +84,7 @@ void join_in(Graph& graph, NodeId id, PassNotes& notes) {
     const Value weights = parts.body.value(joined_weights(parts, pieces, axis));
     const Value joined = matmul(parts.body.value(operand), weights, false, transpose_b);
     std::int64_t begin = 0;
-    for (const Product& product : products) {
+    for (const ColumnProduct& product : products) {
       const std::int64_t end = begin + product.weights.end - product.weights.begin;
       replace_slices(parts.body, product.id, joined, begin, &replaced);
       replaced[{product.id, 0}] = slice(joined, 1, begin, end).ref();

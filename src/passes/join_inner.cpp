@@ -25,7 +25,7 @@
 namespace paoding {
 namespace {
 
-struct Product {
+struct SumProduct {
   WeightsPiece weights;
   Ref left;
   std::size_t term = 0;  // of the sum
@@ -106,7 +106,7 @@ class JoinInner {
     std::vector<Ref> terms;
     collect(sum, &terms);
     for (const bool transpose_b : {false, true}) {
-      std::vector<Product> products;
+      std::vector<SumProduct> products;
       std::set<Ref> lefts;
       for (std::size_t term = 0; term < terms.size(); ++term) {
         const Node& node = parts_.body.node(terms[term].node);
@@ -126,15 +126,15 @@ class JoinInner {
       }
       if (products.size() < 2) continue;
       std::sort(products.begin(), products.end(),
-                [](const Product& a, const Product& b) { return a.weights < b.weights; });
+                [](const SumProduct& a, const SumProduct& b) { return a.weights < b.weights; });
       if (join(sum, terms, products, transpose_b)) return;
     }
   }
 
-  bool join(NodeId sum, const std::vector<Ref>& terms, const std::vector<Product>& products, bool transpose_b) {
+  bool join(NodeId sum, const std::vector<Ref>& terms, const std::vector<SumProduct>& products, bool transpose_b) {
     const int axis = transpose_b ? 1 : 0;
     std::vector<WeightsPiece> pieces;
-    for (const Product& product : products) pieces.push_back(product.weights);
+    for (const SumProduct& product : products) pieces.push_back(product.weights);
     const Node first = parts_.body.node(terms[products[0].term].node);
     const std::string what = fmt::format("{} products {} that are added", products.size(), to_string(first.types[0]));
     if (const std::string why = why_apart(notes_.target(), parts_, pieces, axis); !why.empty()) {
@@ -144,7 +144,7 @@ class JoinInner {
     const KeepNames keep_outer(graph_, first), keep_body(parts_.body, first);
     Values lefts, rest;
     std::set<std::size_t> joined_terms;
-    for (const Product& product : products) {
+    for (const SumProduct& product : products) {
       lefts.push_back(parts_.body.value(product.left));
       placed_.insert(product.left);
       joined_terms.insert(product.term);

@@ -64,17 +64,17 @@ std::vector<int> products_in_loops(const Graph& g) {
   return counts;
 }
 
-const std::vector<PassFunction> kPasses = {merge_duplicates, simplify_views,        split_products, for_gpu<join_inner>,
-                                           sum_gradients,    push_slices,           hoist_products, sum_over_time,
-                                           sink_products,    for_gpu<join_columns>, stack_sources,  merge_products,
-                                           merge_duplicates, simplify_views,        drop_unused};
+const std::vector<PassFunction> kInnerPasses = {
+    merge_duplicates, simplify_views, split_products,   for_gpu<join_inner>, sum_gradients,
+    push_slices,      hoist_products, sum_over_time,    sink_products,       for_gpu<join_columns>,
+    stack_sources,    merge_products, merge_duplicates, simplify_views,      drop_unused};
 
 TEST(JoinInner, ALayerIsOneProductInEitherDirection) {
   for (const bool is_reverse : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       Graph g;
       build_decoder(g, is_reverse, transpose_b, true);
-      run_and_compare(g, kPasses);
+      run_and_compare(g, kInnerPasses);
       EXPECT_EQ(products_in_loops(g), (std::vector<int>{2, 2}));
       // Both read the same joined weights: two layers', and no more.
       int joined = 0;
@@ -95,7 +95,7 @@ TEST(JoinInner, ALayerIsOneProductInEitherDirection) {
 TEST(JoinInner, KeepsApartWhatWouldBeCopied) {
   Graph g;
   build_decoder(g, false, false, false);  // what the second layer reads is carried
-  const auto notes = run_and_compare(g, kPasses);
+  const auto notes = run_and_compare(g, kInnerPasses);
   EXPECT_EQ(products_in_loops(g), (std::vector<int>{3, 2}));
   EXPECT_NE(fmt::format("{}", fmt::join(notes, "; ")).find("is carried, or joined elsewhere"), std::string::npos);
 }
@@ -118,7 +118,7 @@ TEST(JoinInner, KeepsApartWhatAFewStepsCannotPayFor) {
 TEST(JoinColumns, LeavesProductsOnTheCpuAlone) {
   Graph g;
   build_decoder(g, false, false, true);
-  std::vector<PassFunction> passes = kPasses;
+  std::vector<PassFunction> passes = kInnerPasses;
   std::replace(passes.begin(), passes.end(), &for_gpu<join_inner>, &join_inner);
   std::replace(passes.begin(), passes.end(), &for_gpu<join_columns>, &join_columns);
   run_and_compare(g, passes);

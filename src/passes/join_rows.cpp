@@ -35,8 +35,8 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kAlignedBytes = 256;  // parts of a concatenation begin where values by themselves would
-constexpr double kLaunch = 2;                // us, of a copy beside what memory takes
+constexpr std::int64_t kPartAlignedBytes = 256;  // parts of a concatenation begin where values by themselves would
+constexpr double kCopyLaunch = 2;                // us, of a copy beside what memory takes
 
 // us, of a product of 16 bits beside its operations: its launch, and that K is cut into parts, which are added up,
 // until every multiprocessor has one (an H200, benchmarks/results/2026-11-26-weight-gradients.txt).
@@ -44,7 +44,7 @@ constexpr double kOfProduct = 2.6, kOfPart = 0.27;
 constexpr std::int64_t kTileRows = 128, kTileColumns = 256, kLeastPart = 256;
 constexpr double kJoinedRate = 345e6;  // operations a us in TF32 of what was joined, measured there as well
 
-struct Product {
+struct RowProduct {
   NodeId id;
   std::int64_t rows;  // of its result
 };
@@ -64,7 +64,7 @@ struct Stretch {
 // Products of a batch of two: the left factor of one ends where its source ends, that of the other begins where its
 // source begins.
 struct Pair {
-  Product first, second;
+  RowProduct first, second;
   Stretch a, b;
 };
 
@@ -80,7 +80,7 @@ class RowJoin {
       : graph_(graph), is_body_(is_body), notes_(notes), reads_(static_cast<std::size_t>(graph.size())) {}
 
   void run() {
-    std::map<Key, std::vector<Product>> groups;
+    std::map<Key, std::vector<RowProduct>> groups;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (node.op->is(OpRole::join)) {
@@ -92,7 +92,7 @@ class RowJoin {
           {id, node.types[0].shape[0]});
     }
     // In the order of the graph.
-    std::map<NodeId, const std::vector<Product>*> ordered;
+    std::map<NodeId, const std::vector<RowProduct>*> ordered;
     for (const auto& [key, products] : groups) {
       if (products.size() > 1) ordered[products[0].id] = &products;
     }
@@ -121,22 +121,22 @@ class RowJoin {
       ref = node.inputs[0];
     }
   }
-  const Node& node_of(const Product& product) const { return graph_.node(product.id); }
+  const Node& node_of(const RowProduct& product) const { return graph_.node(product.id); }
   const Node& node_of_value(Ref ref) const { return graph_.node(ref.node); }
-  Ref left_of(const Product& product) const { return node_of(product).inputs[0]; }
-  std::int64_t depth_of(const Product& product) const { return graph_.type(left_of(product)).shape[0]; }
+  Ref left_of(const RowProduct& product) const { return node_of(product).inputs[0]; }
+  std::int64_t depth_of(const RowProduct& product) const { return graph_.type(left_of(product)).shape[0]; }
 
-  std::string label(const std::vector<Product>& products) const {
+  std::string label(const std::vector<RowProduct>& products) const {
     const Node& node = node_of(products[0]);
     std::string shapes;
-    for (const Product& product : products) {
+    for (const RowProduct& product : products) {
       shapes += (shapes.empty() ? "" : " and ") + to_string(node_of(product).types[0]);
     }
     return fmt::format("{} {} of {} summands{}", one_line(node.label()), shapes, depth_of(products[0]),
                        in_scope(node.scope.str()));
   }
 
-  void consider(const std::vector<Product>& products) {
+  void consider(const std::vector<RowProduct>& products) {
     const DType dtype = graph_.type(left_of(products[0])).dtype;
     std::string why;
     if (size_bytes(dtype) == 2) {
@@ -152,10 +152,10 @@ class RowJoin {
 
   // ---- What it saves ----
 
-  std::int64_t columns_of(const Product& product) const { return node_of(product).types[0].shape[1]; }
+  std::int64_t columns_of(const RowProduct& product) const { return node_of(product).types[0].shape[1]; }
 
   // Of a product of 16 bits with so many rows: what it takes beside its operations.
-  double beside_operations_us(const Product& like, std::int64_t rows) const {
+  double beside_operations_us(const RowProduct& like, std::int64_t rows) const {
     const std::int64_t tiles = ceil_div(rows, kTileRows) * ceil_div(columns_of(like), kTileColumns);
     const std::int64_t parts = std::min(notes_.target().sm_count / tiles, depth_of(like) / kLeastPart);
     return kOfProduct + kOfPart * static_cast<double>(std::max<std::int64_t>(parts, 1));
@@ -163,7 +163,7 @@ class RowJoin {
 
   double copy_us(Ref ref) const {
     const auto bytes = static_cast<double>(size_bytes(graph_.type(ref)));
-    return kLaunch + notes_.target().stream_us(bytes, bytes);
+    return kCopyLaunch + notes_.target().stream_us(bytes, bytes);
   }
 
   // ---- What depends on what ----
@@ -192,13 +192,13 @@ class RowJoin {
 
   // ---- TF32: left factors turned, one above the other ----
 
-  std::string stack(const std::vector<Product>& products) {
+  std::string stack(const std::vector<RowProduct>& products) {
     if (node_of_value(node_of(products[0]).inputs[1]).op->name == "transpose") return "their right factor lies turned";
     std::set<NodeId> ids;
     std::vector<Ref> lefts;
     std::int64_t rows = 0;
     double apart = 0, together = 0;  // us
-    for (const Product& product : products) {
+    for (const RowProduct& product : products) {
       const Ref left = left_of(product);
       if (node_of_value(left).op->name == "transpose") return "a left factor lies turned already";
       if (product.rows < kTileRows) return fmt::format("a left factor has {} columns, less than a tile", product.rows);
@@ -221,7 +221,7 @@ class RowJoin {
     const Value made = multiply(products[0], concat(turned, 0), attrs);
     std::int64_t row = 0;
     std::vector<View>& views = views_.emplace_back();
-    for (const Product& product : products) {
+    for (const RowProduct& product : products) {
       views.push_back({product.id, slice(made, 0, row, row + product.rows)});
       row += product.rows;
     }
@@ -266,7 +266,7 @@ class RowJoin {
     return node.op->kind == OpKind::view && !node.op->is(OpRole::join);
   }
 
-  std::string pair_up(const std::vector<Product>& products) {
+  std::string pair_up(const std::vector<RowProduct>& products) {
     if (is_body_) return "a step of a loop keeps its values elsewhere";
     if (products.size() != 2) return "they are more than two";
     if (products[0].rows != products[1].rows) return "their left factors are of different widths";
@@ -276,8 +276,8 @@ class RowJoin {
     double copies = 0;  // us
     for (const Ref& source : {pair.a.source, pair.b.source}) {
       if (is_seen_through(source)) return "a left factor is a part of what is written";
-      if (size_bytes(graph_.type(source)) % kAlignedBytes != 0) {
-        return fmt::format("{} are not a multiple of {} bytes", to_string(graph_.type(source)), kAlignedBytes);
+      if (size_bytes(graph_.type(source)) % kPartAlignedBytes != 0) {
+        return fmt::format("{} are not a multiple of {} bytes", to_string(graph_.type(source)), kPartAlignedBytes);
       }
       if (!is_placed(source) && !is_written_anywhere(source)) copies += copy_us(source);
     }
@@ -345,7 +345,7 @@ class RowJoin {
       const Value made = multiply(pair.first, left, Attrs(node_of(pair.first).attrs));
       std::int64_t at = 0;
       std::vector<View>& views = views_.emplace_back();
-      for (const Product& product : {pair.first, pair.second}) {
+      for (const RowProduct& product : {pair.first, pair.second}) {
         const Shape shape = node_of(product).types[0].shape;
         views.push_back({product.id, reshape(slice(made, 0, at, at + 1), shape)});
         ++at;
@@ -370,7 +370,7 @@ class RowJoin {
   }
 
   // The op of the product, of another left factor.
-  Value multiply(const Product& product, const Value& left, const Attrs& attrs) {
+  Value multiply(const RowProduct& product, const Value& left, const Attrs& attrs) {
     const OpDef& op = *node_of(product).op;
     const Value right = graph_.value(node_of(product).inputs[1]);
     return call(op, std::array{left, right}, attrs).front();

@@ -37,7 +37,7 @@ constexpr std::int64_t kLeastElements = 16'384;
 constexpr std::int64_t kMostRows = 640;  // of products of parameters: with more, packing is little of each
 // What such are packed for, if their order is that of the product: so programs of other extents share them.
 constexpr std::int64_t kUsualRows = 64;
-constexpr std::int64_t kShortRow = 512, kLeastElementsInShortRows = 131'072;  // of f32, not transposed
+constexpr std::int64_t kShortWeightRow = 512, kLeastElementsInShortRows = 131'072;  // of f32, not transposed
 
 std::int64_t least_uses(DType dtype) { return dtype == DType::f32 ? 4 : 6; }
 
@@ -48,7 +48,7 @@ struct Loop {
   friend auto operator<=>(const Loop&, const Loop&) = default;
 };
 
-struct Product {
+struct PackedProduct {
   Graph* graph;
   NodeId id;
   std::vector<Loop> inside;  // the loops between its weights and it, outermost first
@@ -64,7 +64,7 @@ struct Weights {
   std::int64_t rows, columns;
   std::int64_t uses;  // in a run
   bool is_packed_once;
-  std::vector<Product> products;
+  std::vector<PackedProduct> products;
 
   bool are_those_of(const Weights& other) const {
     const auto is_same = [](const Node* a, const Node* b) { return a->op == b->op && a->attrs == b->attrs; };
@@ -104,7 +104,7 @@ class WeightPacking {
 
  private:
   static std::string text(const Weights& weights) {
-    const Product& product = weights.products[0];
+    const PackedProduct& product = weights.products[0];
     const Node& node = product.graph->node(product.id);
     return fmt::format("{} of {} {}{}{}", to_string(product.graph->type(node.inputs[1])), node.label(),
                        to_string(node.types[0]), weights.is_transposed ? ", transposed" : "",
@@ -125,7 +125,7 @@ class WeightPacking {
   Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
     Weights weights{
         &graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1, false, {}};
-    Product product{&graph, id, {}};
+    PackedProduct product{&graph, id, {}};
     std::vector<const Node*> views;  // since the innermost body
     Ref ref = weights.source;
     Graph* at = &graph;
@@ -167,9 +167,9 @@ class WeightPacking {
     if (b.shape.elements() < kLeastElements) {
       return decline(fmt::format("fewer than {} elements: little would be saved", kLeastElements));
     }
-    if (b.dtype == DType::f32 && !weights.is_transposed && b.shape[1] < kShortRow &&
+    if (b.dtype == DType::f32 && !weights.is_transposed && b.shape[1] < kShortWeightRow &&
         b.shape.elements() < kLeastElementsInShortRows) {
-      return decline(fmt::format("rows of fewer than {} elements are read in place as fast", kShortRow));
+      return decline(fmt::format("rows of fewer than {} elements are read in place as fast", kShortWeightRow));
     }
     const std::string kernel = kernel_of(graph, node);
     if (kernel != "onednn") return decline(fmt::format("the kernel '{}' reads them as they are", kernel));
@@ -212,7 +212,7 @@ class WeightPacking {
   std::size_t index_of(Graph* graph) { return indices_.try_emplace(graph, indices_.size()).first->second; }
 
   bool pack(const Weights& weights) {
-    const Product& first = weights.products[0];
+    const PackedProduct& first = weights.products[0];
     const Node& node = first.graph->node(first.id);
     const DType dtype = node.types[0].dtype;
     if (!weights.is_packed_once && weights.uses < least_uses(dtype)) {
@@ -230,13 +230,13 @@ class WeightPacking {
     const Value packed =
         call("pack_weights", {value},
              {{"rows", weights.rows}, {"elements", weights.order.elements}, {"transpose", weights.is_transposed}});
-    for (const Product& product : weights.products) multiply(product, packed.ref(), weights);
+    for (const PackedProduct& product : weights.products) multiply(product, packed.ref(), weights);
     notes_.add(fmt::format("packed {}: read {} times{}", text(weights), weights.uses,
                            weights.is_packed_once ? " in every run, packed when they change" : ""));
     return true;
   }
 
-  void multiply(const Product& product, Ref packed, const Weights& weights) {
+  void multiply(const PackedProduct& product, Ref packed, const Weights& weights) {
     for (const Loop& loop : product.inside) packed = argument(loop, packed);
     Graph& graph = *product.graph;
     const Node& node = graph.node(product.id);

@@ -20,19 +20,20 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-constexpr std::int64_t kRows = 5, kWidth = 384;
+constexpr std::int64_t kPackedRows = 5, kWidth = 384;
 
-bool has_order(DType dtype) { return !packed_order(dtype, kRows, kWidth, kWidth).order.empty(); }
+bool has_order(DType dtype) { return !packed_order(dtype, kPackedRows, kWidth, kWidth).order.empty(); }
 
 #define SKIP_WITHOUT_ORDER(dtype) \
   if (!has_order(dtype)) GTEST_SKIP() << "NOT CHECKED: oneDNN reads plain weights on this machine"
 
 const Node& scan_of(const Graph& graph) { return only(graph, "scan"); }
-const Graph& body_of(const Graph& graph) { return *scan_of(graph).bodies[0]; }
+const Graph& packed_body_of(const Graph& graph) { return *scan_of(graph).bodies[0]; }
 
 // h = tanh(h * w) `length` times.
 Value recur(const Value& h0, const Value& w, std::int64_t length, bool transpose = false) {
-  const Value xs = full(h0.graph(), Shape{length}.with_inserted(1, kRows).with_inserted(2, kWidth), 1.0, h0.dtype());
+  const Value xs =
+      full(h0.graph(), Shape{length}.with_inserted(1, kPackedRows).with_inserted(2, kWidth), 1.0, h0.dtype());
   return scan({h0}, {xs},
               [&](const Values& carry, const Values& element) {
                 const Value h = tanh(matmul(carry[0], w, false, transpose) * 0.01 + element[0]);
@@ -41,11 +42,11 @@ Value recur(const Value& h0, const Value& w, std::int64_t length, bool transpose
       .carries[0];
 }
 
-struct Recurrence {
+struct PackedRecurrence {
   Graph graph;
   Value h0, w;
-  explicit Recurrence(DType dtype = f32, const Shape& weights = {kWidth, kWidth})
-      : h0(graph.input("h0", dtype, {kRows, kWidth})), w(graph.input("w", dtype, weights)) {}
+  explicit PackedRecurrence(DType dtype = f32, const Shape& weights = {kWidth, kWidth})
+      : h0(graph.input("h0", dtype, {kPackedRows, kWidth})), w(graph.input("w", dtype, weights)) {}
 };
 
 bool is_noted(const std::vector<std::string>& notes, std::string_view text) {
@@ -57,14 +58,14 @@ TEST(PackWeights, PacksInFrontOfTheLoopWhatItsProductsRead) {
   for (const DType dtype : {f32, bf16}) {
     for (const bool transpose : {false, true}) {
       SKIP_WITHOUT_ORDER(dtype);
-      Recurrence r(dtype);
+      PackedRecurrence r(dtype);
       r.graph.fetch("h", recur(r.h0, r.w, 6, transpose));
       const auto notes = run_and_compare(r.graph, {pack_weights});
       const Node& packed = only(r.graph, "pack_weights");
       EXPECT_EQ(packed.attrs.get_bool("transpose"), transpose);
-      EXPECT_EQ(packed.attrs.get_int("rows"), kRows);
-      EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 0);
-      EXPECT_EQ(count_here(body_of(r.graph), "matmul_packed"), 1);
+      EXPECT_EQ(packed.attrs.get_int("rows"), kPackedRows);
+      EXPECT_EQ(count_here(packed_body_of(r.graph), "matmul"), 0);
+      EXPECT_EQ(count_here(packed_body_of(r.graph), "matmul_packed"), 1);
       // The plain weights no longer go in.
       for (const Ref& ref : scan_of(r.graph).inputs) EXPECT_FALSE(ref == r.w.ref());
       EXPECT_TRUE(is_noted(notes, "read 6 times"));
@@ -74,8 +75,8 @@ TEST(PackWeights, PacksInFrontOfTheLoopWhatItsProductsRead) {
 
 TEST(PackWeights, PacksViewsThatTheBodyTakes) {
   SKIP_WITHOUT_ORDER(f32);
-  Recurrence r(f32, {kWidth, 3 * kWidth});
-  const Value xs = full(r.graph, {4, kRows, kWidth}, 1.0, f32);
+  PackedRecurrence r(f32, {kWidth, 3 * kWidth});
+  const Value xs = full(r.graph, {4, kPackedRows, kWidth}, 1.0, f32);
   const StepResult made = scan({r.h0}, {xs}, [&](const Values& carry, const Values& element) {
     const Value left = slice(r.w, 1, 0, kWidth), right = slice(r.w, 1, kWidth, 2 * kWidth);
     return step({tanh(matmul(carry[0], left) * 0.01 + matmul(carry[0], right) * 0.02 + element[0])}, {});
@@ -83,13 +84,13 @@ TEST(PackWeights, PacksViewsThatTheBodyTakes) {
   r.graph.fetch("h", made.carries[0]);
   run_and_compare(r.graph, {pack_weights});
   EXPECT_EQ(count_here(r.graph, "pack_weights"), 2);
-  EXPECT_EQ(count_here(body_of(r.graph), "slice"), 0);
-  EXPECT_EQ(count_here(body_of(r.graph), "matmul_packed"), 2);
+  EXPECT_EQ(count_here(packed_body_of(r.graph), "slice"), 0);
+  EXPECT_EQ(count_here(packed_body_of(r.graph), "matmul_packed"), 2);
 }
 
 TEST(PackWeights, PacksOnceForProductsThatWantTheSameOrder) {
   SKIP_WITHOUT_ORDER(f32);
-  Recurrence r;
+  PackedRecurrence r;
   const Value once = recur(r.h0, r.w, 2), again = recur(once, r.w, 2);  // four in all
   r.graph.fetch("h", again);
   run_and_compare(r.graph, {pack_weights});
@@ -99,7 +100,7 @@ TEST(PackWeights, PacksOnceForProductsThatWantTheSameOrder) {
 TEST(PackWeights, PacksWhatManyProductsOutsideOfLoopsRead) {
   SKIP_WITHOUT_ORDER(f32);
   for (const int count : {3, 4}) {
-    Recurrence r;
+    PackedRecurrence r;
     Value h = r.h0;
     for (int i = 0; i < count; ++i) h = tanh(matmul(h, r.w) * 0.01);
     r.graph.fetch("h", h);
@@ -112,22 +113,22 @@ TEST(PackWeights, PacksWhatManyProductsOutsideOfLoopsRead) {
 
 TEST(PackWeights, PacksInFrontOfTheOutermostLoopThatLeavesThem) {
   SKIP_WITHOUT_ORDER(f32);
-  Recurrence r;
-  const Value xs = full(r.graph, {3, kRows, kWidth}, 1.0, f32);
+  PackedRecurrence r;
+  const Value xs = full(r.graph, {3, kPackedRows, kWidth}, 1.0, f32);
   const StepResult made = scan({r.h0}, {xs}, [&](const Values& carry, const Values& element) {
     return step({recur(carry[0] + element[0], r.w, 2)}, {});
   });
   r.graph.fetch("h", made.carries[0]);
   run_and_compare(r.graph, {pack_weights});
   EXPECT_EQ(count_here(r.graph, "pack_weights"), 1);
-  const Graph& outer = body_of(r.graph);
+  const Graph& outer = packed_body_of(r.graph);
   EXPECT_EQ(count_here(outer, "pack_weights"), 0);
-  EXPECT_EQ(count_here(body_of(outer), "matmul_packed"), 1);
+  EXPECT_EQ(count_here(packed_body_of(outer), "matmul_packed"), 1);
 }
 
 TEST(PackWeights, StaysInsideALoopThatChangesTheWeights) {
   SKIP_WITHOUT_ORDER(f32);
-  Recurrence r;
+  PackedRecurrence r;
   const Value ws = r.graph.input("ws", f32, {2, kWidth, kWidth});
   const StepResult made = scan({r.h0}, {ws}, [&](const Values& carry, const Values& element) {
     return step({recur(carry[0], element[0], 4)}, {});
@@ -135,12 +136,12 @@ TEST(PackWeights, StaysInsideALoopThatChangesTheWeights) {
   r.graph.fetch("h", made.carries[0]);
   run_and_compare(r.graph, {pack_weights});
   EXPECT_EQ(count_here(r.graph, "pack_weights"), 0);
-  EXPECT_EQ(count_here(body_of(r.graph), "pack_weights"), 1);
+  EXPECT_EQ(count_here(packed_body_of(r.graph), "pack_weights"), 1);
 }
 
 TEST(PackWeights, PacksBothDirectionsOfARecurrenceAndItsGradient) {
   SKIP_WITHOUT_ORDER(f32);
-  Recurrence r;
+  PackedRecurrence r;
   const Value h = recur(r.h0, r.w, 4);
   r.graph.fetch("h", h);
   const Value loss = sum(h * h);
@@ -163,12 +164,13 @@ TEST(PackWeights, DeclinesWithAReason) {
     const char* why;
   };
   SKIP_WITHOUT_ORDER(f32);
-  for (const Declined& p : {Declined{"few turns", f32, kWidth, kRows, 3, "read 3 times, a pack pays from 4"},
-                            Declined{"few turns in bf16", bf16, kWidth, kRows, 5, "read 5 times, a pack pays from 6"},
-                            Declined{"small", f32, 64, kRows, 20, "little would be saved"},
-                            Declined{"short rows", f32, 160, kRows, 20, "are read in place as fast"},
-                            Declined{"a row", f32, kWidth, 1, 20, "the kernel 'vector' reads them as they are"},
-                            Declined{"f64", f64, kWidth, kRows, 20, "the kernel 'blocked' reads them as they are"}}) {
+  for (const Declined& p :
+       {Declined{"few turns", f32, kWidth, kPackedRows, 3, "read 3 times, a pack pays from 4"},
+        Declined{"few turns in bf16", bf16, kWidth, kPackedRows, 5, "read 5 times, a pack pays from 6"},
+        Declined{"small", f32, 64, kPackedRows, 20, "little would be saved"},
+        Declined{"short rows", f32, 160, kPackedRows, 20, "are read in place as fast"},
+        Declined{"a row", f32, kWidth, 1, 20, "the kernel 'vector' reads them as they are"},
+        Declined{"f64", f64, kWidth, kPackedRows, 20, "the kernel 'blocked' reads them as they are"}}) {
     SCOPED_TRACE(p.name);
     if (!has_order(p.dtype) && p.dtype != f64) continue;
     Graph g;
@@ -184,19 +186,19 @@ TEST(PackWeights, DeclinesWithAReason) {
 }
 
 TEST(PackWeights, LeavesWeightsThatALoopCarries) {
-  Recurrence r;
-  const Value xs = full(r.graph, {8, kRows, kWidth}, 1.0, f32);
+  PackedRecurrence r;
+  const Value xs = full(r.graph, {8, kPackedRows, kWidth}, 1.0, f32);
   const StepResult made = scan({r.h0, r.w}, {xs}, [&](const Values& carry, const Values& element) {
     return step({tanh(matmul(carry[0], carry[1]) * 0.01 + element[0]), carry[1] * 0.9}, {});
   });
   r.graph.fetch("h", made.carries[0]);
   run_and_compare(r.graph, {pack_weights});
   EXPECT_EQ(count_here(r.graph, "pack_weights"), 0);
-  EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
+  EXPECT_EQ(count_here(packed_body_of(r.graph), "matmul"), 1);
 }
 
 // y = x w, with w a parameter.
-void build_product(Graph& g, std::int64_t rows = kRows) {
+void build_product(Graph& g, std::int64_t rows = kPackedRows) {
   g.fetch("y", matmul(g.input("x", f32, {rows, kWidth}), g.parameter("w", f32, {kWidth, kWidth})));
 }
 
@@ -209,10 +211,11 @@ TEST(PackWeights, PacksParametersWhenTheyChangeWhereAProgramOnlyReadsThem) {
     return made.derived.graph == nullptr ? std::string() : to_text(*made.derived.graph);
   };
   Graph g, larger, huge, writing;
-  build_product(g), build_product(larger, 7 * kRows), build_product(huge, 1000), build_product(writing);
+  build_product(g), build_product(larger, 7 * kPackedRows), build_product(huge, 1000), build_product(writing);
   writing.assign(writing.find("w"), writing.find("w") * 2.0);
   EXPECT_TRUE(packed(g, Derive::once).find("pack_weights") != std::string::npos);
-  if (packed_order(f32, 7 * kRows, kWidth, kWidth) == packed_order(f32, kRows, kWidth, kWidth)) {  // by the threads
+  if (packed_order(f32, 7 * kPackedRows, kWidth, kWidth) ==
+      packed_order(f32, kPackedRows, kWidth, kWidth)) {  // by the threads
     EXPECT_EQ(packed(larger, Derive::once), packed(g, Derive::once)) << "programs of one store do not share them";
   }
   CompileOptions without;
@@ -229,11 +232,11 @@ TEST(PackWeights, PacksParametersAgainWhenTheyWereSet) {
   Parameters parameters(g);
   Program program(g, {}, &parameters);
   const auto number = [](std::size_t i) { return static_cast<double>(i * 7 % 11) - 5; };
-  std::vector<double> x(kRows * kWidth), w(kWidth * kWidth), expected(kRows * kWidth);
+  std::vector<double> x(kPackedRows * kWidth), w(kWidth * kWidth), expected(kPackedRows * kWidth);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
   for (const std::size_t shift : {0, 3}) {
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = number(i / 3 + shift);
-    for (std::int64_t i = 0; i < kRows * kWidth; ++i) {
+    for (std::int64_t i = 0; i < kPackedRows * kWidth; ++i) {
       double& sum = expected[static_cast<std::size_t>(i)] = 0;
       for (std::int64_t k = 0; k < kWidth; ++k) {
         sum +=
@@ -242,17 +245,17 @@ TEST(PackWeights, PacksParametersAgainWhenTheyWereSet) {
     }
     parameters.set("w", Tensor::from(f32, {kWidth, kWidth}, w));
     for (int run = 0; run < 2; ++run) {
-      EXPECT_EQ(program.run({{"x", Tensor::from(f32, {kRows, kWidth}, x)}}).at("y").to_doubles(), expected);
+      EXPECT_EQ(program.run({{"x", Tensor::from(f32, {kPackedRows, kWidth}, x)}}).at("y").to_doubles(), expected);
     }
   }
 }
 
 TEST(PackWeights, DoesNothingForAGpu) {
-  Recurrence r;
+  PackedRecurrence r;
   r.graph.fetch("h", recur(r.h0, r.w, 20));
   PassNotes notes(std::make_shared<const Target>(named_target("h200")));
   pack_weights(r.graph, notes);
-  EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
+  EXPECT_EQ(count_here(packed_body_of(r.graph), "matmul"), 1);
   EXPECT_TRUE(notes.list().empty());
 }
 

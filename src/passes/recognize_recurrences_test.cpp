@@ -12,7 +12,7 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kSteps = 4, kRows = 3, kInputs = 5, kHidden = 2;
+constexpr std::int64_t kSteps = 4, kLayerRows = 3, kInputs = 5, kHidden = 2;
 
 // The weights of a layer, outside its scan.
 struct Weights {
@@ -54,12 +54,12 @@ struct Way {
 // The layer, of which everything is fetched. `is_hidden`: it also stacks what is no state, so that it is not taken.
 void build(Graph& g, const Form& form, const Way& way) {
   const int gates = gates_of(form);
-  const Value x = g.input("x", way.dtype, {kSteps, kRows, kInputs});
+  const Value x = g.input("x", way.dtype, {kSteps, kLayerRows, kInputs});
   const Weights p{
       g.input("w", way.dtype, {kInputs, gates * kHidden}), g.input("u", way.dtype, {kHidden, gates * kHidden}),
       g.input("b", way.dtype, {(gates == 3 ? 4 : gates) * kHidden}), g.input("second_b", way.dtype, {gates * kHidden})};
-  Values state = {g.input("h0", way.dtype, {kRows, kHidden})};
-  if (gates == 4) state.push_back(g.input("c0", way.dtype, {kRows, kHidden}));
+  Values state = {g.input("h0", way.dtype, {kLayerRows, kHidden})};
+  if (gates == 4) state.push_back(g.input("c0", way.dtype, {kLayerRows, kHidden}));
   const StepResult made = scan(
       state, {x},
       [&](const Values& before, const Values& element) {
@@ -299,7 +299,8 @@ TEST(RecognizeRecurrences, LeavesOtherStepsAloneAndSaysWhy) {
 
 TEST(RecognizeRecurrences, SeesScansInBodiesAndStatesInEitherOrder) {
   Graph g;
-  const Value xs = g.input("x", f64, {2, kSteps, kRows, kInputs}), start = g.input("h0", f64, {kRows, kHidden});
+  const Value xs = g.input("x", f64, {2, kSteps, kLayerRows, kInputs}),
+              start = g.input("h0", f64, {kLayerRows, kHidden});
   const Value w = g.input("w", f64, {kInputs, 4 * kHidden}), u = g.input("u", f64, {kHidden, 4 * kHidden}),
               b = g.input("b", f64, {4 * kHidden});
   const StepResult made = scan({start}, {xs}, [&](const Values& outer, const Values& sequence) {

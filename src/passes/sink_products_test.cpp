@@ -10,9 +10,9 @@
 namespace paoding {
 namespace {
 
-const Graph& body_of(const Graph& graph) { return *only(graph, "scan").bodies[0]; }
+const Graph& sunk_body_of(const Graph& graph) { return *only(graph, "scan").bodies[0]; }
 
-struct Recurrence {
+struct SunkRecurrence {
   Graph g;
   Value xs = g.input("xs", f32, {5, 2, 4}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {4, 3});
   void run(const std::function<Values(const Value& h)>& outputs) {
@@ -26,29 +26,29 @@ struct Recurrence {
 };
 
 TEST(SinkProducts, MultipliesWhatIsStackedAtOnce) {
-  Recurrence r;
+  SunkRecurrence r;
   r.run([&](const Value& h) { return Values{matmul(h, r.w)}; });
   run_and_compare(r.g, {sink_products});
-  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
+  EXPECT_EQ(count_here(sunk_body_of(r.g), "matmul"), 0);
   EXPECT_EQ(only(r.g, "matmul").types[0].shape.elements(), 5 * 2 * 3);
 }
 
 TEST(SinkProducts, TakesAlongWhatIsMadeFromTheProduct) {
-  Recurrence r;
+  SunkRecurrence r;
   r.run([&](const Value& h) { return Values{tanh(matmul(h, r.w)) * 2.0}; });
   run_and_compare(r.g, {sink_products});
-  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
-  EXPECT_EQ(count_here(body_of(r.g), "mul"), 0);
+  EXPECT_EQ(count_here(sunk_body_of(r.g), "matmul"), 0);
+  EXPECT_EQ(count_here(sunk_body_of(r.g), "mul"), 0);
   EXPECT_EQ(count_here(r.g, "tanh"), 1);
 }
 
 // A step of one sums over few rows, however many its result has; with many of its own it stays.
 TEST(SinkProducts, MakesOneOfAWeightsGradientOfManyRows) {
-  Recurrence few;
+  SunkRecurrence few;
   const Value wide = few.g.input("wide", f32, {4, 1024});
   few.run([&](const Value& h) { return Values{matmul(matmul(h, wide), h, true)}; });
   run_and_compare(few.g, {sink_products});
-  EXPECT_EQ(count_here(body_of(few.g), "matmul"), 0);
+  EXPECT_EQ(count_here(sunk_body_of(few.g), "matmul"), 0);
 
   Graph g;
   const Value xs = g.input("xs", f32, {3, 1024, 4}), h0 = g.input("h0", f32, {1024, 4});
@@ -58,7 +58,7 @@ TEST(SinkProducts, MakesOneOfAWeightsGradientOfManyRows) {
   });
   g.fetch("dw", made.outputs[0]);
   run_and_compare(g, {sink_products});
-  EXPECT_EQ(count_here(body_of(g), "matmul"), 1);
+  EXPECT_EQ(count_here(sunk_body_of(g), "matmul"), 1);
 }
 
 TEST(SinkProducts, LeavesAProductThatACarryNeeds) {
@@ -71,12 +71,12 @@ TEST(SinkProducts, LeavesAProductThatACarryNeeds) {
   g.fetch("hs", made.outputs[0]);
   run_and_compare(g, {sink_products});
   EXPECT_EQ(count_here(g, "matmul"), 0);
-  EXPECT_EQ(count_here(body_of(g), "matmul"), 1);
+  EXPECT_EQ(count_here(sunk_body_of(g), "matmul"), 1);
 }
 
 TEST(SinkProducts, StacksOneOperandOnceForAllProductsOfIt) {
   constexpr int kProducts = 30;
-  Recurrence r;
+  SunkRecurrence r;
   r.run([&](const Value& h) {
     Values outputs;
     for (int i = 0; i < kProducts; ++i) outputs.push_back(matmul(h, r.w * static_cast<double>(i + 2)));
@@ -84,8 +84,8 @@ TEST(SinkProducts, StacksOneOperandOnceForAllProductsOfIt) {
   });
   run_and_compare(r.g, {sink_products});
   EXPECT_EQ(count_here(r.g, "matmul"), kProducts);
-  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
-  EXPECT_LE(body_of(r.g).fetches().size(), 2u);  // the carry's next value, and h stacked
+  EXPECT_EQ(count_here(sunk_body_of(r.g), "matmul"), 0);
+  EXPECT_LE(sunk_body_of(r.g).fetches().size(), 2u);  // the carry's next value, and h stacked
 }
 
 TEST(SinkProducts, KnowsWhatEarlierLoopsBecame) {

@@ -10,7 +10,7 @@ namespace {
 
 const TargetPtr kH200 = std::make_shared<const Target>(named_target("h200"));
 
-constexpr std::int64_t kRows = 200'000, kIds = 40'000;  // more than a CTA lists
+constexpr std::int64_t kTableRows = 200'000, kIds = 40'000;  // more than a CTA lists
 
 std::vector<double> some_ids(std::int64_t count, std::int64_t rows) {
   std::vector<double> ids;
@@ -35,10 +35,10 @@ TEST(SortIndices, OneSortServesAllThatReadTheSameIndices) {
   Graph g;
   const Value ids = g.input("ids", i64, {50, kIds / 50}), a = g.input("a", f32, {50, kIds / 50, 2}),
               b = g.input("b", f32, {3, 50, kIds / 50});
-  g.fetch("a", scatter_add(ids, a, 0, kRows));
-  g.fetch("b", scatter_add(ids, b, 1, kRows));
-  g.fetch("c", call("embedding_grad", {ids, a}, {{"padding", std::int64_t{31}}, {"extent", kRows}}));
-  const auto notes = sort_and_compare(g, kRows);
+  g.fetch("a", scatter_add(ids, a, 0, kTableRows));
+  g.fetch("b", scatter_add(ids, b, 1, kTableRows));
+  g.fetch("c", call("embedding_grad", {ids, a}, {{"padding", std::int64_t{31}}, {"extent", kTableRows}}));
+  const auto notes = sort_and_compare(g, kTableRows);
   EXPECT_EQ(count_here(g, "sort"), 1);
   EXPECT_EQ(count_here(g, "scatter_add_sorted"), 3);
   EXPECT_EQ(count_here(g, "scatter_add") + count_here(g, "embedding_grad"), 0);
@@ -57,8 +57,8 @@ TEST(SortIndices, FewAreLookedThroughAndTheNoteSaysWhy) {
 
 TEST(SortIndices, AsManyAsACtaListsAreLookedThroughHoweverManyRowsThereAre) {
   Graph g;
-  g.fetch("a", scatter_add(g.input("ids", i64, {6400}), g.input("a", f32, {6400, 2}), 0, kRows));
-  sort_and_compare(g, kRows);
+  g.fetch("a", scatter_add(g.input("ids", i64, {6400}), g.input("a", f32, {6400, 2}), 0, kTableRows));
+  sort_and_compare(g, kTableRows);
   EXPECT_EQ(count_here(g, "scatter_add"), 1);
   EXPECT_EQ(count_here(g, "sort"), 0);
 }
@@ -79,7 +79,7 @@ TEST(SortIndices, FewAreSortedWhereTheRowsAreMoreThanCtasCanList) {
 
 TEST(SortIndices, ACpuNeedsNone) {
   Graph g;
-  g.fetch("a", scatter_add(g.input("ids", i64, {kIds}), g.input("a", f32, {kIds, 2}), 0, kRows));
+  g.fetch("a", scatter_add(g.input("ids", i64, {kIds}), g.input("a", f32, {kIds, 2}), 0, kTableRows));
   PassNotes notes;
   sort_indices(g, notes);
   EXPECT_EQ(count_here(g, "scatter_add"), 1);

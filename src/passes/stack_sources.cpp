@@ -28,18 +28,18 @@ namespace {
 constexpr std::int64_t kMostGrown = 4;  // times the part, of what is kept in its place to save a launch a step
 
 /// Elements begin .. end of one axis of a value.
-struct Part {
+struct SourcePart {
   int axis = -1;
   std::int64_t begin = 0, end = 0;
 };
 
 // The part that a slice takes, when it takes one of one axis.
-std::optional<Part> part_of(const Graph& body, const Node& node) {
+std::optional<SourcePart> part_of(const Graph& body, const Node& node) {
   if (node.op->name != "slice") return std::nullopt;
   const SliceRange range = slice_range(node);
   if (!range.is_plain()) return std::nullopt;
   const Shape& whole = body.type(node.inputs[0]).shape;
-  Part part;
+  SourcePart part;
   for (int axis = 0; axis < whole.rank(); ++axis) {
     const auto at = static_cast<std::size_t>(axis);
     if (range.start[at] == 0 && range.end[at] == whole[axis]) continue;
@@ -49,7 +49,7 @@ std::optional<Part> part_of(const Graph& body, const Node& node) {
   return part.axis < 0 ? std::nullopt : std::optional(part);
 }
 
-Value part(const Value& whole, const Part& p, int axis) { return slice(whole, axis, p.begin, p.end); }
+Value part(const Value& whole, const SourcePart& p, int axis) { return slice(whole, axis, p.begin, p.end); }
 
 class StackSources {
  public:
@@ -169,7 +169,7 @@ class StackSources {
       std::int64_t begin = 0;
       for (const Ref& ref : join.inputs) {
         const std::int64_t extent = parts_.body.type(ref).shape[axis];
-        const Part p{axis, begin, begin + extent};
+        const SourcePart p{axis, begin, begin + extent};
         begin += extent;
         const bool is_stacked = parts_.output_of(ref) != nullptr;
         if (!is_stacked || is_carried(ref) || parts_.body.node(ref.node).op->is(OpRole::source)) continue;
@@ -181,7 +181,7 @@ class StackSources {
   // ---- parts ----
 
   // What a kernel writes as a whole, and parts of what is kept.
-  const Node* whole_of(Ref value, Part* p) const {
+  const Node* whole_of(Ref value, SourcePart* p) const {
     const Node& node = parts_.body.node(value.node);
     const auto found = part_of(parts_.body, node);
     if (!found) return nullptr;
@@ -195,7 +195,7 @@ class StackSources {
   bool is_mostly_kept(Ref whole) const {
     std::int64_t kept = 0;
     const auto count = [&](Ref value) {
-      Part p;
+      SourcePart p;
       const Node* node = whole_of(value, &p);
       if (node != nullptr && node->inputs[0] == whole) kept += size_bytes(node->types[0]);
     };
@@ -206,7 +206,7 @@ class StackSources {
 
   // Whether it is carried as it is, so that to keep it for all steps copies nothing, where to keep the part alone is a
   // launch a step.
-  bool saves_launches(Ref whole, const Part& p) const {
+  bool saves_launches(Ref whole, const SourcePart& p) const {
     const bool is_next = std::ranges::any_of(parts_.carries, [&](const auto& carry) { return carry.next == whole; });
     return is_next && notes_.target().is_gpu() &&
            parts_.body.type(whole).shape[p.axis] <= kMostGrown * (p.end - p.begin);
@@ -215,7 +215,7 @@ class StackSources {
   void widen_outputs() {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& output : outputs) {
-      Part p;
+      SourcePart p;
       const Node* node = whole_of(output.value, &p);
       if (node == nullptr || instead_.contains(output.value)) continue;
       const Ref whole = node->inputs[0];
@@ -224,7 +224,7 @@ class StackSources {
     }
   }
 
-  void stack_part(Ref value, Ref whole, const Part& p) {
+  void stack_part(Ref value, Ref whole, const SourcePart& p) {
     stack_instead(value, {whole}, [this, whole, p] { return part(stacked(whole), p, p.axis + 1); });
     notes_.add(fmt::format("{} is stacked as a part of {}", parts_.body.node(value.node).title(),
                            parts_.body.node(whole.node).title()));
@@ -232,15 +232,15 @@ class StackSources {
 
   // Carries that are parts of one value, along one axis and apart, become that value.
   void widen_carries() {
-    std::map<Ref, std::vector<std::pair<Part, std::size_t>>> of_whole;  // carries by position
+    std::map<Ref, std::vector<std::pair<SourcePart, std::size_t>>> of_whole;  // carries by position
     for (std::size_t i = 0; i < parts_.carries.size(); ++i) {
-      Part p;
+      SourcePart p;
       const Node* node = whole_of(parts_.carries[i].next, &p);
       if (node != nullptr) of_whole[node->inputs[0]].emplace_back(p, i);
     }
     std::vector<ScanParts::Carry> made;
     std::vector<char> is_gone(parts_.carries.size(), 0);
-    std::vector<std::pair<std::size_t, std::pair<Part, std::size_t>>> lasts;  // in `made`, part, old carry
+    std::vector<std::pair<std::size_t, std::pair<SourcePart, std::size_t>>> lasts;  // in `made`, part, old carry
     std::map<Ref, Ref> inside;
     for (auto& [whole, carried] : of_whole) {
       std::sort(carried.begin(), carried.end(),
@@ -287,7 +287,7 @@ class StackSources {
   }
 
   // The starts of the parts at their places; what nobody reads of it is zero.
-  Value initial_of(const Type& whole, const std::vector<std::pair<Part, std::size_t>>& carried) {
+  Value initial_of(const Type& whole, const std::vector<std::pair<SourcePart, std::size_t>>& carried) {
     const KeepNames keep(graph_);
     graph_.scope = graph_.node(parts_.scan).scope;
     const int axis = carried[0].first.axis;
@@ -308,7 +308,7 @@ class StackSources {
   struct Widened {
     Ref old_last;
     std::size_t carry;
-    Part part;
+    SourcePart part;
   };
   Graph& graph_;
   PassNotes& notes_;

@@ -25,7 +25,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 
 // A term that is zero outside start <= index < end of one axis.
-struct Part {
+struct GradientPart {
   Value inner;
   int axis = 0;
   std::int64_t start = 0, end = 0;
@@ -93,12 +93,12 @@ class GradientSums {
     bool changed = false;
     collect(id, &all, &changed);
     Values rest;
-    std::vector<Part> parts;
+    std::vector<GradientPart> parts;
     std::vector<Interleaved> interleaved;
     for (const Value& term : all) {
       if (is_zero(term)) {
         changed = true;
-      } else if (const std::optional<Part> part = part_of(term, type.shape)) {
+      } else if (const std::optional<GradientPart> part = part_of(term, type.shape)) {
         parts.push_back(*part);
       } else if (const std::optional<Interleaved> woven = interleaved_part_of(term, type.shape)) {
         interleaved.push_back(*woven);
@@ -117,18 +117,18 @@ class GradientSums {
   }
 
   // `term` as a part, when it is a pad along one axis to the whole shape of the sum.
-  std::optional<Part> part_of(const Value& term, const Shape& whole) {
+  std::optional<GradientPart> part_of(const Value& term, const Shape& whole) {
     const Node& node = graph_.node(term.ref().node);
     if (node.op->name != "pad" || !(term.shape() == whole)) return {};
     const Padding padding = padding_of(node);
     if (padding.value != 0 || !padding.is_plain()) return {};
     const Value inner = graph_.value(node.inputs[0]);
-    std::optional<Part> part;
+    std::optional<GradientPart> part;
     for (int axis = 0; axis < whole.rank(); ++axis) {
       if (inner.shape()[axis] == whole[axis]) continue;
       if (part) return {};  // zeros along two axes
       const std::int64_t start = padding.before[static_cast<std::size_t>(axis)];
-      part = Part{inner, axis, start, start + inner.shape()[axis]};
+      part = GradientPart{inner, axis, start, start + inner.shape()[axis]};
     }
     return part;
   }
@@ -199,7 +199,7 @@ class GradientSums {
     return reshape(concat(pieces, like.axis + 1), whole);
   }
 
-  Value pad_again(const Part& part, const Shape& whole) {
+  Value pad_again(const GradientPart& part, const Shape& whole) {
     const auto rank = static_cast<std::size_t>(whole.rank());
     Ints before(rank, 0), after(rank, 0);
     before[static_cast<std::size_t>(part.axis)] = part.start;
@@ -208,37 +208,37 @@ class GradientSums {
   }
 
   // Adds what the parts come to in front of `rest`. True when any two were joined.
-  bool join_parts(const Shape& whole, std::vector<Part>* parts, Values* rest) {
-    std::stable_sort(parts->begin(), parts->end(), [](const Part& a, const Part& b) {
+  bool join_parts(const Shape& whole, std::vector<GradientPart>* parts, Values* rest) {
+    std::stable_sort(parts->begin(), parts->end(), [](const GradientPart& a, const GradientPart& b) {
       return std::tuple(a.axis, a.start, a.end) < std::tuple(b.axis, b.start, b.end);
     });
     // Parts of one range are summed before they are placed.
-    std::vector<Part> distinct;
+    std::vector<GradientPart> distinct;
     for (std::size_t i = 0; i < parts->size();) {
-      const Part& first = (*parts)[i];
+      const GradientPart& first = (*parts)[i];
       Values same;
       for (; i < parts->size() && (*parts)[i].axis == first.axis && (*parts)[i].start == first.start &&
              (*parts)[i].end == first.end;
            ++i) {
         same.push_back((*parts)[i].inner);
       }
-      Part joined = first;
+      GradientPart joined = first;
       if (same.size() > 1) joined.inner = same.size() == 2 ? add(same[0], same[1]) : add_n(same);
       distinct.push_back(joined);
     }
     // A row holds parts that do not overlap: each goes to the first row that ends before it begins.
     Values placed;
-    std::vector<std::vector<Part>> rows;
+    std::vector<std::vector<GradientPart>> rows;
     FirstAtMost ends(distinct.size());
     for (std::size_t i = 0, first = 0; i < distinct.size(); ++i) {
-      const Part& part = distinct[i];
+      const GradientPart& part = distinct[i];
       if (i > 0 && distinct[i - 1].axis != part.axis) first = rows.size();  // rows of another axis stay as they are
       const std::size_t row = ends.find(first, part.start);
       if (row >= rows.size()) rows.resize(row + 1);
       rows[row].push_back(part);
       ends.set(row, part.end);
     }
-    for (const std::vector<Part>& row : rows) {
+    for (const std::vector<GradientPart>& row : rows) {
       placed.push_back(row.size() == 1 ? pad_again(row[0], whole) : place(row, whole));
     }
     const bool joined = placed.size() < parts->size();
@@ -246,7 +246,7 @@ class GradientSums {
     return joined;
   }
 
-  Value place(const std::vector<Part>& row, const Shape& whole) {
+  Value place(const std::vector<GradientPart>& row, const Shape& whole) {
     const int axis = row[0].axis;
     Values pieces;
     std::int64_t next = 0;
@@ -255,7 +255,7 @@ class GradientSums {
         pieces.push_back(full(graph_, whole.with_dim(axis, start - next), 0, row[0].inner.dtype()));
       }
     };
-    for (const Part& part : row) {
+    for (const GradientPart& part : row) {
       fill_to(part.start);
       pieces.push_back(part.inner);
       next = part.end;

@@ -8,8 +8,8 @@
 //
 // Where the addend is a product or a reduction, nothing is really stacked in the end. Of a product of values that
 // repeat each other's axes only these are stacked, which are smaller; addends that are such are taken one by one.
-// Anything else is stacked only up to kMaxStackedBytes: writing it once and reading it once costs no more traffic than
-// the running sum did, but memory.
+// Anything else is stacked only up to kMaxStackedTermBytes: writing it once and reading it once costs no more traffic
+// than the running sum did, but memory.
 #include <map>
 
 #include "base/check.h"
@@ -25,7 +25,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kMaxStackedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMaxStackedTermBytes = std::int64_t{64} << 20;
 
 // How often each value of the body is read by nodes, carries and outputs.
 std::map<Ref, int> count_uses(const ScanParts& parts) {
@@ -104,7 +104,7 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
     for (const Ref& ref : addends) {
       const Type& type = parts.body.type(ref);
       fits = fits && type == parts.body.type(carry.next) && !sums_many_rows(parts.body, parts.body.node(ref.node)) &&
-             (is_sinkable(parts.body, ref) || size_bytes(type) * parts.length <= kMaxStackedBytes);
+             (is_sinkable(parts.body, ref) || size_bytes(type) * parts.length <= kMaxStackedTermBytes);
     }
     if (!fits) {
       kept.push_back(carry);

@@ -11,7 +11,7 @@
 namespace paoding {
 namespace {
 
-DType dtype_of(const Graph& graph, const char* op) { return only(graph, op).types[0].dtype; }
+DType widened_dtype_of(const Graph& graph, const char* op) { return only(graph, op).types[0].dtype; }
 
 TEST(WidenProducts, ComputesHalfPrecisionInSinglePrecisionAndGivesItBack) {
   Graph g;
@@ -19,7 +19,7 @@ TEST(WidenProducts, ComputesHalfPrecisionInSinglePrecisionAndGivesItBack) {
   g.fetch("y", matmul(x, w));
   PassNotes notes;
   widen_products(g, notes);
-  EXPECT_EQ(dtype_of(g, "matmul"), f32);
+  EXPECT_EQ(widened_dtype_of(g, "matmul"), f32);
   EXPECT_EQ(g.type(g.fetches()[0].ref).dtype, DType::f16);
   EXPECT_EQ(count_here(g, "cast"), 3);
   EXPECT_FALSE(notes.list().empty());
@@ -31,13 +31,13 @@ TEST(WidenProducts, LeavesOtherDtypesAndTheGpuAlone) {
     g.fetch("y", matmul(g.input("x", dtype, {20, 5}), g.input("w", dtype, {5, 3})));
     PassNotes notes(std::make_shared<const Target>(named_target("avx512")));
     widen_products(g, notes);
-    EXPECT_EQ(dtype_of(g, "matmul"), dtype);
+    EXPECT_EQ(widened_dtype_of(g, "matmul"), dtype);
   }
   Graph g;
   g.fetch("y", matmul(g.input("x", DType::f16, {2, 5}), g.input("w", DType::f16, {5, 3})));
   PassNotes gpu(std::make_shared<const Target>(named_target("h200")));
   widen_products(g, gpu);
-  EXPECT_EQ(dtype_of(g, "matmul"), DType::f16);
+  EXPECT_EQ(widened_dtype_of(g, "matmul"), DType::f16);
 }
 
 TEST(WidenProducts, WidensBf16WithoutAvx512UnlessRowsAreFew) {
@@ -69,8 +69,8 @@ TEST(WidenProducts, WidensConvolutionsAndProductsInLoops) {
   g.fetch("y", loop.outputs[0]);
   PassNotes notes;
   widen_products(g, notes);
-  EXPECT_EQ(dtype_of(g, "conv2d"), f32);
-  EXPECT_EQ(dtype_of(*only(g, "scan").bodies[0], "matmul"), f32);
+  EXPECT_EQ(widened_dtype_of(g, "conv2d"), f32);
+  EXPECT_EQ(widened_dtype_of(*only(g, "scan").bodies[0], "matmul"), f32);
 }
 
 TEST(WidenProducts, RoundsOnceAsTheLoopsOverHalfPrecisionDo) {

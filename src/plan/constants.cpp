@@ -13,9 +13,9 @@ namespace {
 
 // A generated value that must lie in memory, for a kernel or a fetch, is one too (with alias_views), where it takes
 // little: a constant shares its memory with nothing.
-constexpr std::int64_t kMostBytes = 64 << 10;      // of a value
-constexpr std::int64_t kMostTogether = 256 << 10;  // of those of a plan
-constexpr std::int64_t kTimesOnGpu = 4;            // where making it costs a launch
+constexpr std::int64_t kMostConstantBytes = 64 << 10;  // of a value
+constexpr std::int64_t kMostTogether = 256 << 10;      // of those of a plan
+constexpr std::int64_t kTimesOnGpu = 4;                // where making it costs a launch
 
 // Nothing where kernels might make other bits of it.
 std::optional<Tensor> tensor_of(const Node& generated) {
@@ -47,7 +47,7 @@ std::optional<Operand> Planner::made_constant(const Node& node) {
   if (!is_generated(node) || !options_.alias_views) return std::nullopt;
   const std::int64_t bytes = size_bytes(node.types[0]);
   const std::int64_t times = options_.target->is_gpu() ? kTimesOnGpu : 1;
-  const bool is_little = bytes <= times * kMostBytes && constant_bytes_ + bytes <= times * kMostTogether;
+  const bool is_little = bytes <= times * kMostConstantBytes && constant_bytes_ + bytes <= times * kMostTogether;
   if (bytes == 0 || !is_little) return std::nullopt;
   std::optional<Tensor> value = tensor_of(node);
   if (!value) return std::nullopt;

@@ -10,7 +10,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kMostBytes = 4 << 20;  // that stay alive until the end for it
+constexpr std::int64_t kMostUpdateBytes = 4 << 20;  // that stay alive until the end for it
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void Planner::gather_updates(Frame& frame, const std::vector<Write>& writes) {
         ++reads[static_cast<std::size_t>(slot)];
     });
   }
-  std::int64_t left = kMostBytes;
+  std::int64_t left = kMostUpdateBytes;
   const auto comes_last = [&](const Step& step, std::size_t number) {
     if (step.kind != Step::Kind::group || step.operands.size() == step.reads) return false;
     std::set<int> kept;

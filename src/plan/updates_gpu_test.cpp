@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-Plan plan_of(const Graph& graph) {
+Plan gpu_plan_of(const Graph& graph) {
   CompileOptions options;
   options.allow_tf32 = true;
   return std::move(compile_plan(graph, options, std::make_shared<const Target>(named_target("h200"))).plan);
@@ -28,7 +28,7 @@ TEST(Updates, ComeLastAndShareATextOnAGpu) {
   const models::ConvNet model(graph, {.channels = {16, 32, 32}});
   const Value scores = model(graph.input("x", f32, {100, 1, 28, 28}));
   minimize(cross_entropy(scores, graph.input("labels", i32, {100})), Adam{});
-  const Plan plan = plan_of(graph);
+  const Plan plan = gpu_plan_of(graph);
   constexpr std::size_t kParameters = 8;
   ASSERT_GT(plan.steps.size(), kParameters);
   std::set<std::string> texts;
@@ -49,7 +49,7 @@ TEST(Updates, OfLargeGradientsComeAtOnce) {
     x = tanh(layer(x));
   }
   minimize(sum(x), Sgd{.learning_rate = 0.1});
-  const Plan plan = plan_of(graph);
+  const Plan plan = gpu_plan_of(graph);
   EXPECT_LT(plan.peak_live_bytes, 4 * (16 << 20)) << "six gradients of 16 MB";
 }
 
@@ -60,7 +60,7 @@ TEST(Updates, ThatOthersReadStayInTheirPlace) {
   const Value next = w + x;
   assign(w, next);
   graph.fetch("y", matmul(next, x));
-  const Plan plan = plan_of(graph);
+  const Plan plan = gpu_plan_of(graph);
   ASSERT_EQ(plan.steps.size(), 2u);
   EXPECT_EQ(plan.steps[0].kind, Step::Kind::group);
 }

@@ -10,16 +10,16 @@
 namespace paoding {
 namespace {
 
-std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+std::size_t axis_slot(int axis) { return static_cast<std::size_t>(axis); }
 
 Operand sliced(const Operand& operand, const SliceRange& range, const Shape& shape) {
   Operand part = operand;
   part.layout.type.shape = shape;
   const bool is_empty = shape.elements() == 0;  // it may start anywhere
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::int64_t stride = operand.layout.strides[at(axis)];
-    if (!is_empty) part.offset += range.start[at(axis)] * stride * size_bytes(operand.layout.type.dtype);
-    part.layout.strides[at(axis)] = shape[axis] > 1 ? range.step[at(axis)] * stride : stride;
+    const std::int64_t stride = operand.layout.strides[axis_slot(axis)];
+    if (!is_empty) part.offset += range.start[axis_slot(axis)] * stride * size_bytes(operand.layout.type.dtype);
+    part.layout.strides[axis_slot(axis)] = shape[axis] > 1 ? range.step[axis_slot(axis)] * stride : stride;
   }
   return part;
 }
@@ -31,7 +31,7 @@ Operand expanded(const Operand& operand, const Type& type) {
   for (int axis = 0; axis < from.rank(); ++axis) {
     const int place = axis + to.rank() - from.rank();
     if (from[axis] == to[place] && to[place] != 1) {
-      seen.layout.strides[at(place)] = operand.layout.strides[at(axis)];
+      seen.layout.strides[axis_slot(place)] = operand.layout.strides[axis_slot(axis)];
     }
   }
   return seen;
@@ -47,7 +47,7 @@ std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape) {
   Layout result{{layout.type.dtype, shape}, {}};
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // extent and stride of those longer than 1
   for (int axis = 0; axis < old.rank(); ++axis) {
-    if (old[axis] != 1) axes.emplace_back(old[axis], layout.strides[at(axis)]);
+    if (old[axis] != 1) axes.emplace_back(old[axis], layout.strides[axis_slot(axis)]);
   }
   std::size_t next = 0;
   for (int first = 0; first < shape.rank();) {
@@ -70,7 +70,7 @@ std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape) {
     }
     std::int64_t stride = axes[next++].second;
     for (int axis = last; axis >= first; --axis) {
-      result.strides[at(axis)] = shape[axis] == 1 ? 0 : stride;
+      result.strides[axis_slot(axis)] = shape[axis] == 1 ? 0 : stride;
       stride *= shape[axis];
     }
     first = last + 1;
@@ -82,7 +82,7 @@ Layout transpose_layout(const Layout& layout, std::span<const int> permutation) 
   Layout result{{layout.type.dtype, {}}, {}};
   std::vector<std::int64_t> dims;
   for (const int axis : permutation) {
-    result.strides[dims.size()] = layout.strides[at(axis)];
+    result.strides[dims.size()] = layout.strides[axis_slot(axis)];
     dims.push_back(layout.type.shape[axis]);
   }
   result.type.shape = Shape{std::span<const std::int64_t>(dims)};
@@ -93,7 +93,7 @@ bool is_same_place(const Operand& a, const Operand& b) {
   if (a.slot != b.slot || a.offset != b.offset || a.terms != b.terms || !(a.layout.type == b.layout.type)) return false;
   const Shape& shape = a.layout.type.shape;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] > 1 && a.layout.strides[at(axis)] != b.layout.strides[at(axis)]) return false;
+    if (shape[axis] > 1 && a.layout.strides[axis_slot(axis)] != b.layout.strides[axis_slot(axis)]) return false;
   }
   return true;
 }

@@ -10,7 +10,7 @@
 namespace paoding::profile {
 namespace {
 
-class Scene {
+class BudgetScene {
  public:
   Trace trace;
   void add(TrackId track, const char* name, SpanKind kind, std::int64_t start, std::int64_t end,
@@ -35,7 +35,7 @@ class Scene {
 };
 
 TEST(Budget, GivesEveryMomentToTheInnermostSpan) {
-  Scene s;
+  BudgetScene s;
   s.trace.set_window(0, 1000);
   const TrackId host = s.trace.add_track(TrackKind::thread, "thread0");
   s.add(host, "compile", SpanKind::compile, 0, 100);
@@ -53,7 +53,7 @@ TEST(Budget, GivesEveryMomentToTheInnermostSpan) {
 
 // Two replays of a graph of two kernels; the second is launched late, since the thread reads a file.
 TEST(Budget, SaysWhyAGpuIsIdle) {
-  Scene s;
+  BudgetScene s;
   s.trace.set_window(0, 1000);
   const TrackId host = s.trace.add_track(TrackKind::thread, "thread0"),
                 gpu = s.trace.add_track(TrackKind::stream, "stream 7", 0),
@@ -78,7 +78,7 @@ TEST(Budget, SaysWhyAGpuIsIdle) {
 }
 
 TEST(Budget, LetsWorkersWaitBetweenRegions) {
-  Scene s;
+  BudgetScene s;
   s.trace.set_window(0, 100);
   const TrackId host = s.trace.add_track(TrackKind::thread, "thread0");
   s.add(host, "mul", SpanKind::op, 10, 60);
@@ -92,7 +92,7 @@ TEST(Budget, LetsWorkersWaitBetweenRegions) {
 }
 
 TEST(Budget, DoesNotKnowWhatARunDidBeforeTheRecording) {
-  Scene s;
+  BudgetScene s;
   s.trace.set_window(100, 200);
   s.add(s.trace.add_track(TrackKind::thread, "thread0"), "run", SpanKind::run, 50, 160);
   EXPECT_EQ(s.text(), "thread0: not seen 60 your code 40\n");

@@ -72,13 +72,13 @@ bool is_counter_steady() {
 #endif
 }
 
-struct Counter {
+struct TickCounter {
   const bool is_steady = is_counter_steady();
   const CounterReading loaded = is_steady ? read_both() : CounterReading{};
 };
 
-const Counter& counter() {
-  static const Counter the_counter;  // whichever file is initialized first asks for it
+const TickCounter& counter() {
+  static const TickCounter the_counter;  // whichever file is initialized first asks for it
   return the_counter;
 }
 

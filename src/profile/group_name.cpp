@@ -10,7 +10,7 @@
 namespace paoding::profile {
 namespace {
 
-constexpr std::size_t kLongest = 60;
+constexpr std::size_t kLongestGroupName = 60;
 
 struct Op {
   std::string_view name;
@@ -56,7 +56,7 @@ std::string group_name(const Trace& trace, const Site& site) {
       if (i == 0) part += begin;
       part += origin.ops[i].name;
       if (origin.ops[i].count > 1) part += fmt::format("*{}", origin.ops[i].count);
-      if (!is_first && name.size() + part.size() > kLongest) {
+      if (!is_first && name.size() + part.size() > kLongestGroupName) {
         return name +
                fmt::format("+...{} ({} ops)", i > 0 && has_braces ? "}" : "", site.members_end - site.members_begin);
       }

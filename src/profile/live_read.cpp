@@ -60,9 +60,10 @@ void read_names(std::string_view file, LiveRest* rest) {
   }
 }
 
-class Reader {
+class LiveReader {
  public:
-  Reader(const files::InputFile& file, LiveRest* rest) : file_(file), rest_(*rest), head_(LiveLayout::kHeadBytes, 0) {
+  LiveReader(const files::InputFile& file, LiveRest* rest)
+      : file_(file), rest_(*rest), head_(LiveLayout::kHeadBytes, 0) {
     file_.read_at(0, head_.data(), head_.size());
   }
 
@@ -192,7 +193,7 @@ std::optional<LiveRest> read_live(const std::string& recording, std::uint64_t sp
   LiveRest rest;
   read_names(whole_file(paths.names), &rest);
   const files::InputFile file(paths.live);
-  if (file.size_bytes() != LiveLayout::kBytes || !Reader(file, &rest).read(spans_end, started)) return std::nullopt;
+  if (file.size_bytes() != LiveLayout::kBytes || !LiveReader(file, &rest).read(spans_end, started)) return std::nullopt;
   return rest;
 }
 

@@ -21,14 +21,14 @@
 namespace paoding::profile {
 namespace {
 
-using Values = std::map<std::string, std::string>;
+using ArgumentTexts = std::map<std::string, std::string>;
 
 // Of every range of that name in order, as text.
-std::vector<Values> arguments_of(const Trace& trace, std::string_view range) {
-  std::vector<Values> all;
+std::vector<ArgumentTexts> arguments_of(const Trace& trace, std::string_view range) {
+  std::vector<ArgumentTexts> all;
   ArgumentsInOrder arguments(trace);
   for (SpanId i = 0; i < trace.size(); ++i) {
-    Values own;
+    ArgumentTexts own;
     arguments.for_each(i, [&](const ArgumentColumn& column, std::size_t at) {
       const std::string name(trace.text(column.name));
       switch (column.type) {
@@ -61,9 +61,9 @@ TEST(RangeArguments, AreThoseOfTheirRange) {
   { const ProfileRange none("none"); }
   seen.end();
   EXPECT_EQ(arguments_of(seen.trace(), "outer"),
-            (std::vector<Values>{{{"rows", "-4"}, {"share", "all of it"}, {"file", "a.txt"}}}));
-  EXPECT_EQ(arguments_of(seen.trace(), "inner"), (std::vector<Values>{{{"rows", "7"}}, {{"last", "1"}}}));
-  EXPECT_EQ(arguments_of(seen.trace(), "none"), (std::vector<Values>{{}}));
+            (std::vector<ArgumentTexts>{{{"rows", "-4"}, {"share", "all of it"}, {"file", "a.txt"}}}));
+  EXPECT_EQ(arguments_of(seen.trace(), "inner"), (std::vector<ArgumentTexts>{{{"rows", "7"}}, {{"last", "1"}}}));
+  EXPECT_EQ(arguments_of(seen.trace(), "none"), (std::vector<ArgumentTexts>{{}}));
 }
 
 TEST(RangeArguments, AreNotKeptWhileNothingIsRecorded) {
@@ -77,7 +77,7 @@ TEST(RangeArguments, AreNotKeptWhileNothingIsRecorded) {
   }
   before.set("rows", 2);
   seen.end();
-  EXPECT_EQ(arguments_of(seen.trace(), "half"), (std::vector<Values>{{}}));
+  EXPECT_EQ(arguments_of(seen.trace(), "half"), (std::vector<ArgumentTexts>{{}}));
 }
 
 // Which has its beginning without them: what a range is about is known at its end.
@@ -86,13 +86,13 @@ TEST(RangeArguments, AreOfTheRecordingThatTheRangeEndsIn) {
   std::optional<ProfileRange> range("long");
   range->set("file", "b.txt").set("rows", 5);
   first.end();
-  EXPECT_EQ(arguments_of(first.trace(), "long"), (std::vector<Values>{{}}));  // cut: still under way
+  EXPECT_EQ(arguments_of(first.trace(), "long"), (std::vector<ArgumentTexts>{{}}));  // cut: still under way
   Profiler second(State::cpu);
   range.reset();
   { ProfileRange("short").set("rows", 6); }
   second.end();
-  EXPECT_EQ(arguments_of(second.trace(), "long"), (std::vector<Values>{{{"file", "b.txt"}, {"rows", "5"}}}));
-  EXPECT_EQ(arguments_of(second.trace(), "short"), (std::vector<Values>{{{"rows", "6"}}}));
+  EXPECT_EQ(arguments_of(second.trace(), "long"), (std::vector<ArgumentTexts>{{{"file", "b.txt"}, {"rows", "5"}}}));
+  EXPECT_EQ(arguments_of(second.trace(), "short"), (std::vector<ArgumentTexts>{{{"rows", "6"}}}));
 }
 
 // More than a chunk has room for, by several threads, in memory and through a file.
@@ -116,10 +116,10 @@ TEST(RangeArguments, AreInTheFileThatARecordingGoesTo) {
     for (std::thread& thread : threads) thread.join();
     const Trace trace = Recorder::stop();
     for (int t = 0; t < kThreads; ++t) {
-      const std::vector<Values> all = arguments_of(trace, "r" + std::to_string(t));
+      const std::vector<ArgumentTexts> all = arguments_of(trace, "r" + std::to_string(t));
       ASSERT_EQ(all.size(), std::size_t{kRanges});
       for (int i = 0; i < kRanges; ++i) {
-        Values wanted{{"i", std::to_string(i)}};
+        ArgumentTexts wanted{{"i", std::to_string(i)}};
         if (i % 3 == 0) wanted["text"] = std::to_string(i % 30);
         ASSERT_EQ(all[static_cast<std::size_t>(i)], wanted) << t << " " << i;
       }
@@ -137,7 +137,7 @@ TEST(RangeArguments, WhoseTextIsTooMuchAreCountedAsLeftOut) {
   for (int i = 0; i < kRanges; ++i) ProfileRange("large").set("text", large + std::to_string(i)).set("i", i);
   seen.end();
   std::size_t kept = 0;
-  for (const Values& own : arguments_of(seen.trace(), "large")) {
+  for (const ArgumentTexts& own : arguments_of(seen.trace(), "large")) {
     kept += own.contains("text");
     EXPECT_TRUE(own.contains("i"));
   }

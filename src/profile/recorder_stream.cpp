@@ -14,7 +14,7 @@ namespace paoding::profile {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(100);
-constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);  // between pairs of the clocks
+constexpr std::chrono::nanoseconds kLongestUnpaired = std::chrono::seconds(1);  // between pairs of the clocks
 
 files::Descriptor nameless_file() {
   const char* folder = std::getenv("TMPDIR");
@@ -87,7 +87,7 @@ void Recorder::Stream::run() {
     try {
       for (const Full& one : full) write_chunk(one);
       const ClockPair now = read_clocks();
-      const bool is_time = !full.empty() || now.ns - last_.ns > kLongest.count() || last_.ns == started_.ns;
+      const bool is_time = !full.empty() || now.ns - last_.ns > kLongestUnpaired.count() || last_.ns == started_.ns;
       while (write_gpu_piece(false)) continue;
       if (is_time && has_name_) write_gpu_piece(true);
       write_samples_so_far();

@@ -20,7 +20,9 @@ namespace {
 
 std::int64_t clock_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-SiteId site(const char* op, SpanKind kind = SpanKind::op) { return Recorder::add_site({.op = op, .kind = kind}); }
+SiteId recorded_site(const char* op, SpanKind kind = SpanKind::op) {
+  return Recorder::add_site({.op = op, .kind = kind});
+}
 
 // The recorder's own spans, for which it gets memory, are left out.
 std::vector<SpanId> others(const Trace& trace) {
@@ -46,7 +48,7 @@ TEST(Recorder, KnowsTheTurnsOfALoopApartWithoutAListOfThem) {
   constexpr std::int64_t kTurns = 1 << 20;
   const SiteInfo info{.op = "turn", .instance = "turn7", .kind = SpanKind::op};
   const TurnSites few = Recorder::add_sites(info, 3), many = Recorder::add_sites(info, kTurns);
-  const SiteId other = site("behind the turns");
+  const SiteId other = recorded_site("behind the turns");
   EXPECT_EQ(Recorder::add_sites(info, 5).first, many.first);
   EXPECT_EQ(Recorder::add_site(info), many.first);
   Recorder::start({});
@@ -66,8 +68,8 @@ TEST(Recorder, KeepsTimesOfTheSteadyClock) {
   Recorder::start({});
   const std::int64_t before = clock_ns();
   {
-    SpanScope outer(site("outer"));
-    SpanScope inner(site("inner"));
+    SpanScope outer(recorded_site("outer"));
+    SpanScope inner(recorded_site("inner"));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const std::int64_t after = clock_ns();
@@ -84,7 +86,7 @@ TEST(Recorder, KeepsTimesOfTheSteadyClock) {
 
 TEST(Recorder, KeepsTheSpansOfManyThreadsAndOfThreadsThatEnded) {
   constexpr int kThreads = 4, kSpans = 20000;  // more than two chunks each
-  const SiteId s = site("step");
+  const SiteId s = recorded_site("step");
   Recorder::start({.state = State::cpu});  // a GPU may add notes of its own
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -102,7 +104,7 @@ TEST(Recorder, KeepsTheSpansOfManyThreadsAndOfThreadsThatEnded) {
 }
 
 TEST(Recorder, StopsWhileOtherThreadsWriteAndStartsAgain) {
-  const SiteId s = site("busy");
+  const SiteId s = recorded_site("busy");
   std::atomic<bool> end{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
@@ -126,7 +128,7 @@ std::string note_of(const Trace& trace, std::size_t i) {
 }
 
 TEST(Recorder, KeepsTheRunThatItFindsUnderWayAndTheOneThatItLeaves) {
-  const SiteId run = site("run", SpanKind::run), op = site("op");
+  const SiteId run = recorded_site("run", SpanKind::run), op = recorded_site("op");
   std::optional<Trace> trace;
   {
     const LongSpanScope before(run);
@@ -157,7 +159,7 @@ TEST(Recorder, KeepsTheRunThatItFindsUnderWayAndTheOneThatItLeaves) {
 
 TEST(Recorder, KeepsAThreadOfWhichNothingEnded) {
   std::atomic<int> at{0};
-  const SiteId s = site("long", SpanKind::compile);
+  const SiteId s = recorded_site("long", SpanKind::compile);
   std::thread thread([&] {
     const LongSpanScope all(s);
     at = 1;
@@ -176,7 +178,7 @@ TEST(Recorder, KeepsAThreadOfWhichNothingEnded) {
 
 TEST(Recorder, WritesNothingWhenOff) {
   EXPECT_FALSE(Recorder::active());
-  { SpanScope span(site("unseen")); }
+  { SpanScope span(recorded_site("unseen")); }
   Recorder::start({});
   const Trace trace = Recorder::stop();
   for (SpanId i = 0; i < trace.size(); ++i) EXPECT_EQ(trace.kind(i), SpanKind::recording);  // of a GPU, its end
@@ -188,7 +190,7 @@ TEST(Recorder, FiltersByStateAndDetail) {
   EXPECT_FALSE(Recorder::phases_active());
   EXPECT_FALSE(Recorder::gpu_active());
   const TrackId track = Recorder::gpu_track(TrackKind::stream, "stream 7", 0);
-  Recorder::add_gpu(site("mul", SpanKind::kernel), 0, 10, 10, track);
+  Recorder::add_gpu(recorded_site("mul", SpanKind::kernel), 0, 10, 10, track);
   EXPECT_EQ(Recorder::stop().size(), 0u);
 
   Recorder::start({.state = State::gpu, .detail = Detail::phases});
@@ -196,7 +198,8 @@ TEST(Recorder, FiltersByStateAndDetail) {
   EXPECT_FALSE(Recorder::phases_active());
   EXPECT_TRUE(Recorder::gpu_active());
   const std::int64_t now = clock_ns();
-  Recorder::add_gpu(site("mul", SpanKind::kernel), 5, now, 12, Recorder::gpu_track(TrackKind::stream, "stream 7", 0));
+  Recorder::add_gpu(recorded_site("mul", SpanKind::kernel), 5, now, 12,
+                    Recorder::gpu_track(TrackKind::stream, "stream 7", 0));
   const Trace trace = Recorder::stop();
   ASSERT_EQ(trace.size(), 1u);
   EXPECT_EQ(trace.start(0), now);
@@ -211,7 +214,7 @@ TEST(Recorder, FiltersByStateAndDetail) {
 
 TEST(Recorder, CountsWhatItDropsWhenFull) {
   constexpr std::uint64_t kSpans = 3 * Recorder::kChunkRecords;
-  const SiteId s = site("many");
+  const SiteId s = recorded_site("many");
   // Too little to begin to write what there is.
   Recorder::start({.state = State::cpu, .max_bytes = Recorder::kChunkRecords * sizeof(SpanRecord)});
   for (std::uint64_t i = 0; i < kSpans; ++i) SpanScope span(s);
@@ -292,7 +295,7 @@ TEST(Profiler, ReportsAHalfOpenWindowOfSteps) {
     if (step == 2) start_profiler(State::all, Detail::op);
     if (step == 8) text = stop_profiler(SortBy::total);
     SpanScope span(run, Recorder::next_run());
-    SpanScope op(site("windowed"));
+    SpanScope op(recorded_site("windowed"));
   }
   const std::size_t row = text.find("thread0::windowed");
   ASSERT_NE(row, std::string::npos) << text;
@@ -310,7 +313,7 @@ TEST(Profiler, ScopedFormWritesTheTimelineAndReportsAgain) {
   close(file);
   Profiler seen(State::cpu);
   expect_error([&] { seen.trace(); }, "stop()");
-  { SpanScope op(site("scoped")); }
+  { SpanScope op(recorded_site("scoped")); }
   EXPECT_NE(seen.stop(SortBy::calls, path).find("scoped"), std::string::npos);
   EXPECT_NE(seen.stop(SortBy::max).find("Sorted by maximum"), std::string::npos);
   EXPECT_EQ(others(seen.trace()).size(), 1u);
@@ -339,7 +342,7 @@ TEST(Profiler, ReadsTheWordsOfTheCommandLine) {
 // Not an assertion on speed, which a loaded machine would fail; the bound catches a lock or an allocation per span.
 TEST(Recorder, CostsNanosecondsPerSpan) {
   constexpr int kSpans = 1'000'000;
-  const SiteId s = site("cost");
+  const SiteId s = recorded_site("cost");
   const auto measure = [&](int spans) {
     double best = 1e9;
     for (int round = 0; round < 5; ++round) {

@@ -16,10 +16,10 @@ namespace paoding::profile {
 
 namespace {
 
-class Reader {
+class RecordingReader {
  public:
   /// `recording`: where what its program had in memory lies beside it; empty for others.
-  Reader(std::string_view file, std::string name, std::string recording = "")
+  RecordingReader(std::string_view file, std::string name, std::string recording = "")
       : file_(file), name_(std::move(name)), recording_(std::move(recording)) {}
 
   Trace read() {
@@ -486,7 +486,7 @@ class Reader {
 
 }  // namespace
 
-Trace read_recording_text(std::string_view file, const std::string& name) { return Reader(file, name).read(); }
+Trace read_recording_text(std::string_view file, const std::string& name) { return RecordingReader(file, name).read(); }
 
 namespace {
 std::string bytes_of(const std::string& path) {
@@ -501,7 +501,7 @@ Trace read_recording(const std::string& path) { return read_recording_text(bytes
 
 Trace read_recording_of_killed(const std::string& path) {
   const std::string bytes = bytes_of(path);
-  return Reader(bytes, path, path).read();
+  return RecordingReader(bytes, path, path).read();
 }
 
 }  // namespace paoding::profile

@@ -7,9 +7,9 @@
 namespace paoding::profile {
 namespace {
 
-class Scene {
+class ScopeScene {
  public:
-  Scene() : thread_(trace_.add_track(TrackKind::thread, "thread0")) {}
+  ScopeScene() : thread_(trace_.add_track(TrackKind::thread, "thread0")) {}
   void add(const SiteInfo& site, int start_us, int end_us, std::uint32_t run = 0) {
     trace_.add({.track = thread_,
                 .site = trace_.add_site(site),
@@ -28,7 +28,7 @@ class Scene {
   TrackId thread_;
 };
 
-SiteInfo op(const char* name, const char* scope, const char* instance = "") {
+SiteInfo scoped_op(const char* name, const char* scope, const char* instance = "") {
   return {.op = name, .scope = scope, .instance = instance, .kind = SpanKind::op};
 }
 
@@ -38,21 +38,21 @@ SiteInfo op(const char* name, const char* scope, const char* instance = "") {
 //                      35..45 a group of three, two of them gradients
 //   decoder/attention  45..60 softmax_grad/sum
 //   optimizer          60..90 "3 groups"
-void add_runs(Scene& scene, int runs = 2) {
-  SiteInfo mixed = op("group", "decoder", "group5");
+void add_runs(ScopeScene& scene, int runs = 2) {
+  SiteInfo mixed = scoped_op("group", "decoder", "group5");
   mixed.members = {{"mul_grad/mul", 1}, {"add", 1}, {"mul_grad/sum", 1}};
-  SiteInfo updates = op("3 groups", "optimizer");
+  SiteInfo updates = scoped_op("3 groups", "optimizer");
   updates.members = {{"mul", 1}, {"add", 1}, {"mul", 1}};
   for (int n = 0; n < runs; ++n) {
     const int at = 200 * n;
     scene.add({.name = "run", .kind = SpanKind::run}, at, at + 100, static_cast<std::uint32_t>(n + 1));
-    scene.add(op("matmul", "encoder", "matmul0"), at, at + 10);
-    scene.add(op("matmul", "decoder", "matmul1"), at + 10, at + 20);
-    scene.add(op("softmax", "decoder/attention", "softmax2"), at + 20, at + 25);
-    scene.add(op("add", "", "add3"), at + 25, at + 30);
-    scene.add(op("softmax", "decoder/attention", "softmax4"), at + 30, at + 35);
+    scene.add(scoped_op("matmul", "encoder", "matmul0"), at, at + 10);
+    scene.add(scoped_op("matmul", "decoder", "matmul1"), at + 10, at + 20);
+    scene.add(scoped_op("softmax", "decoder/attention", "softmax2"), at + 20, at + 25);
+    scene.add(scoped_op("add", "", "add3"), at + 25, at + 30);
+    scene.add(scoped_op("softmax", "decoder/attention", "softmax4"), at + 30, at + 35);
     scene.add(mixed, at + 35, at + 45);
-    scene.add(op("softmax_grad/sum", "decoder/attention", "sum6"), at + 45, at + 60);
+    scene.add(scoped_op("softmax_grad/sum", "decoder/attention", "sum6"), at + 45, at + 60);
     scene.add(updates, at + 60, at + 90);
   }
 }
@@ -69,7 +69,7 @@ std::vector<std::string> lines(const Section& section) {
 }
 
 TEST(ReportByScope, NestsOpsUnderTheirScopesWithGradientsApart) {
-  Scene scene;
+  ScopeScene scene;
   add_runs(scene);
   const Measures m = measure(scene.finish(), {.nesting = Nesting::scope});
   ASSERT_EQ(m.per_thread.size(), 1u);
@@ -89,18 +89,18 @@ TEST(ReportByScope, NestsOpsUnderTheirScopesWithGradientsApart) {
                                         "(between events) 2 20 0.100",
                                         "add 2 10 0.050",
                                     }));
-  // The sums are those of the report by op.
+  // The sums are those of the report by scoped_op.
   const Measures by_op = measure(scene.trace());
   EXPECT_EQ(m.total, by_op.total);
   EXPECT_EQ(m.computation, by_op.computation);
 }
 
 TEST(ReportByScope, AScopeHasACallARunWithAllThatRanInIt) {
-  Scene scene;
+  ScopeScene scene;
   add_runs(scene, 1);
   // A second run with other times: the attention takes 40 us in it, not 25.
   scene.add({.name = "run", .kind = SpanKind::run}, 200, 300, 2);
-  scene.add(op("softmax", "decoder/attention", "softmax2"), 200, 240);
+  scene.add(scoped_op("softmax", "decoder/attention", "softmax2"), 200, 240);
   const Measures m = measure(scene.finish(), {.nesting = Nesting::scope});
   for (const Row& row : m.per_thread.at(0).rows) {
     if (row.name != "decoder/attention") continue;
@@ -113,15 +113,15 @@ TEST(ReportByScope, AScopeHasACallARunWithAllThatRanInIt) {
 }
 
 TEST(ReportByScope, SortsEveryLevelByEveryKey) {
-  Scene scene;
+  ScopeScene scene;
   scene.add({.name = "run", .kind = SpanKind::run}, 0, 100, 1);
-  scene.add(op("a", "second"), 0, 4);  // a: 1 call of 4; b: 3 calls of 1, 2, 3
-  scene.add(op("b", "second"), 4, 5);
-  scene.add(op("b", "second"), 5, 7);
-  scene.add(op("b", "second"), 7, 10);
-  scene.add(op("c", "first"), 10, 60);
+  scene.add(scoped_op("a", "second"), 0, 4);  // a: 1 call of 4; b: 3 calls of 1, 2, 3
+  scene.add(scoped_op("b", "second"), 4, 5);
+  scene.add(scoped_op("b", "second"), 5, 7);
+  scene.add(scoped_op("b", "second"), 7, 10);
+  scene.add(scoped_op("c", "first"), 10, 60);
   scene.add({.name = "run", .kind = SpanKind::run}, 100, 105, 2);
-  scene.add(op("c", "second"), 100, 105);
+  scene.add(scoped_op("c", "second"), 100, 105);
   const Trace& trace = scene.finish();
   const auto order = [&](SortBy sort) {
     const Measures m = measure(trace, {.sort = sort, .nesting = Nesting::scope});
@@ -140,7 +140,7 @@ TEST(ReportByScope, SortsEveryLevelByEveryKey) {
 }
 
 TEST(ReportByScope, TakesOpsApartAtEveryLevelOfDetail) {
-  Scene scene;
+  ScopeScene scene;
   scene.add({.name = "run", .kind = SpanKind::run}, 0, 50, 1);
   for (int i = 0; i < 2; ++i) {
     const std::string instance = "slice" + std::to_string(i);
@@ -179,14 +179,14 @@ TEST(ReportByScope, TakesOpsApartAtEveryLevelOfDetail) {
 
 // A branch of the scope "decoder" that runs ops of its scope, of one further in, of one further out, and of another.
 TEST(ReportByScope, NestsWhatAnOpRunsUnderThatOp) {
-  Scene scene;
+  ScopeScene scene;
   scene.add({.name = "run", .kind = SpanKind::run}, 0, 50, 1);
-  scene.add(op("branch", "model/decoder"), 0, 50);
-  scene.add(op("mul", "model/decoder"), 0, 10);
-  scene.add(op("exp", "model/decoder/cell"), 10, 20);
-  scene.add(op("add", "model"), 20, 30);
-  scene.add(op("log", "other"), 30, 40);
-  scene.add(op("log_grad/div", "model/decoder"), 40, 50);
+  scene.add(scoped_op("branch", "model/decoder"), 0, 50);
+  scene.add(scoped_op("mul", "model/decoder"), 0, 10);
+  scene.add(scoped_op("exp", "model/decoder/cell"), 10, 20);
+  scene.add(scoped_op("add", "model"), 20, 30);
+  scene.add(scoped_op("log", "other"), 30, 40);
+  scene.add(scoped_op("log_grad/div", "model/decoder"), 40, 50);
   const Measures m = measure(scene.finish(), {.sort = SortBy::none, .nesting = Nesting::scope});
   EXPECT_EQ(lines(m.per_thread.at(0)), (std::vector<std::string>{
                                            "model 1 50 1.000",
@@ -204,9 +204,9 @@ TEST(ReportByScope, NestsWhatAnOpRunsUnderThatOp) {
 }
 
 TEST(ReportByScope, SharesGroupsOutWithinTheirScope) {
-  Scene scene;
+  ScopeScene scene;
   scene.add({.name = "run", .kind = SpanKind::run}, 0, 40, 1);
-  SiteInfo group = op("group", "decoder");
+  SiteInfo group = scoped_op("group", "decoder");
   group.members = {{"mul", 1}, {"sum", 3}};
   scene.add(group, 0, 40);
   const Measures m = measure(scene.finish(), {.nesting = Nesting::scope, .share_groups = true});
@@ -215,10 +215,10 @@ TEST(ReportByScope, SharesGroupsOutWithinTheirScope) {
 }
 
 TEST(ReportByScope, SaysSoAndKeepsAScopeApartFromAnOpOfItsName) {
-  Scene scene;
+  ScopeScene scene;
   scene.add({.name = "run", .kind = SpanKind::run}, 0, 40, 1);
-  scene.add(op("decoder", ""), 0, 10);
-  scene.add(op("mul", "decoder"), 10, 40);
+  scene.add(scoped_op("decoder", ""), 0, 10);
+  scene.add(scoped_op("mul", "decoder"), 10, 40);
   const std::string text = report(scene.finish(), {.nesting = Nesting::scope});
   EXPECT_NE(text.find("\nNested by scope: a call of a scope is a run\n"), std::string::npos);
   EXPECT_NE(text.find("\nthread0::decoder  1      0.03 "), std::string::npos) << text;
@@ -227,8 +227,8 @@ TEST(ReportByScope, SaysSoAndKeepsAScopeApartFromAnOpOfItsName) {
 
 TEST(GroupName, PutsOpsOfOneOriginTogether) {
   Trace trace;
-  const auto name = [&](std::vector<SiteInfo::Member> members, const char* op = "") {
-    const SiteId id = trace.add_site({.op = op, .kind = SpanKind::op, .members = std::move(members)});
+  const auto name = [&](std::vector<SiteInfo::Member> members, const char* scoped_op = "") {
+    const SiteId id = trace.add_site({.op = scoped_op, .kind = SpanKind::op, .members = std::move(members)});
     return group_name(trace, trace.sites()[id]);
   };
   EXPECT_EQ(name({{"mul"}, {"sum"}, {"mul"}}), "group: mul*2+sum");

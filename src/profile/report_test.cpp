@@ -12,7 +12,7 @@ namespace paoding::profile {
 namespace {
 
 // Times in us, because the report's unit, ms, then shows them with three decimals.
-class Scene {
+class ReportScene {
  public:
   TrackId thread(const char* name) { return trace_.add_track(TrackKind::thread, name); }
   TrackId stream(const char* name) { return trace_.add_track(TrackKind::stream, name, 0); }
@@ -73,7 +73,7 @@ std::vector<std::string> cells(const std::string& text, const std::string& name)
 }
 
 // A well-known report with two threads: thread1's rows with their CPU and GPU parts, one after the other.
-void add_thread1(Scene& scene, TrackId thread1, TrackId gpu) {
+void add_thread1(ReportScene& scene, TrackId thread1, TrackId gpu) {
   double at = 10000;
   std::uint32_t correlation = 100;
   const auto add = [&](const char* name, double cpu, double on_gpu) {
@@ -94,7 +94,7 @@ void add_thread1(Scene& scene, TrackId thread1, TrackId gpu) {
 }
 
 TEST(Report, GivesRatiosOfTheThreadsOwnTotal) {
-  Scene scene;
+  ReportScene scene;
   const TrackId thread0 = scene.thread("thread0"), thread1 = scene.thread("thread1"), gpu = scene.stream("stream 7");
   scene.add(thread0, named("prepare graph", SpanKind::host), 0, 6089.51);
   add_thread1(scene, thread1, gpu);
@@ -116,7 +116,7 @@ TEST(Report, GivesRatiosOfTheThreadsOwnTotal) {
 // One run of two ops on one thread: slice copies synchronously before it computes on the GPU, mul only computes.
 //   run 0..100: slice 10..50 { prepare 10..30 { copy 12..28, on the GPU 20..26 } compute 30..48 { launch 32..34 } }
 //               mul 50..70 { compute 52..70 { launch } }, kernels: slice 40..60, mul 60..90
-void add_two_ops(Scene& scene, TrackId host, TrackId gpu, double at = 0, std::uint32_t n = 0) {
+void add_two_ops(ReportScene& scene, TrackId host, TrackId gpu, double at = 0, std::uint32_t n = 0) {
   scene.add(host, named("run", SpanKind::run), at, at + 100, 0, n + 1);
   scene.add(host, op("slice", "slice0"), at + 10, at + 50);
   scene.add(host, part("slice", SpanKind::prepare, "slice0"), at + 10, at + 30);
@@ -131,14 +131,14 @@ void add_two_ops(Scene& scene, TrackId host, TrackId gpu, double at = 0, std::ui
   scene.add(gpu, part("mul", SpanKind::kernel, "mul0"), at + 60, at + 90, 3 * n + 3);
 }
 
-void add_compile(Scene& scene, TrackId host) {
+void add_compile(ReportScene& scene, TrackId host) {
   scene.add(host, named("compile", SpanKind::compile), -1000, -500);
   scene.add(host, part("slice", SpanKind::infer_shape, "slice0"), -900, -896);
   scene.add(host, part("mul", SpanKind::infer_shape, "mul0"), -800, -798);
 }
 
 TEST(Report, CountsNothingTwice) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
   add_compile(scene, host);
   add_two_ops(scene, host, gpu);
@@ -217,7 +217,7 @@ Records: 27 received, 0 dropped, 0 without a time, 0 outside of the window, 0 of
 )";
 
 TEST(Report, LooksLikeThisByOp) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
   add_compile(scene, host);
   add_two_ops(scene, host, gpu);
@@ -227,7 +227,7 @@ TEST(Report, LooksLikeThisByOp) {
 }
 
 TEST(Report, SaysNothingOfAGpuThatWasNotSeen) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   scene.add(host, named("run", SpanKind::run), 0, 100, 0, 1);
   scene.add(host, op("mul", "mul0"), 10, 60);
@@ -242,8 +242,8 @@ std::string events(const std::string& text) {
   return text.substr(begin, text.find("\nRecords: ") - begin);
 }
 
-Scene two_runs() {
-  Scene scene;
+ReportScene two_runs() {
+  ReportScene scene;
   const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
   add_compile(scene, host);
   add_two_ops(scene, host, gpu);
@@ -266,7 +266,7 @@ mul                               2      0.08   0.020000 (0.250000)  0.060000 (0
 )";
 
 TEST(Report, LooksLikeThisByPhase) {
-  Scene scene = two_runs();
+  ReportScene scene = two_runs();
   const std::string text = report(scene.finish(), {.detail = Detail::phases, .threads = Threads::merged});
   EXPECT_EQ("\n" + events(text), kGoldenPhases);
 }
@@ -287,13 +287,13 @@ mul                                  2      0.08   0.020000 (0.250000)  0.060000
 )";
 
 TEST(Report, LooksLikeThisByInstance) {
-  Scene scene = two_runs();
+  ReportScene scene = two_runs();
   const std::string text = report(scene.finish(), {.detail = Detail::instances, .threads = Threads::merged});
   EXPECT_EQ("\n" + events(text), kGoldenInstances);
 }
 
 TEST(Report, KeepsTheInstancesOfAnOpApart) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   scene.add(host, op("conv", "conv1"), 0, 10);
   scene.add(host, op("conv", "conv2"), 10, 40);
@@ -310,7 +310,7 @@ TEST(Report, KeepsTheInstancesOfAnOpApart) {
 }
 
 TEST(Report, SaysInWhatScopeAnInstanceStands) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   for (const char* name : {"up", "down"}) {
     SiteInfo product = op("matmul", name == std::string("up") ? "matmul1" : "matmul2");
@@ -324,7 +324,7 @@ TEST(Report, SaysInWhatScopeAnInstanceStands) {
 
 // The debug execution of a branch: an op that runs other ops, with a copy of its own.
 TEST(Report, NestsOpsInTheOpThatRunsThem) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   scene.add(host, op("conditional_block"), 0, 100);
   scene.add(host, copy(Copy::device_to_host, true), 5, 15);
@@ -344,7 +344,7 @@ TEST(Report, NestsOpsInTheOpThatRunsThem) {
 
 // A captured run: one launch, kernels that know their op, the call returns before they end.
 TEST(Report, GivesKernelsOfACapturedRunToTheirOps) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
   scene.add(host, named("run", SpanKind::run), 0, 20, 0, 9);
   scene.add(host, named("graph launch", SpanKind::launch), 5, 10);
@@ -362,7 +362,7 @@ TEST(Report, GivesKernelsOfACapturedRunToTheirOps) {
 }
 
 TEST(Report, UnitesWhatThreadsDoAtTheSameTime) {
-  Scene scene;
+  ReportScene scene;
   const TrackId a = scene.thread("thread0"), b = scene.thread("thread1");
   scene.add(a, op("mul"), 0, 60);
   scene.add(b, op("mul"), 40, 100);
@@ -378,7 +378,7 @@ TEST(Report, UnitesWhatThreadsDoAtTheSameTime) {
 }
 
 TEST(Report, ShowsOneSideOnly) {
-  Scene scene = two_runs();
+  ReportScene scene = two_runs();
   const Trace& trace = scene.finish();
   const Measures cpu = measure(trace, {.state = State::cpu});
   EXPECT_EQ(row(cpu.per_thread.at(0), "slice").total, 80e3);
@@ -394,7 +394,7 @@ TEST(Report, ShowsOneSideOnly) {
 }
 
 TEST(Report, SortsByEachKey) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   scene.add(host, op("first"), 0, 5);  // calls 1, total 5, max 5, min 5, average 5
   for (int i = 0; i < 3; ++i) scene.add(host, op("often"), 10 + i, 11 + i);
@@ -417,7 +417,7 @@ TEST(Report, SortsByEachKey) {
 }
 
 TEST(Report, SharesAGroupOutByBytes) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   SiteInfo group = op("", "group0");
   group.members = {{"mul", 100}, {"sum", 200}, {"mul", 100}};
@@ -436,7 +436,7 @@ TEST(Report, SharesAGroupOutByBytes) {
 }
 
 TEST(Report, ShortensLongGroupsWithoutMergingThem) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   for (int g = 0; g < 2; ++g) {
     SiteInfo group = op("");
@@ -453,14 +453,14 @@ TEST(Report, ShortensLongGroupsWithoutMergingThem) {
 }
 
 TEST(Report, CutsNamesToTheWidth) {
-  Scene scene;
+  ReportScene scene;
   scene.add(scene.thread("thread0"), op("a_rather_long_name"), 0, 1);
   EXPECT_NE(report(scene.finish(), {.width = 16}).find("\nthread0::a_ra...  1 "), std::string::npos);
 }
 
 // The same ops in another order are another kernel: both lists read mul*2+add.
 TEST(Report, NumbersGroupsWhoseListsReadTheSame) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   SiteInfo first = op(""), second = op("");
   first.members = {{"mul", 1}, {"mul", 1}, {"add", 1}};
@@ -474,7 +474,7 @@ TEST(Report, NumbersGroupsWhoseListsReadTheSame) {
 }
 
 TEST(Report, HasNoColumnsOfAGpuThatWasNotSeen) {
-  Scene scene;
+  ReportScene scene;
   scene.add(scene.thread("thread0"), op("mul"), 0, 10);
   const std::string text = report(scene.finish(), {.state = State::all});
   EXPECT_EQ(text.find("GPU Time"), std::string::npos) << text;
@@ -491,7 +491,7 @@ TEST(Report, OfNothingIsAReport) {
 
 // A step of 10 us behind a reader of 90 us: most of the time is nobody's computation.
 TEST(Report, ShowsThatAnInputBoundJobWaitsForItsInput) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0");
   for (int step = 0; step < 10; ++step) {
     const double at = 100 * step;
@@ -509,7 +509,7 @@ TEST(Report, ShowsThatAnInputBoundJobWaitsForItsInput) {
 
 // The thread that enters a parallel region has little of it and waits: its op's time is not all computation there.
 TEST(Report, TellsWaitingForOtherThreadsFromComputing) {
-  Scene scene;
+  ReportScene scene;
   const TrackId host = scene.thread("thread0"), worker = scene.thread("thread1");
   scene.add(host, op("mul"), 0, 100);
   scene.add(host, named("other threads", SpanKind::wait), 20, 100);

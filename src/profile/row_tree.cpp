@@ -11,7 +11,7 @@ namespace paoding::profile {
 
 namespace {
 // Of a name or a scope, which every row of it repeats.
-constexpr std::size_t kLongest = 2000;
+constexpr std::size_t kLongestRowText = 2000;
 }  // namespace
 
 RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thread)
@@ -113,7 +113,7 @@ std::uint32_t RowTree::section_of(TrackId track) {
     section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
     nodes_.emplace_back();
     const std::string thread = per_thread_ ? trace_.track_name(track) : "";
-    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongest)), {}, {}});
+    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongestRowText)), {}, {}});
     roots_.back().total.reserve(spans_of_track_[key]);
     roots_.back().covered.reserve(spans_of_track_[key]);
   }
@@ -125,7 +125,7 @@ RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
   const auto [found, is_new] = node_ids_.try_emplace(key, static_cast<NodeId>(nodes_.size()));
   if (!is_new) return found->second;
   std::string text = labels_[id].substr(0, labels_[id].find('\0'));
-  if (text.size() > kLongest) text = fmt::format("{}... #{}", head(text, kLongest), id);
+  if (text.size() > kLongestRowText) text = fmt::format("{}... #{}", head(text, kLongestRowText), id);
   Node node;
   node.name = id <= kComputeLabel ? nodes_[parent].name + text : text;
   node.label = id;
@@ -192,7 +192,7 @@ RowTree::CallId RowTree::open_kernel(CallId parent, std::uint32_t section, SiteI
 RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
   const Site& site = trace_.sites()[site_id];
   const Scope outer = scope_of(parent);
-  const std::string_view around = outer.name, name = head(trace_.text(site.scope), kLongest);
+  const std::string_view around = outer.name, name = head(trace_.text(site.scope), kLongestRowText);
   const bool is_inside =
       name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
   const bool is_around = around.starts_with(name) && !is_inside;  // what runs it lies further in

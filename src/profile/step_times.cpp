@@ -9,14 +9,14 @@ namespace paoding::profile {
 
 namespace {
 
-struct Step {
+struct TimedStep {
   std::int64_t start, end;
   std::array<std::int64_t, kHostUses> uses{};
 };
 
 // The steps of the thread with the most runs. A run that is cut is no step. The last step ends where all that its run
 // started has ended.
-std::vector<Step> steps_of(const Trace& trace, TrackId* track) {
+std::vector<TimedStep> steps_of(const Trace& trace, TrackId* track) {
   std::map<TrackId, std::vector<SpanId>> runs;
   for (const SpanId run : trace.runs()) {
     const bool is_inside = trace.parent(run) != kNone && trace.run(trace.parent(run)) != 0;
@@ -26,7 +26,7 @@ std::vector<Step> steps_of(const Trace& trace, TrackId* track) {
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (most == runs.end()) return {};
   *track = most->first;
-  std::vector<Step> steps;
+  std::vector<TimedStep> steps;
   for (const SpanId run : most->second) {
     if (!steps.empty()) steps.back().end = trace.start(run);
     steps.push_back({trace.start(run), trace.end(run)});
@@ -39,8 +39,8 @@ std::vector<Step> steps_of(const Trace& trace, TrackId* track) {
 }
 
 // The op that took longest in the step beyond its share of all steps.
-std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches, const std::vector<Step>& steps,
-                       const Step& worst) {
+std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches, const std::vector<TimedStep>& steps,
+                       const TimedStep& worst) {
   std::map<std::string_view, double> excess;
   const auto count = static_cast<double>(steps.size());
   for (const Stretch& s : stretches) {
@@ -65,12 +65,12 @@ std::int64_t median(std::vector<std::int64_t> all) {
 StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads) {
   StepTimes times;
   TrackId track = kNone;
-  std::vector<Step> steps = steps_of(trace, &track);
+  std::vector<TimedStep> steps = steps_of(trace, &track);
   if (steps.empty()) return times;
   const std::vector<Stretch>& stretches = threads[track].stretches;
   std::vector<std::int64_t> lengths;
   std::size_t at = 0;
-  for (Step& step : steps) {
+  for (TimedStep& step : steps) {
     lengths.push_back(step.end - step.start);
     while (at < stretches.size() && stretches[at].end <= step.start) ++at;
     for (std::size_t s = at; s < stretches.size() && stretches[s].start < step.end; ++s) {
@@ -79,7 +79,7 @@ StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads)
     }
   }
   const auto worst = std::max_element(lengths.begin(), lengths.end()) - lengths.begin();
-  const Step& slow = steps[static_cast<std::size_t>(worst)];
+  const TimedStep& slow = steps[static_cast<std::size_t>(worst)];
   times.count = steps.size();
   times.p50 = median(lengths);
   times.worst = lengths[static_cast<std::size_t>(worst)];
@@ -89,7 +89,7 @@ StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads)
   times.p99 = lengths[(lengths.size() * 99 + 99) / 100 - 1];
   for (std::size_t use = 0; use < kHostUses; ++use) {
     std::vector<std::int64_t> all;
-    for (const Step& step : steps) all.push_back(step.uses[use]);
+    for (const TimedStep& step : steps) all.push_back(step.uses[use]);
     const std::int64_t more = slow.uses[use] - median(std::move(all));
     if (more <= times.why_ns) continue;
     times.why_ns = more;

@@ -60,13 +60,13 @@ class Numbered {
 };
 
 // A step of a run: which instance of which op.
-struct Step {
+struct LinkedStep {
   std::uint32_t run;
   StringId op, instance;
   SpanId span;
 
   auto of() const { return std::tuple(run, op, instance); }
-  auto operator<=>(const Step&) const = default;
+  auto operator<=>(const LinkedStep&) const = default;
 };
 
 }  // namespace
@@ -105,7 +105,7 @@ void Trace::link_causes() {
   }
   for (Numbered* numbered : {&correlated, &launches, &copies}) numbered->sort();
 
-  std::vector<Step> works;
+  std::vector<LinkedStep> works;
   for (SpanId i = 0; i < size(); ++i) {
     if (!on_gpu(i)) continue;
     if (cause_[i] == kNone) cause_[i] = correlated.last(correlation_[i]);
@@ -121,13 +121,14 @@ void Trace::link_causes() {
 
   // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span, and
   // the last all that come behind.
-  std::vector<Step> steps;
+  std::vector<LinkedStep> steps;
   launches.for_each([&](std::uint32_t run, SpanId i) { steps.push_back({run, site(i).op, site(i).instance, i}); });
   std::ranges::sort(steps);
   std::ranges::sort(works);
   for (auto work = works.begin(), step = steps.begin(); work != works.end();) {
     const auto of = work->of();
-    step = std::lower_bound(step, steps.end(), of, [](const Step& s, const auto& wanted) { return s.of() < wanted; });
+    step = std::lower_bound(step, steps.end(), of,
+                            [](const LinkedStep& s, const auto& wanted) { return s.of() < wanted; });
     for (auto next = step; work != works.end() && work->of() == of; ++work) {
       if (next == steps.end() || next->of() != of) continue;
       cause_[work->span] = next->span;
@@ -139,7 +140,7 @@ void Trace::link_causes() {
 // From what was handed in for a run (the copies to a GPU, where there were any) to the run's first launch.
 void Trace::link_feeds() {
   std::vector<bool> is_copied(size());
-  std::vector<Step> sources;
+  std::vector<LinkedStep> sources;
   Numbered launches;
   for (SpanId i = 0; i < size(); ++i) {
     if (on_gpu(i)) continue;
@@ -153,7 +154,7 @@ void Trace::link_feeds() {
   for (SpanId i = 0; i < size(); ++i) {
     if (kind(i) == SpanKind::feed && run_[i] != 0 && !is_copied[i]) sources.push_back({run_[i], 0, 0, i});
   }
-  for (const Step& source : sources) {
+  for (const LinkedStep& source : sources) {
     const SpanId launch = launches.first(source.run);
     if (launch != kNone && start(launch) >= start(source.span)) flows_.push_back({source.span, launch});
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kPlaces = 1024;
 constexpr std::int64_t kAtFirstNs = 500'000;  // of stamping, whatever the program is at
-constexpr int kPatienceMs = 50;               // at the end of a recording
+constexpr int kCopyPatienceMs = 50;           // at the end of a recording
 
 using profile::steady_ns;
 
@@ -103,7 +103,7 @@ void CopyStamps::stop() {
   const std::lock_guard lock(mutex_);
   std::uint64_t lost = 0;
   for (auto& [device, places] : places_) {
-    for (int ms = 0; ms < kPatienceMs; ++ms) {
+    for (int ms = 0; ms < kCopyPatienceMs; ++ms) {
       drain(device, *places);
       if (places->copies.empty()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

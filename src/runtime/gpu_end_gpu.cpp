@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::size_t kMostLaunches = 64;           // of a run that is short enough to gain by it
+constexpr std::size_t kMostEndLaunches = 64;        // of a run that is short enough to gain by it
 constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
 constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
 constexpr int kLooks = 40'000;                      // about a millisecond: who asks the driver then is told 2 us later
@@ -76,7 +76,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
                const std::vector<Started>& order, const GatePlan& gates, const GpuJoins& joins,
                const std::vector<CUdeviceptr>& bases, bool packs)
     : device_(&device), moved_from_(order.size()) {
-  if (launches.size() > kMostLaunches || !is_one_graph(launches, order)) return;
+  if (launches.size() > kMostEndLaunches || !is_one_graph(launches, order)) return;
   std::vector<std::int64_t> sizes;
   addresses_ = {nullptr, nullptr};
   const auto at = [&](int slot, std::int64_t offset) {

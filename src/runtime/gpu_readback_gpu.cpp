@@ -39,11 +39,11 @@ Tensor picked(const Layout& layout, const std::byte* stretch) {
 
 namespace {
 
-constexpr std::int64_t kHead = 2 * sizeof(std::uint64_t);  // of the log, and of a record
-constexpr std::int64_t kTurns = 1024;                      // of a loop without a length, for whose values there is room
+constexpr std::int64_t kReadbackHead = 2 * sizeof(std::uint64_t);  // of the log, and of a record
+constexpr std::int64_t kTurns = 1024;  // of a loop without a length, for whose values there is room
 constexpr std::int64_t kMostRoom = std::int64_t{64} << 20;  // for them
 
-std::int64_t record_bytes(const Layout& layout) { return kHead + (stretch_of(layout).bytes + 7) / 8 * 8; }
+std::int64_t record_bytes(const Layout& layout) { return kReadbackHead + (stretch_of(layout).bytes + 7) / 8 * 8; }
 
 }  // namespace
 
@@ -57,7 +57,7 @@ GpuPrints::GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& la
   }
   if (room_ == 0) return;
   if (has_loop) room_ += std::min(room_ * kTurns, kMostRoom);
-  log_ = gpu::PinnedMemory(device, static_cast<std::size_t>(kHead + room_));
+  log_ = gpu::PinnedMemory(device, static_cast<std::size_t>(kReadbackHead + room_));
   clear();
   text_ = std::make_unique<gpu::TextLaunch>(gpu::plan_log_value(room_));
   kernel_ = std::make_unique<gpu::LoadedKernel>(device, *text_, 4);
@@ -71,7 +71,7 @@ void GpuPrints::start(std::size_t launch, CUdeviceptr address, void* asked, CUst
 }
 
 void GpuPrints::clear() const {
-  if (log_.size_bytes() != 0) std::memset(log_.bytes(), 0, static_cast<std::size_t>(kHead));
+  if (log_.size_bytes() != 0) std::memset(log_.bytes(), 0, static_cast<std::size_t>(kReadbackHead));
 }
 
 void GpuPrints::hand_over(std::size_t* launch) const {
@@ -79,14 +79,15 @@ void GpuPrints::hand_over(std::size_t* launch) const {
   std::uint64_t used[2];
   std::memcpy(used, log_.bytes(), sizeof(used));
   clear();
-  for (const std::byte *at = log_.bytes() + kHead, *end = at + used[0]; at < end;) {
+  for (const std::byte *at = log_.bytes() + kReadbackHead, *end = at + used[0]; at < end;) {
     std::uint64_t record[2];
     std::memcpy(record, at, sizeof(record));
     *launch = static_cast<std::size_t>(record[0]);
     const Launch& printed = (*launches_)[*launch];
     const Layout& layout = printed.step->operands[0].layout;
     if (on_print_) {
-      on_print_({printed.step->message, printed.step->label.scope, printed.instance, picked(layout, at + kHead)});
+      on_print_(
+          {printed.step->message, printed.step->label.scope, printed.instance, picked(layout, at + kReadbackHead)});
       CancelScope::poll();
     }
     at += record_bytes(layout);

@@ -27,8 +27,8 @@ constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
 constexpr std::uint64_t kMostEndsEvery = 32;
 constexpr double kEndsCost = 3.5;  // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
 constexpr std::size_t kEnds = 3;   // stamps behind all others: the end, and two more, for what a stamp's kernel takes
-constexpr std::size_t kHead = 2;   // words in front of the stamps that the host gets: the number, when all was over
-constexpr int kPatienceMs = 500;   // at the end of a recording, for what is under way in streams of others
+constexpr std::size_t kStampHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
+constexpr int kPatienceMs = 500;       // at the end of a recording, for what is under way in streams of others
 
 profile::SiteId new_replay_site() {
   static std::atomic<int> count{0};
@@ -52,7 +52,7 @@ struct GpuStamps::Replays {
         words(words_of_each),
         places(places_of_ring),
         stamps(device, (words + 1) * sizeof(std::uint64_t)),
-        ring(device, places * (words + kHead) * sizeof(std::uint64_t)),
+        ring(device, places * (words + kStampHead) * sizeof(std::uint64_t)),
         stamp_text(gpu::plan_stamp(device.target())),
         list_text(gpu::plan_list_stamp(kMostListed, device.target())),
         keep_text(gpu::plan_keep_stamps(static_cast<std::int64_t>(words), static_cast<std::int64_t>(places),
@@ -86,9 +86,9 @@ struct GpuStamps::Replays {
     keep.start(stream, operands, {});
   }
   bool has_room() const { return launched.size() < places; }
-  // The next replay's, once it is there: kHead words, then the stamps.
+  // The next replay's, once it is there: kStampHead words, then the stamps.
   const std::uint64_t* next() const {
-    auto* const place = reinterpret_cast<std::uint64_t*>(ring.bytes()) + read % places * (words + kHead);
+    auto* const place = reinterpret_cast<std::uint64_t*>(ring.bytes()) + read % places * (words + kStampHead);
     return std::atomic_ref(*place).load(std::memory_order_acquire) == read + 1 ? place : nullptr;
   }
 
@@ -288,7 +288,7 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
       replays.launched.pop_front();
       continue;
     }
-    const std::uint64_t* const stamps = place + kHead;
+    const std::uint64_t* const stamps = place + kStampHead;
     const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(stamps[i]); };
     StampedReplay seen{
         .launch = replays.launched.front(), .device = device_.index(), .stream = stream_, .site = replay_site_};

@@ -9,7 +9,7 @@ namespace paoding {
 namespace {
 
 // Launches of groups that read 4 floats at one place of a single slot and write 4 at another.
-struct Launches {
+struct IndependentLaunches {
   std::deque<Step> steps;
   std::vector<Launch> list;
   std::vector<std::byte> memory = std::vector<std::byte>(4096);
@@ -30,7 +30,7 @@ struct Launches {
 using Stretches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 TEST(IndependentStretches, EndWhereAResultIsReadOrWrittenAgain) {
-  Launches launches;
+  IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(0, 32);
   launches.add(0, 48);   // reads the same as the others: no matter
@@ -41,14 +41,14 @@ TEST(IndependentStretches, EndWhereAResultIsReadOrWrittenAgain) {
 }
 
 TEST(IndependentStretches, EndWhereSomethingReadIsWritten) {
-  Launches launches;
+  IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(32, 0);
   EXPECT_EQ(launches.stretches(), Stretches{});
 }
 
 TEST(IndependentStretches, EndWhereABranchLeads) {
-  Launches launches;
+  IndependentLaunches launches;
   for (int i = 0; i < 6; ++i) launches.add(0, 16 + 16 * i);
   launches.list[1].kind = Launch::Kind::jump;
   launches.list[1].targets = {4};
@@ -56,7 +56,7 @@ TEST(IndependentStretches, EndWhereABranchLeads) {
 }
 
 TEST(IndependentStretches, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
-  Launches launches;
+  IndependentLaunches launches;
   for (int i = 0; i < 3; ++i) launches.add(0, 16 + 16 * i);
   launches.add(0, 512, Step::Kind::kernel);
   for (int i = 0; i < 2; ++i) launches.add(0, 128 + 16 * i);
@@ -66,7 +66,7 @@ TEST(IndependentStretches, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
 }
 
 TEST(IndependentStretches, GoOnWhereAnEmptyResultHasTheAddressOfAnother) {
-  Launches launches;
+  IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(32, 16);
   launches.steps.back().operands[1].layout = Layout::dense({f32, Shape{0}});
@@ -74,7 +74,7 @@ TEST(IndependentStretches, GoOnWhereAnEmptyResultHasTheAddressOfAnother) {
 }
 
 TEST(IndependentStretches, GoOnOverKernelsWhoseCtasStayOnFewSms) {
-  Launches launches;
+  IndependentLaunches launches;
   launches.add(0, 16);
   for (int i = 1; i < 4; ++i) {
     launches.add(0, 16 + 16 * i, Step::Kind::kernel);

@@ -13,7 +13,7 @@ namespace paoding {
 namespace {
 
 // Launches of groups that read and write whole slots of 1,000 bytes.
-struct Launches {
+struct ReusedLaunches {
   std::deque<Step> steps;
   std::vector<Launch> list;
 
@@ -34,14 +34,14 @@ struct Launches {
 };
 
 TEST(FarResults, AreThoseOfARunThatTouchesMoreThanTheCacheHolds) {
-  Launches launches;
+  ReusedLaunches launches;
   const Step* only = launches.add(0, 1);
   EXPECT_TRUE(launches.is_far(only, 1'999));  // the next run writes them again
   EXPECT_FALSE(launches.is_far(only, 2'000));
 }
 
 TEST(FarResults, AreReadLater) {
-  Launches launches;
+  ReusedLaunches launches;
   const Step* soon = launches.add(0, 1);
   launches.add(1, 2);
   const Step* later = launches.add(0, 3);
@@ -54,7 +54,7 @@ TEST(FarResults, AreReadLater) {
 }
 
 TEST(FarResults, AreNotWhatTheStepItselfReads) {
-  Launches launches;
+  ReusedLaunches launches;
   const Step* in_place = launches.add(1, 1);
   const Step* other = launches.add(0, 2);
   EXPECT_FALSE(launches.is_far(in_place, 1'000));
@@ -63,7 +63,7 @@ TEST(FarResults, AreNotWhatTheStepItselfReads) {
 }
 
 TEST(FarResults, AreFarInEveryTurnOfALoop) {
-  Launches launches;
+  ReusedLaunches launches;
   const Step* each = launches.add(0, 1);
   for (int i = 0; i < 3; ++i) launches.add(0, 2 + i);
   launches.list.push_back(launches.list.front());
@@ -76,7 +76,7 @@ TEST(FarResults, AreFarInEveryTurnOfALoop) {
 }
 
 TEST(FarResults, AreNotThoseOfLoopsThatJump) {
-  Launches launches;
+  ReusedLaunches launches;
   const Step* in_front = launches.add(0, 1);
   const Step* inside = launches.add(0, 2);
   launches.add(0, 3);

@@ -23,7 +23,7 @@ struct Ended {
   std::string err;
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class MemoryLimits : public ::testing::Test {
  protected:
@@ -75,7 +75,7 @@ TEST_F(MemoryLimits, EndInOneErrorOrInSuccess) {
         if (ended.code == 0) continue;
         EXPECT_EQ(ended.code, 1);
         EXPECT_TRUE(ended.err.starts_with("paoding: ")) << "not an error of paoding's";
-        EXPECT_TRUE(has(ended.err, "ulimit -v leaves")) << "does not say what there is";
+        EXPECT_TRUE(contains(ended.err, "ulimit -v leaves")) << "does not say what there is";
       }
       EXPECT_EQ(enough, 3) << environment << " " << graph << ": no limit was enough";
     }
@@ -116,7 +116,7 @@ TEST_F(MemoryLimits, OfLoopsAreSaidBeforeTheyAreUnrolled) {
   EXPECT_EQ(enough.code, 0) << enough.err;
   const Ended little = run("loop.txt", 300, "OMP_NUM_THREADS=1");
   EXPECT_EQ(little.code, 1);
-  EXPECT_TRUE(has(little.err, "plan: a run of 1000001 launches: needs 286 MB of memory, but ulimit -v leaves"))
+  EXPECT_TRUE(contains(little.err, "plan: a run of 1000001 launches: needs 286 MB of memory, but ulimit -v leaves"))
       << little.err;
 }
 
@@ -125,12 +125,12 @@ TEST_F(MemoryLimits, OfThreadsAreAnErrorToo) {
     const Ended ended = run("group.txt", 0, environment);
     EXPECT_EQ(ended.code, 1) << ended.err;
     EXPECT_EQ(ended.signal, 0);
-    EXPECT_TRUE(has(ended.err, "OMP_NUM_THREADS")) << ended.err;
-    EXPECT_TRUE(has(ended.err, "4096")) << ended.err;
+    EXPECT_TRUE(contains(ended.err, "OMP_NUM_THREADS")) << ended.err;
+    EXPECT_TRUE(contains(ended.err, "4096")) << ended.err;
   }
   const Ended stacks = run("group.txt", 4000, "OMP_NUM_THREADS=64 OMP_STACKSIZE=1G");
   EXPECT_EQ(stacks.code, 1) << stacks.err;
-  EXPECT_TRUE(has(stacks.err, "threads: 64 are needed")) << stacks.err;
+  EXPECT_TRUE(contains(stacks.err, "threads: 64 are needed")) << stacks.err;
 }
 
 }  // namespace

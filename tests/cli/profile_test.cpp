@@ -79,7 +79,7 @@ TEST_F(Profile, HasTheSameWindowInRun) {
   EXPECT_TRUE(has(ran.out, report)) << report;
 }
 
-int count(const std::string& text, const std::string& part) {
+int occurrences(const std::string& text, const std::string& part) {
   int found = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
   return found;
@@ -136,10 +136,10 @@ TEST_F(Profile, ReportsAllProcessesOfAProgramAtOnce) {
                       "/scale.txt --random 1 --device cpu; " + program().string() + " run " + folder_.string() +
                       "/scale.txt --random 1 --device cpu --repeat 4'");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(count(ran.out, "Profiling Report"), 2) << ran.out;  // of all, and thread by thread
+  EXPECT_EQ(occurrences(ran.out, "Profiling Report"), 2) << ran.out;  // of all, and thread by thread
   const std::string line = read_file(folder_ / "all.json");
-  EXPECT_EQ(count(line, "\"name\":\"process_name\""), 2);
-  EXPECT_EQ(count(line, "\"cat\":\"run\""), 6);
+  EXPECT_EQ(occurrences(line, "\"name\":\"process_name\""), 2);
+  EXPECT_EQ(occurrences(line, "\"cat\":\"run\""), 6);
 }
 
 // A program that has a profiler of its own goes on as if nobody looked: its report says where all is.
@@ -149,7 +149,7 @@ TEST_F(Profile, RecordsAProgramThatProfilesItself) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   const std::string elsewhere =
       "\nNot seen: everything: `paoding profile` records this program, and its report has it\n";
-  EXPECT_EQ(count(ran.out, elsewhere), 1) << ran.out;
+  EXPECT_EQ(occurrences(ran.out, elsewhere), 1) << ran.out;
   EXPECT_TRUE(has(ran.out.substr(ran.out.find(elsewhere)), "\n10 steps: p50 ")) << ran.out;
   EXPECT_TRUE(is_json(read_file(folder_ / "own.json")));
   // Where its own recording began first it has that, whole, and the window asked for from outside does not end it.

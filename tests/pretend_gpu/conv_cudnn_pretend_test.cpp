@@ -18,7 +18,7 @@ namespace paoding::testing_program {
 namespace {
 
 // A convolution between additions, so that images lie as kernels want them.
-void build(Graph& g, std::int64_t height, DType dtype = bf16) {
+void build_convolution(Graph& g, std::int64_t height, DType dtype = bf16) {
   const Value x = g.input("x", dtype, {1, 24, height, 6}), w = g.input("w", dtype, {24, 24, 3, 3});
   const Value y = conv2d(x + x, w, {.padding = {1, 1, 1, 1}});
   g.fetch("y", y + y);
@@ -31,13 +31,13 @@ const Step& convolution_of(const Plan& plan) {
   return *it;
 }
 
-std::string key_of(const Graph& g) {
+std::string convolution_key_of(const Graph& g) {
   return timing_key(convolution_of(compile_plan(g, {}, target_of(Device::cuda(0))).plan).call);
 }
 
-void expect_right(Program& program, const Graph& g, std::int64_t height) {
+void expect_right_convolution(Program& program, const Graph& g, std::int64_t height) {
   Graph wide;
-  build(wide, height, f64);
+  build_convolution(wide, height, f64);
   expect_y_of(program, g, wide);
 }
 
@@ -45,45 +45,45 @@ bool ran_by_cudnn() { return std::ranges::count(pretend_gpu().calls(), "cudnnBac
 
 TEST(ConvByCudnnOnAGpu, WhatWasTimedDecides) {
   Graph g;
-  build(g, 5);
-  gpu::PlanCache::shared().keep(key_of(g), {true, "7 k24=2", 4, 9});
+  build_convolution(g, 5);
+  gpu::PlanCache::shared().keep(convolution_key_of(g), {true, "7 k24=2", 4, 9});
   pretend_gpu().forget_calls();
   Program by_library(g, on_gpu());
   EXPECT_TRUE(has_note(by_library, "conv2d: cudnn chosen: it took 4.0 us, ours 9.0, when they were timed"));
   EXPECT_TRUE(has(by_library.plan_text(), "(cudnn)"));
   EXPECT_TRUE(ran_by_cudnn());
-  expect_right(by_library, g, 5);
+  expect_right_convolution(by_library, g, 5);
 
-  gpu::PlanCache::shared().keep(key_of(g), {false, "7 k24=2", 9, 4});
+  gpu::PlanCache::shared().keep(convolution_key_of(g), {false, "7 k24=2", 9, 4});
   pretend_gpu().forget_calls();
   Program by_own(g, on_gpu());
   EXPECT_TRUE(has_note(by_own, "conv2d: cudnn declined: it took 9.0 us, ours 4.0, when they were timed"));
   EXPECT_FALSE(ran_by_cudnn());
-  expect_right(by_own, g, 5);
+  expect_right_convolution(by_own, g, 5);
 }
 
 TEST(ConvByCudnnOnAGpu, AnEngineThatIsNoMoreIsDeclined) {
   Graph g;
-  build(g, 6);
-  gpu::PlanCache::shared().keep(key_of(g), {true, "99", 4, 9});
+  build_convolution(g, 6);
+  gpu::PlanCache::shared().keep(convolution_key_of(g), {true, "99", 4, 9});
   Program program(g, on_gpu());
   EXPECT_TRUE(has_note(program, "conv2d: cudnn declined when it was prepared: "));
   EXPECT_TRUE(has_note(program, "it has none that is named 99"));
-  expect_right(program, g, 6);
+  expect_right_convolution(program, g, 6);
 }
 
 TEST(ConvByCudnnOnAGpu, AnEngineThatWantsTooMuchMemoryIsDeclined) {
   Graph g;
-  build(g, 7);
-  gpu::PlanCache::shared().keep(key_of(g), {true, "3 k24=0", 4, 9});
+  build_convolution(g, 7);
+  gpu::PlanCache::shared().keep(convolution_key_of(g), {true, "3 k24=0", 4, 9});
   Program program(g, on_gpu());
   EXPECT_TRUE(has_note(program, "engine 3 k24=0 needs 1099511627776 bytes of workspace"));
-  expect_right(program, g, 7);
+  expect_right_convolution(program, g, 7);
 }
 
 TEST(ConvByCudnnOnAGpu, TimingKeepsWhatItFound) {
   Graph g;
-  build(g, 8);
+  build_convolution(g, 8);
   // What runs before have left must not be found.
   const auto forget = [&](const std::filesystem::path& folder) {
     for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -91,7 +91,7 @@ TEST(ConvByCudnnOnAGpu, TimingKeepsWhatItFound) {
     }
   };
   forget(gpu::PlanCache::shared().file_of("any").parent_path());
-  const std::string key = key_of(g);
+  const std::string key = convolution_key_of(g);
   CompileOptions options = on_gpu();
   options.tune = true;
   Program first(g, options);
@@ -101,7 +101,7 @@ TEST(ConvByCudnnOnAGpu, TimingKeepsWhatItFound) {
   EXPECT_TRUE((std::set<std::string>{"4 k24=1", "7 k24=2", "9 k24=0"}).contains(choice->engine)) << choice->engine;
   EXPECT_EQ(choice->is_library, has(first.plan_text(), "(cudnn)"));
   EXPECT_EQ(choice->is_library, choice->library_us < 0.97 * choice->own_us);
-  expect_right(first, g, 8);
+  expect_right_convolution(first, g, 8);
   // Another process finds it.
   EXPECT_EQ(gpu::PlanCache(gpu::PlanCache::shared().file_of(key).parent_path()).find(key), choice);
   const Program second(g, options);
@@ -112,11 +112,11 @@ TEST(ConvByCudnnOnAGpu, TimingKeepsWhatItFound) {
 
 TEST(ConvByCudnnOnAGpu, AFileThatIsNoEntryIsIgnoredAndSaid) {
   Graph g;
-  build(g, 9);
+  build_convolution(g, 9);
   // The key of another height, in which nothing has been asked for yet, would be remembered: it is made of this one's.
   Graph like;
-  build(like, 10);
-  std::string key = key_of(like);
+  build_convolution(like, 10);
+  std::string key = convolution_key_of(like);
   for (const auto& [from, to] : {std::pair{"[1,24,10,6]", "[1,24,9,6]"}, {"by 1440,", "by 1296,"}}) {
     for (std::size_t at = key.find(from); at != std::string::npos; at = key.find(from)) {
       key.replace(at, std::string(from).size(), to);
@@ -126,10 +126,10 @@ TEST(ConvByCudnnOnAGpu, AFileThatIsNoEntryIsIgnoredAndSaid) {
   std::filesystem::create_directories(file.parent_path());
   std::ofstream(file) << "something else";
   Program program(g, on_gpu());
-  EXPECT_EQ(key_of(g), key);
+  EXPECT_EQ(convolution_key_of(g), key);
   EXPECT_TRUE(has_note(program, file.string() + " is ignored: it does not begin with 'paoding plan 1'"));
   std::filesystem::remove(file);
-  expect_right(program, g, 9);
+  expect_right_convolution(program, g, 9);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void put(cudaDataType_t type, void* at, std::size_t i, double value) {
 }
 
 // All matrices stand by columns, as the library has them.
-struct Call {
+struct ProductCall {
   Product product;
   Matrix a, b, d;
   const void *from_a, *from_b, *added;  // added: where a result lies, or nullptr
@@ -169,8 +169,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   if (gpu.enter("cublasLtMatmul") != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
   const Matrix& to = as<Matrix>(d_matrix);
   const bool is_added = to.type == CUDA_R_64F ? element<double>(beta, 0) != 0 : element<float>(beta, 0) != 0;
-  Piece piece{
-      Call{as<Product>(product), as<Matrix>(a_matrix), as<Matrix>(b_matrix), to, a, b, is_added ? c : nullptr, d}};
+  Piece piece{ProductCall{as<Product>(product), as<Matrix>(a_matrix), as<Matrix>(b_matrix), to, a, b,
+                          is_added ? c : nullptr, d}};
   piece.kind = Piece::Kind::kernel;
   piece.name = "pretended_product";
   gpu.enqueue(reinterpret_cast<CUstream>(stream), std::move(piece));

@@ -90,7 +90,7 @@ struct Tensor {
   }
 };
 
-struct Call {
+struct ConvolutionCall {
   DescriptorType type;
   Tensor w, x, y;
   std::vector<std::int64_t> stride, dilation, before;
@@ -143,7 +143,7 @@ struct Call {
   }
 };
 
-Call call_of(const Made& operation) {
+ConvolutionCall call_of(const Made& operation) {
   const int first = operation.type == kOperationForward        ? kForwardAlpha
                     : operation.type == kOperationBackwardData ? kBackwardDataAlpha
                                                                : kBackwardFilterAlpha;
@@ -200,7 +200,7 @@ Status finish(Made& of) {
       for (int i = 2; i < 6; ++i) {
         if (final_of(first + i) == nullptr) return kBadParameter;
       }
-      const Call call = call_of(of);
+      const ConvolutionCall call = call_of(of);
       const bool is_last = call.x.strides[1] == 1 && call.y.strides[1] == 1 && call.w.strides[1] == 1;
       return is_last ? kSuccess : kNotSupported;
     }
@@ -326,7 +326,7 @@ Status cudnnBackendExecute(Handle, Descriptor plan, Descriptor pack) {
   const std::lock_guard lock(gpu.mutex);
   if (gpu.enter("cudnnBackendExecute") != 0) return kExecutionFailed;
   if (!made(plan).is_final || !made(pack).is_final) return kBadParameter;
-  Call call = call_of(*made(plan).of->of);
+  ConvolutionCall call = call_of(*made(plan).of->of);
   const auto ids = made(pack).get<std::int64_t>(kPackUniqueIds);
   const auto pointers = made(pack).get<void*>(kPackDataPointers);
   for (Tensor* tensor : {&call.w, &call.x, &call.y}) {

@@ -35,7 +35,7 @@ char* pointer(CUdeviceptr at) { return reinterpret_cast<char*>(at); }
 CUresult check_alive() { return gpu().broken; }
 
 // Of a kernel that is launched: its arguments as they are now.
-struct Call {
+struct DriverCall {
   CUfunction kernel;
   std::vector<std::vector<char>> arguments;
   unsigned grid, block, cluster;
@@ -62,7 +62,7 @@ CUresult launch(CUfunction kernel, const unsigned (&grid)[3], unsigned block, st
                 bool is_together, CUstream stream, void** arguments) {
   if (grid[1] != 1 || grid[2] != 1 || grid[0] == 0 || shared > kernel->shared_bytes) return CUDA_ERROR_INVALID_VALUE;
   // What uses memory that its CTAs share by a size of the launch's may have warps that wait for the copy engine.
-  Call call{kernel, {}, grid[0], block, cluster, shared, is_together || shared > 0};
+  DriverCall call{kernel, {}, grid[0], block, cluster, shared, is_together || shared > 0};
   for (std::size_t i = 0; i < kernel->sizes.size(); ++i) {
     const char* at = static_cast<const char*>(arguments[i]);
     call.arguments.emplace_back(at, at + kernel->sizes[i]);

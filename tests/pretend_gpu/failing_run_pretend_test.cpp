@@ -19,7 +19,7 @@ Tensor ramp(const Shape& shape, double first, double step) {
 }
 
 // Parameters w [4, 3] and count [1] are written; a row of x is read by an index that may be out of range.
-void build(Graph& g) {
+void build_failing(Graph& g) {
   const Value w = g.parameter("w", f32, {4, 3}), count = g.parameter("count", f32, {1});
   const Value x = g.input("x", f32, {4, 3});
   assign(w, w * 0.5 + x);
@@ -56,7 +56,7 @@ struct OnBoth {
 
 TEST(FailingRunOnAGpu, WritesNothingAndSaysWhatACpuSays) {
   for (const Execution execution : {Execution::captured, Execution::stepwise}) {
-    OnBoth both(build, execution);
+    OnBoth both(build_failing, execution);
     for (unsigned seed = 0; seed < 6; ++seed) {
       pretend_gpu().schedule(seed, 3);
       both.program->run(feeds(2)), both.on_cpu->run(feeds(2));
@@ -70,7 +70,7 @@ TEST(FailingRunOnAGpu, WritesNothingAndSaysWhatACpuSays) {
 }
 
 TEST(FailingRunOnAGpu, ComesOutAtTheNextWaitAndStopsWhatIsBehindIt) {
-  OnBoth both(build);
+  OnBoth both(build_failing);
   for (unsigned seed = 0; seed < 6; ++seed) {
     pretend_gpu().schedule(seed, 2);
     both.on_cpu->run(feeds(1));
@@ -91,9 +91,9 @@ TEST(FailingRunOnAGpu, ComesOutAtTheNextWaitAndStopsWhatIsBehindIt) {
 }
 
 TEST(FailingRunOnAGpu, StopsOtherProgramsThatWriteTheSameParameters) {
-  OnBoth both(build);
+  OnBoth both(build_failing);
   Graph other_graph;
-  build(other_graph);
+  build_failing(other_graph);
   const Value v = other_graph.find("w");
   other_graph.fetch("sum", sum(v));
   Program other(other_graph, on_gpu(), &*both.parameters);
@@ -116,7 +116,7 @@ TEST(FailingRunOnAGpu, StopsOtherProgramsThatWriteTheSameParameters) {
 }
 
 TEST(FailingRunOnAGpu, IsForgottenWithItsProgram) {
-  OnBoth both(build);
+  OnBoth both(build_failing);
   const auto before = values(*both.parameters);
   set_feeds(*both.program, 7);
   both.program->run();
@@ -145,7 +145,7 @@ TEST(FailingRunOnAGpu, OfSeveralRepeatsKeepsThoseThatEnded) {
 // The last of two values is made where the first is written already.
 TEST(FailingRunOnAGpu, WritesNothingWhenSomebodyWhoLooksOnThrows) {
   Graph g;
-  build(g);
+  build_failing(g);
   Parameters parameters(g, Device::cuda(0));
   CompileOptions options = on_gpu(Execution::stepwise);
   int left = 1000;

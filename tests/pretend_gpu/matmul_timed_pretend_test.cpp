@@ -15,7 +15,7 @@
 namespace paoding::testing_program {
 namespace {
 
-void build(Graph& g, std::int64_t rows, DType dtype = bf16) {
+void build_product(Graph& g, std::int64_t rows, DType dtype = bf16) {
   const Value x = g.input("x", dtype, {rows, 136}), w = g.input("w", dtype, {136, 40});
   g.fetch("y", matmul(x, w));
 }
@@ -31,13 +31,13 @@ std::string key_of(const Graph& g) {
 
 void expect_right(Program& program, const Graph& g, std::int64_t rows) {
   Graph wide;
-  build(wide, rows, f64);
+  build_product(wide, rows, f64);
   expect_y_of(program, g, wide);
 }
 
 TEST(TimedProductOnAGpu, TimingKeepsWhatItFoundAndTimesOnce) {
   Graph g;
-  build(g, 50);
+  build_product(g, 50);
   const TargetPtr target = target_of(Device::cuda(0));
   const std::string key = key_of(g);
   ASSERT_FALSE(gpu::PlanCache::shared().find(key));
@@ -53,7 +53,7 @@ TEST(TimedProductOnAGpu, TimingKeepsWhatItFoundAndTimesOnce) {
 
 TEST(TimedProductOnAGpu, ProductsOfF64AreNotTimed) {
   Graph g;
-  build(g, 51, f64);
+  build_product(g, 51, f64);
   const TargetPtr target = target_of(Device::cuda(0));
   EXPECT_TRUE(time_choices(compile_plan(g, {}, target).plan, Device::cuda(0)).empty());
 }
@@ -62,7 +62,7 @@ TEST(TimedProductOnAGpu, WhatWasTimedDecidesAndOneThatIsNoMoreIsNoError) {
   for (const auto& [rows, algorithm] : {std::pair{52, "1"}, {53, "9"}, {54, "no number"}}) {
     SCOPED_TRACE(algorithm);
     Graph g;
-    build(g, rows);
+    build_product(g, rows);
     gpu::PlanCache::shared().keep(key_of(g), {true, algorithm, 4, 9});
     Program program(g, on_gpu());
     EXPECT_TRUE(
@@ -73,7 +73,7 @@ TEST(TimedProductOnAGpu, WhatWasTimedDecidesAndOneThatIsNoMoreIsNoError) {
 
 TEST(TimedProductOnAGpu, TheFirstIsKeptWhereNoneWasFaster) {
   Graph g;
-  build(g, 55);
+  build_product(g, 55);
   gpu::PlanCache::shared().keep(key_of(g), {false, "1", 9, 4});
   Program program(g, on_gpu());
   EXPECT_FALSE(has_note(program, "when they were timed"));

@@ -12,7 +12,7 @@ namespace paoding::testing_program {
 namespace {
 
 // In f32 that is rounded, with its gradient.
-void build(Graph& g) {
+void build_phases(Graph& g) {
   const Value xw = g.input("xw", f32, {5, 2, 64}), u = g.input("u", f32, {16, 64});
   const Value h0 = g.input("h0", f32, {2, 16}), c0 = g.input("c0", f32, {2, 16});
   const Value states = call("lstm_recurrence", {xw, u, h0, c0});
@@ -52,7 +52,7 @@ class PhasesOnAGpu : public ::testing::Test {
 };
 
 TEST_F(PhasesOnAGpu, AreToldWhereTheyAreAskedFor) {
-  build(graph_);
+  build_phases(graph_);
   const auto without = record({}, 3);
   EXPECT_FALSE(without.contains("lstm_recurrence/waiting")) << report_;
   ::setenv("PAODING_PHASES", "1", 1);

@@ -5,7 +5,7 @@
 namespace paoding::testing_program {
 namespace {
 
-void build(Graph& g) {
+void build_simple(Graph& g) {
   const Value xs = g.input("xs", f32, {4, 3, 2}), table = g.input("table", f32, {5, 7});
   const Value ids = g.input("ids", i32, {6});
   const StepResult made = scan({full(g, {3, 2}, 0)}, {xs}, [&](const Values& c, const Values& e) {
@@ -19,7 +19,7 @@ void build(Graph& g) {
 
 TEST(PretendGpu, GivesWhatACpuGivesWhateverRunsWhen) {
   Graph g;
-  build(g);
+  build_simple(g);
   auto feeds = to_tensors(g, make_feeds(g, 1));
   feeds["ids"] = Tensor::from(i32, {6}, Dense{0, 4, 2, 2, 1, 3});
   Program on_cpu(g);

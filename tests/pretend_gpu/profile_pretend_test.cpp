@@ -20,7 +20,7 @@ namespace paoding::testing_program {
 namespace {
 
 // Steps of several kinds, in a loop and outside of it.
-void build(Graph& g) {
+void build_profiled(Graph& g) {
   const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
   const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
     const Scope scope(a.graph(), "lookup");
@@ -31,7 +31,7 @@ void build(Graph& g) {
 }
 
 // "op@turn run", of every kernel on the GPU's track in the order of their times.
-std::vector<std::string> kernels(const profile::Trace& trace) {
+std::vector<std::string> profiled_kernels(const profile::Trace& trace) {
   std::vector<std::pair<std::int64_t, std::string>> all;
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) != profile::SpanKind::kernel || !trace.on_gpu(i)) continue;
@@ -53,7 +53,7 @@ class ProfileOnAGpu : public ::testing::Test {
   void SetUp() override {
     if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
     ::setenv("PAODING_CUPTI", "1", 1);
-    build(graph_);
+    build_profiled(graph_);
     parameters_.emplace(graph_, Device::cuda(0));
     program_.emplace(graph_, on_gpu(), &*parameters_);
     const auto feeds = to_tensors(graph_, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}});
@@ -72,7 +72,7 @@ class ProfileOnAGpu : public ::testing::Test {
     program_->wait();
     Recorded made;
     made.report = seen.stop();
-    made.kernels = kernels(seen.trace());
+    made.kernels = profiled_kernels(seen.trace());
     return made;
   }
 
@@ -163,7 +163,7 @@ TEST_F(ProfileOnAGpu, LeavesOutRecordsWithoutATime) {
   const std::string report = seen.stop();
   EXPECT_TRUE(has(report, "records of CUPTI without a time, left out (")) << report;
   const profile::Trace& trace = seen.trace();
-  const std::size_t left = kernels(trace).size();
+  const std::size_t left = profiled_kernels(trace).size();
   EXPECT_LT(left, whole.kernels.size());
   EXPECT_GE(left, whole.kernels.size() * 3 / 4 - 1);
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
@@ -232,8 +232,8 @@ TEST_F(ProfileOnAGpu, SeesTheStepsOfARunStepByStep) {
   EXPECT_FALSE(has(report, "left out")) << report;
 }
 
-// `paoding profile` begins before there is any program, and ends with the process: kernels are recorded from the first
-// run on, and what stamps say of them is asked behind the destructors of what was loaded since.
+// `paoding profile` begins before there is any program, and ends with the process: kernels are recorded from
+// the first run on, and what stamps say of them is asked behind the destructors of what was loaded since.
 TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
   const std::filesystem::path paoding = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "paoding";
   if (!std::filesystem::exists(paoding)) GTEST_SKIP() << "NOT CHECKED: " << paoding << " is not built";
@@ -260,7 +260,7 @@ TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
 
 TEST_F(ProfileOnAGpu, KeepsProgramsApart) {
   Graph other_graph;
-  build(other_graph);
+  build_profiled(other_graph);
   Program other(other_graph, on_gpu(), &*parameters_);
   const auto feeds = to_tensors(other_graph, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}});
   other.run(feeds);
@@ -270,7 +270,7 @@ TEST_F(ProfileOnAGpu, KeepsProgramsApart) {
   program_->wait(), other.wait();
   const std::string report = seen.stop();
   std::map<std::string, int> of_run;
-  for (const std::string& name : kernels(seen.trace())) ++of_run[name.substr(name.rfind(' '))];
+  for (const std::string& name : profiled_kernels(seen.trace())) ++of_run[name.substr(name.rfind(' '))];
   ASSERT_EQ(of_run.size(), 4u) << report;
   for (const auto& [run, count] : of_run) EXPECT_EQ(count, of_run.begin()->second) << run;
 }

@@ -18,13 +18,13 @@ namespace {
 
 using profile::SpanKind;
 
-std::size_t calls_of(const std::string& function) {
+std::size_t stamped_calls_of(const std::string& function) {
   const std::vector<std::string> calls = pretend_gpu().calls();
   return static_cast<std::size_t>(std::ranges::count(calls, function));
 }
 
 // A loop, a library's product, updates that share a launch, a sort.
-void build(Graph& g) {
+void build_stamped(Graph& g) {
   const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2}), m = g.input("m", f32, {3, 3});
   const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
     const Scope scope(a.graph(), "lookup");
@@ -37,7 +37,7 @@ void build(Graph& g) {
 using Counts = std::map<std::string, std::int64_t>;
 
 // How often each instance of an op ran on the GPU, in all runs.
-Counts kernels(const profile::Trace& trace) {
+Counts stamped_kernels(const profile::Trace& trace) {
   Counts counts;
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) == SpanKind::kernel && trace.on_gpu(i)) {
@@ -61,7 +61,7 @@ Counts times(Counts counts, std::int64_t factor) {
 class StampsOnAGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    build(graph_);
+    build_stamped(graph_);
     parameters_.emplace(graph_, Device::cuda(0));
     program_.emplace(graph_, on_gpu(), &*parameters_);
     feeds_ = to_tensors(graph_, make_feeds(graph_, 5));
@@ -93,7 +93,7 @@ TEST_F(StampsOnAGpu, SeeWhatCuptiSees) {
   const profile::Trace by_cupti = record(1);
   ::unsetenv("PAODING_CUPTI");
   const profile::Trace by_stamps = record(1);
-  EXPECT_EQ(kernels(by_stamps), kernels(by_cupti)) << report_;
+  EXPECT_EQ(stamped_kernels(by_stamps), stamped_kernels(by_cupti)) << report_;
   EXPECT_EQ(count(by_stamps, SpanKind::replay), 0);
   EXPECT_TRUE(misses_nothing(report_)) << report_;
 }
@@ -119,11 +119,11 @@ TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
 }
 
 TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
-  const Counts seen = kernels(record(1));
+  const Counts seen = stamped_kernels(record(1));
   pretend_gpu().before("cuEventQuery", [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   const profile::Trace trace = record(1);
   pretend_gpu().before("cuEventQuery", {});
-  EXPECT_EQ(kernels(trace), seen) << report_;
+  EXPECT_EQ(stamped_kernels(trace), seen) << report_;
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) != SpanKind::kernel) continue;
     EXPECT_GE(trace.start(i), trace.start(trace.runs().front())) << trace.name(i);
@@ -159,12 +159,12 @@ TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
 // Every other of the first replays, then few; what the others consist of is scaled from those.
 TEST_F(StampsOnAGpu, ShareOutTheTimeOfReplaysThatHaveTheirEndsOnly) {
   constexpr int kRuns = 41;
-  const Counts of_one = kernels(record(1));
+  const Counts of_one = stamped_kernels(record(1));
   const profile::Trace trace = record(kRuns);
   const std::int64_t ends_only = count(trace, SpanKind::replay), full = kRuns - ends_only;
   EXPECT_GE(full, 4);
   EXPECT_LE(full, kRuns / 4 + 4);
-  EXPECT_EQ(kernels(trace), times(of_one, full)) << report_;
+  EXPECT_EQ(stamped_kernels(trace), times(of_one, full)) << report_;
   EXPECT_TRUE(has(report_, fmt::format("scaled from the {} of {} replays", full, kRuns))) << report_;
 
   const profile::Measures m = profile::measure(trace);
@@ -213,9 +213,9 @@ TEST_F(StampsOnAGpu, EndWithTheRecording) {
   program_->run();
   program_->wait();
   const std::size_t each = pretend_gpu().kernels_run() - kernels_before;
-  EXPECT_EQ(calls_of("cuGraphLaunch"), 3u + 1u);
-  EXPECT_EQ(calls_of("cuLaunchKernel") + calls_of("cuLaunchKernelEx"), 0u);
-  const Counts of_one = kernels(record(1));
+  EXPECT_EQ(stamped_calls_of("cuGraphLaunch"), 3u + 1u);
+  EXPECT_EQ(stamped_calls_of("cuLaunchKernel") + stamped_calls_of("cuLaunchKernelEx"), 0u);
+  const Counts of_one = stamped_kernels(record(1));
   std::int64_t launches = 0;
   for (const auto& [name, of] : of_one) launches += of;
   EXPECT_EQ(static_cast<std::int64_t>(each), launches) << "a stamp's kernel runs though nothing is recorded";
@@ -224,10 +224,10 @@ TEST_F(StampsOnAGpu, EndWithTheRecording) {
 TEST_F(StampsOnAGpu, HaveNoPartOfRunsFromBeforeTheRecording) {
   program_->run();
   EXPECT_EQ(count(record(1), SpanKind::run), 1);
-  const Counts of_one = kernels(record(1));
+  const Counts of_one = stamped_kernels(record(1));
   program_->run();
   program_->run();
-  EXPECT_EQ(kernels(record(1)), of_one);
+  EXPECT_EQ(stamped_kernels(record(1)), of_one);
 }
 
 // Nothing fails: the runs go on without stamps, and the recording says so.
@@ -237,7 +237,7 @@ TEST_F(StampsOnAGpu, DoWithoutWhereMemoryHasRunOut) {
   pretend_gpu().set_memory(std::size_t{1} << 30);
   EXPECT_TRUE(has(report_, "kernels of a graph that got no stamps")) << report_;
   EXPECT_EQ(program_->run(feeds_).at("sorted").to_doubles(), wanted_);
-  EXPECT_FALSE(kernels(record(1)).empty());
+  EXPECT_FALSE(stamped_kernels(record(1)).empty());
 }
 
 TEST_F(StampsOnAGpu, KeepProgramsApart) {
@@ -245,7 +245,7 @@ TEST_F(StampsOnAGpu, KeepProgramsApart) {
   other_graph.fetch("y", exp(other_graph.input("x", f32, {7})));
   Program other(other_graph, on_gpu());
   other.run(to_tensors(other_graph, make_feeds(other_graph, 6)));
-  const Counts of_one = kernels(record(1));
+  const Counts of_one = stamped_kernels(record(1));
   Profiler seen;
   for (int i = 0; i < 10; ++i) {
     program_->run();
@@ -264,12 +264,12 @@ TEST_F(StampsOnAGpu, KeepProgramsApart) {
 
 // A program that ends while it is recorded is in the recording.
 TEST_F(StampsOnAGpu, OutliveTheirProgram) {
-  const Counts of_one = kernels(record(1));
+  const Counts of_one = stamped_kernels(record(1));
   Profiler seen;
   program_->run();
   program_.reset();
   seen.end();
-  EXPECT_EQ(kernels(seen.trace()), of_one);
+  EXPECT_EQ(stamped_kernels(seen.trace()), of_one);
 }
 
 // Feeds, which go together when the run begins, and a fetch; the host does not wait for feeds, of which stamps say
@@ -390,7 +390,7 @@ TEST_F(StampsOnAGpu, AreLeftByLaunchesThatNeedMoreSharedMemoryThanOthersOfTheirT
 }
 
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {
-  const Counts of_one = kernels(record(1));
+  const Counts of_one = stamped_kernels(record(1));
   const std::size_t bytes = pretend_gpu().bytes_in_use();
   for (int i = 0; i < 1000; ++i) {
     Profiler seen;
@@ -399,7 +399,7 @@ TEST_F(StampsOnAGpu, StandAThousandRecordings) {
   }
   program_->run(), program_->wait();
   EXPECT_LE(pretend_gpu().bytes_in_use(), bytes);
-  EXPECT_EQ(kernels(record(1)), of_one);
+  EXPECT_EQ(stamped_kernels(record(1)), of_one);
 }
 
 // Which branch and how many turns only the GPU knows: what ran has stamps.
@@ -428,7 +428,7 @@ TEST(StampsOfControlFlow, OnAGpuAreOfTheTurnsThatWereTaken) {
       program.run();
       program.wait();
       seen.end();
-      seen_by[by_cupti] = kernels(seen.trace());
+      seen_by[by_cupti] = stamped_kernels(seen.trace());
     }
     ::unsetenv("PAODING_CUPTI");
     EXPECT_EQ(seen_by[0], seen_by[1]) << turns;

@@ -8,7 +8,7 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct AddCase {
   Shape x, w;
   DType dtype;
   bool allow_tf32;
@@ -18,8 +18,8 @@ struct Case {
 };
 
 // Columns and windows that end within tiles, two tiles of columns, strides, groups; channels that lie in pairs or not.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<AddCase>& add_cases() {
+  static const std::vector<AddCase> all = {
       {{2, 40, 9, 7}, {72, 40, 3, 3}, bf16, false, "boxes", {.padding = {1, 1, 1, 1}}},
       {{1, 32, 6, 5}, {40, 32, 1, 1}, bf16, false, "boxes", {.stride = {2, 2}}, false},
       {{1, 64, 8, 7}, {136, 64, 3, 3}, f16, false, "boxes", {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
@@ -37,7 +37,7 @@ const std::vector<Case>& cases() {
 }
 
 // Between elementwise ops, so that images lie as the kernels want them.
-void build(Graph& g, const Case& c) {
+void build(Graph& g, const AddCase& c) {
   const Value x = g.input("x", c.dtype, c.x), w = g.input("w", c.dtype, c.w), b = g.input("b", c.dtype, {c.w[0]});
   const Value y = conv2d(x, w, b, c.options), other = g.input("other", c.dtype, y.shape());
   const Value sum = y + (other + other);
@@ -45,19 +45,19 @@ void build(Graph& g, const Case& c) {
   g.fetch("y", end * end);
 }
 
-CompileOptions options_of(const Case& c) {
+CompileOptions options_of(const AddCase& c) {
   CompileOptions options;
   options.allow_tf32 = c.allow_tf32;
   return options;
 }
 
-std::string to_string(const Case& c) {
+std::string to_string(const AddCase& c) {
   return fmt::format("{} {} with {} by {}", paoding::to_string(c.dtype), paoding::to_string(c.x),
                      paoding::to_string(c.w), c.kernel);
 }
 
 // Where products are of numbers rounded to TF32, numbers that are.
-Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
+Feeds feeds_of(const Graph& g, const AddCase& c, unsigned seed) {
   Feeds feeds = make_feeds(g, seed);
   for (const char* name : {"x", "w"}) {
     if (!c.allow_tf32) break;
@@ -67,13 +67,13 @@ Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
 }
 
 // A sum of many hundred products rounds off a part of its partial sums; tensor cores cut off in every step of theirs.
-constexpr double kFewRoundings = 8, kManyCuts = 64;
+constexpr double kAddRoundings = 8, kManyCuts = 64;
 
 TEST(ConvAdd, IsRightInTheEmulationByEveryKernel) {
   EmulatedCases made;
   unsigned seed = 0;
   const auto chip = std::make_shared<const Target>(named_target("h200"));
-  for (const Case& c : cases()) {
+  for (const AddCase& c : add_cases()) {
     auto g = std::make_unique<Graph>();
     build(*g, c);
     Plan plan = std::move(compile_plan(*g, options_of(c), chip).plan);
@@ -87,16 +87,16 @@ TEST(ConvAdd, IsRightInTheEmulationByEveryKernel) {
     Feeds feeds = feeds_of(*g, c, ++seed);
     made.add(to_string(c), std::move(g), std::move(feeds), std::move(plan));
   }
-  made.check(kFewRoundings);
+  made.check(kAddRoundings);
 }
 
 TEST(ConvAdd, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
-  std::vector<Case> all = cases();
+  std::vector<AddCase> all = add_cases();
   all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, bf16, false, "cublaslt"});
   all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, f16, false, "cublaslt", {}, false});
   CasesOnGpu made;
-  for (const Case& c : all) {
+  for (const AddCase& c : all) {
     auto g = std::make_unique<Graph>();
     build(*g, c);
     Feeds feeds = feeds_of(*g, c, 5);

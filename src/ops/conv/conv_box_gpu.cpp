@@ -280,7 +280,7 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
   return made;
 }
 
-gpu::TextPlan plan_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
+gpu::TextPlan plan_box_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
 
 // What the end does not read and write again, and how much longer the kernel takes than the one that has no end, where
 // that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
@@ -338,7 +338,7 @@ void register_convolution_box_gpu() {
                                    {"conv2d_bias", 0b1001U},
                                    {"conv2d_add", 0b11001U},
                                    {"conv2d_grad_input", 0b101U}}) {
-    gpu::register_text_kernel(op, "boxes", refusal, plan_images, Faults::none, images, 0, {}, {}, turned_weights);
+    gpu::register_text_kernel(op, "boxes", refusal, plan_box_images, Faults::none, images, 0, {}, {}, turned_weights);
   }
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(op, "boxes", refusal, plan_weights, Faults::none, 0b011);

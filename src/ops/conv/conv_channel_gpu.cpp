@@ -17,11 +17,11 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr std::int64_t kMostReads = 8;     // channels of a group that a window reads
-constexpr std::int64_t kLeastOfGroup = 8;  // products' tiles are for those
-constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
-constexpr std::int64_t kSharedBytes = 48 << 10;                        // that a kernel has without asking
+constexpr int kChannelThreads = 128;
+constexpr std::int64_t kMostReads = 8;           // channels of a group that a window reads
+constexpr std::int64_t kLeastGroupChannels = 8;  // products' tiles are for those
+constexpr std::int64_t kMostChannelOffset = std::int64_t{1} << 30;
+constexpr std::int64_t kChannelSharedBytes = 48 << 10;                 // that a kernel has without asking
 constexpr std::int64_t kStrip = 4, kMostReach = 12, kMostPixels = 48;  // windows; pixels of a row, and their parts
 constexpr std::int64_t kMostSums = 96;                                 // of a thread, in registers
 
@@ -54,12 +54,12 @@ struct Channelwise {
       choose_taps(call);
     } else {
       vector = widest(call);
-      while (vector > 1 && (!is_vector(vector) || shared_bytes() > kSharedBytes)) vector /= 2;
+      while (vector > 1 && (!is_vector(vector) || shared_bytes() > kChannelSharedBytes)) vector /= 2;
     }
     const std::int64_t reach = reach_of(kStrip), pieces = vector > 1 ? 1 : reads;
     if (!is_spread && out.type.shape[3] > 2 && reach <= kMostReach && reach * pieces <= kMostPixels) strip = kStrip;
     while (lanes < 32 && lanes * vector < channels()) lanes *= 2;
-    while (lanes > 1 && !is_weight && shared_bytes() > kSharedBytes) lanes /= 2;
+    while (lanes > 1 && !is_weight && shared_bytes() > kChannelSharedBytes) lanes /= 2;
   }
 
   std::int64_t channels() const { return out.type.shape[1]; }
@@ -73,7 +73,7 @@ struct Channelwise {
   std::int64_t chunks() const { return ceil_div(channels(), lanes * vector); }
   std::int64_t row_strips() const { return ceil_div(out.type.shape[3], strip); }
   std::int64_t strips() const { return out.type.shape[0] * out.type.shape[2] * row_strips(); }
-  std::int64_t cta_rows() const { return ceil_div(strips(), kThreads / lanes); }
+  std::int64_t cta_rows() const { return ceil_div(strips(), kChannelThreads / lanes); }
   std::int64_t tap_parts() const { return ceil_div(shape.axes[0].kernel, tap_rows); }
 
  private:
@@ -100,23 +100,23 @@ struct Channelwise {
   }
 };
 
-std::string refusal(const KernelCall& call) {
+std::string channel_refusal(const KernelCall& call) {
   const ConvShape shape(call);
   if (shape.dtype == DType::f64) return "f64, for which sums are in f32";
   if (shape.is_empty()) return "an extent is 0";
   if (shape.groups == 1) return "one group";
   const Channelwise c(call);
-  if (std::min(c.reads, c.made) >= kLeastOfGroup) {
+  if (std::min(c.reads, c.made) >= kLeastGroupChannels) {
     return fmt::format("groups of {} channels in and {} out, which products are for", c.reads, c.made);
   }
   if (c.reads > kMostReads) return fmt::format("windows read {} channels, more than {}", c.reads, kMostReads);
   const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
-  if (std::max(reach, c.strips()) >= kMostOffset) return "offsets of 2^30 elements or more";
+  if (std::max(reach, c.strips()) >= kMostChannelOffset) return "offsets of 2^30 elements or more";
   for (const WindowAxis& axis : shape.axes) {
-    if (gpu::reach_of(axis) >= kMostOffset) return "positions of 2^30 or more";
+    if (gpu::reach_of(axis) >= kMostChannelOffset) return "positions of 2^30 or more";
   }
-  if (shape.kind != ConvKind::grad_weight && c.shared_bytes() > kSharedBytes) {
-    return fmt::format("weights of a channel take {} bytes, more than {}", c.shared_bytes(), kSharedBytes);
+  if (shape.kind != ConvKind::grad_weight && c.shared_bytes() > kChannelSharedBytes) {
+    return fmt::format("weights of a channel take {} bytes, more than {}", c.shared_bytes(), kChannelSharedBytes);
   }
   if (shape.kind == ConvKind::grad_weight && c.sums_of_row() > kMostSums) {
     return fmt::format("{} sums of a row of taps, more than the {} that a thread keeps", c.sums_of_row(), kMostSums);
@@ -128,7 +128,7 @@ std::string refusal(const KernelCall& call) {
 gpu::TextParts text_of(const KernelCall& call, const Channelwise& c) {
   gpu::TextParts text;
   text.name = call.op->name;
-  text.threads = kThreads;
+  text.threads = kChannelThreads;
   const auto constant = [&](const char* what, std::int64_t value) {
     text.constants += fmt::format("constexpr {} = {};\n", what, value);
   };
@@ -163,7 +163,7 @@ gpu::TextPlan finish(const Channelwise& c, gpu::TextParts* text, std::int64_t pa
   return made;
 }
 
-gpu::TextPlan plan_images(const KernelCall& call) {
+gpu::TextPlan plan_channel_images(const KernelCall& call) {
   constexpr std::int64_t kMostCtas = 16, kMostUnrolled = 25;
   const Channelwise c(call);
   gpu::TextParts text = text_of(call, c);
@@ -189,7 +189,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   return made;
 }
 
-gpu::TextPlan plan_weights(const KernelCall& call) {
+gpu::TextPlan plan_channel_weights(const KernelCall& call) {
   constexpr std::int64_t kMostCtas = 4;  // what they leave is added up
   const Channelwise c(call);
   gpu::TextParts text = text_of(call, c);
@@ -210,10 +210,10 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
 
 void register_convolution_channel_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
-    gpu::register_text_kernel(op, "by_channel", refusal, plan_images);
+    gpu::register_text_kernel(op, "by_channel", channel_refusal, plan_channel_images);
   }
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
-    gpu::register_text_kernel(op, "by_channel", refusal, plan_weights);
+    gpu::register_text_kernel(op, "by_channel", channel_refusal, plan_channel_weights);
   }
 }
 

@@ -59,7 +59,7 @@ gpu::ConvolutionTensor tensor_of(const Layout& layout, DType dtype, std::int64_t
   return made;
 }
 
-gpu::ConvolutionSpec spec_of(const KernelCall& call) {
+gpu::ConvolutionSpec engine_spec_of(const KernelCall& call) {
   const ConvShape shape(call);
   using Result = gpu::ConvolutionSpec::Result;
   const std::int64_t result = call.alignments.back();
@@ -80,7 +80,7 @@ gpu::ConvolutionSpec spec_of(const KernelCall& call) {
 
 std::string rule_refusal(const KernelCall& call);
 
-std::string refusal(const KernelCall& call) {
+std::string engine_refusal(const KernelCall& call) {
   if (std::string why = cudnn_refusal(call); !why.empty()) return why;
   std::string ignored;
   if (const auto timed = gpu::PlanCache::shared().find(timing_key(call), &ignored)) {
@@ -160,10 +160,10 @@ class ConvCudnn : public PreparedKernel {
   std::unique_ptr<PreparedKernel> moves_weights_;
 };
 
-Preparation prepare(const KernelCall& call, const Device& device) {
+Preparation prepare_engine(const KernelCall& call, const Device& device) {
   const gpu::GpuDevice& on = gpu::GpuDevice::get(device.index);
   try {
-    const gpu::ConvolutionEngines engines(on, spec_of(call));
+    const gpu::ConvolutionEngines engines(on, engine_spec_of(call));
     const auto timed = gpu::PlanCache::shared().find(timing_key(call));
     const std::string engine = timed && timed->is_library ? timed->engine : "";
     return std::make_unique<ConvCudnn>(call, on, gpu::Convolution(engines, kEngineWorkspace, engine));
@@ -218,16 +218,16 @@ std::string timing_key(const KernelCall& call) {
   const Target& target = *call.target;
   // Not how weights lie: they are copied for a kernel once it is chosen, which is asked for by this key.
   return one_line(fmt::format("{} {}, weights {}, {} {} {} SMs, cudnn {}, cublaslt {}, own {} {:016x}", call.op->name,
-                              gpu::to_string(spec_of(call)), to_string(shape.w.type.dtype), target.name, target.arch(),
-                              target.sm_count, target.version_of("cudnn"), target.version_of("cublaslt"), kOwnRevision,
-                              own));
+                              gpu::to_string(engine_spec_of(call)), to_string(shape.w.type.dtype), target.name,
+                              target.arch(), target.sm_count, target.version_of("cudnn"), target.version_of("cublaslt"),
+                              kOwnRevision, own));
 }
 
 std::int64_t cudnn_workspace_bytes(const KernelCall& call) { return weight_bytes(ConvShape(call)) + kEngineWorkspace; }
 
 std::vector<CudnnKernel> cudnn_kernels(const KernelCall& call, const Device& device, std::size_t most) {
   const gpu::GpuDevice& on = gpu::GpuDevice::get(device.index);
-  const gpu::ConvolutionEngines engines(on, spec_of(call));
+  const gpu::ConvolutionEngines engines(on, engine_spec_of(call));
   std::vector<CudnnKernel> made;
   std::string why;
   for (const std::string& name : engines.names()) {
@@ -249,8 +249,8 @@ void register_convolution_cudnn_gpu() {
   const auto add = [](const char* op, std::uint32_t images, Turned turned) {
     register_kernel(op, {.name = kCudnnRow,
                          .device = DeviceKind::cuda,
-                         .refusal = refusal,
-                         .prepare = prepare,
+                         .refusal = engine_refusal,
+                         .prepare = prepare_engine,
                          .workspace_bytes = cudnn_workspace_bytes,
                          .channels_last = images,
                          .turned = std::move(turned),

@@ -21,14 +21,14 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct EngineCase {
   Shape x, w;
   Conv2dOptions options = {};
   bool is_usual = true;  // cuDNN has to take it
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<EngineCase>& engine_cases() {
+  static const std::vector<EngineCase> all = {
       {{2, 64, 9, 10}, {32, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{1, 32, 7, 7}, {64, 32, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
       {{2, 40, 6, 5}, {24, 40, 1, 1}},
@@ -71,7 +71,7 @@ Dense moved(const Dense& values, const Layout& layout, bool is_back) {
 
 // The convolutions of a case between additions, so that images lie as kernels want them; `dtype` of 16 bits has the
 // wide gradient too.
-void build(Graph& g, const Case& c, DType dtype) {
+void build_engine_case(Graph& g, const EngineCase& c, DType dtype) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), twice = x + x,
               y = conv2d(twice, w, c.options);
   const Value dy = g.input("dy", dtype, y.shape()), more = dy + dy;
@@ -83,9 +83,9 @@ void build(Graph& g, const Case& c, DType dtype) {
   g.fetch("wide dw", call("conv2d_grad_weight_wide", {twice, more}, attrs));
 }
 
-std::vector<KernelCall> calls_of(const Case& c, DType dtype, bool tf32, const TargetPtr& target) {
+std::vector<KernelCall> calls_of(const EngineCase& c, DType dtype, bool tf32, const TargetPtr& target) {
   Graph g;
-  build(g, c, dtype);
+  build_engine_case(g, c, dtype);
   CompileOptions options;
   options.allow_tf32 = tf32;
   std::vector<KernelCall> calls;
@@ -163,12 +163,12 @@ TEST(ConvByCudnn, IsRightByTheEngineThatTimingFindsOnAGpu) {
 #else
   constexpr std::size_t kCases = 9;
 #endif
-  ASSERT_GE(cases().size(), kCases);
+  ASSERT_GE(engine_cases().size(), kCases);
   std::size_t checked = 0;
-  for (const Case& c : std::span(cases()).first(kCases)) {
+  for (const EngineCase& c : std::span(engine_cases()).first(kCases)) {
     for (const auto& [dtype, tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
       Graph g;
-      build(g, c, dtype);
+      build_engine_case(g, c, dtype);
       CompileOptions options;
       options.allow_tf32 = tf32;
       const std::vector<std::string> notes = time_choices(compile_plan(g, options, target).plan, Device::cuda(0));
@@ -193,9 +193,9 @@ TEST(ConvByCudnn, IsRightByTheEngineThatTimingFindsOnAGpu) {
 }
 
 // How many of a case's convolutions a plan for the target has by cuDNN.
-int chosen(const Case& c, DType dtype, bool tf32, const Target& target) {
+int chosen(const EngineCase& c, DType dtype, bool tf32, const Target& target) {
   Graph g;
-  build(g, c, dtype);
+  build_engine_case(g, c, dtype);
   CompileOptions options;
   options.allow_tf32 = tf32;
   const Plan plan = compile_plan(g, options, std::make_shared<const Target>(target)).plan;
@@ -205,10 +205,10 @@ int chosen(const Case& c, DType dtype, bool tf32, const Target& target) {
 
 TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   const Target& h200 = named_target("h200");
-  const Case usual{{64, 96, 14, 14}, {128, 96, 3, 3}, {.padding = {1, 1, 1, 1}}};
-  const Case by_patches{{64, 64, 14, 14}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
-  const Case product{{64, 64, 14, 14}, {128, 64, 1, 1}};
-  const Case strided{{64, 64, 28, 28}, {128, 64, 1, 1}, {.stride = {2, 2}}};
+  const EngineCase usual{{64, 96, 14, 14}, {128, 96, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const EngineCase by_patches{{64, 64, 14, 14}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const EngineCase product{{64, 64, 14, 14}, {128, 64, 1, 1}};
+  const EngineCase strided{{64, 64, 28, 28}, {128, 64, 1, 1}, {.stride = {2, 2}}};
   EXPECT_EQ(chosen(usual, bf16, false, h200), 1) << "for images alone";
   EXPECT_EQ(chosen(usual, f16, false, h200), 1);
   EXPECT_EQ(chosen({{64, 96, 28, 28}, {128, 96, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}}, bf16, false, h200),
@@ -225,22 +225,22 @@ TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   EXPECT_EQ(chosen(strided, bf16, false, h200), 1) << "not for images either";
   EXPECT_EQ(chosen(usual, bf16, false, named_target("a100")), 0) << "not measured there";
   const auto without = [&](auto change) {
-    Case c = usual;
+    EngineCase c = usual;
     change(c);
     return chosen(c, bf16, false, h200);
   };
-  EXPECT_EQ(without([](Case& c) { c.x = {63, 96, 14, 14}; }), 0) << "fewer windows than were measured";
-  EXPECT_EQ(without([](Case& c) { c.x = {64, 56, 14, 14}, c.w = {128, 56, 3, 3}; }), 0) << "fewer channels";
-  EXPECT_EQ(without([](Case& c) { c.w = {128, 48, 3, 3}, c.options.groups = 2; }), 0);
+  EXPECT_EQ(without([](EngineCase& c) { c.x = {63, 96, 14, 14}; }), 0) << "fewer windows than were measured";
+  EXPECT_EQ(without([](EngineCase& c) { c.x = {64, 56, 14, 14}, c.w = {128, 56, 3, 3}; }), 0) << "fewer channels";
+  EXPECT_EQ(without([](EngineCase& c) { c.w = {128, 48, 3, 3}, c.options.groups = 2; }), 0);
 }
 
 TEST(ConvByCudnn, IsDeclinedWhereTheLibraryIsNotThere) {
   Target target = named_target("h200");
   std::erase_if(target.libraries, [](const TargetLibrary& library) { return library.name == "cudnn"; });
-  const Case c{{64, 64, 14, 14}, {128, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const EngineCase c{{64, 64, 14, 14}, {128, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
   EXPECT_EQ(chosen(c, bf16, false, target), 0);
   Graph g;
-  build(g, c, bf16);
+  build_engine_case(g, c, bf16);
   const auto notes = compile_plan(g, {}, std::make_shared<const Target>(target)).plan.notes;
   EXPECT_EQ(std::ranges::count(notes, "conv2d: cudnn declined: libcudnn.so.9 is not there"), 1);
 }

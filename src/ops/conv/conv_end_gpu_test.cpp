@@ -18,7 +18,7 @@ using Axes = std::array<std::int64_t, 3>;
 constexpr Axes kPixels{0, 2, 3};
 
 // What stands behind a convolution `y` of an image of `x` by `w`.
-struct Case {
+struct EndCase {
   const char* what;
   Shape x, w;
   DType dtype;
@@ -67,8 +67,8 @@ void masked_residual(Graph& g, const Value& y) {
 }
 
 // Columns and windows that end within tiles, one tile of columns and two, rows of taps, phases of a stride.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<EndCase>& end_cases() {
+  static const std::vector<EndCase> all = {
       {"statistics of one tap", {2, 40, 19, 17}, {72, 40, 1, 1}, bf16, {}, statistics},
       {"statistics of nine taps", {3, 32, 11, 9}, {40, 32, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, statistics},
       {"statistics of nine taps by patches",
@@ -112,7 +112,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-Value convolution(Graph& g, const Case& c) {
+Value convolution(Graph& g, const EndCase& c) {
   const Value x = g.input("x", c.dtype, c.x), w = g.input("w", c.dtype, c.w);
   const Value y = conv2d(x, w, c.options);
   if (!c.is_gradient) return y;
@@ -131,7 +131,7 @@ TargetPtr chip_of(int sms, std::int64_t cache_bytes = 0) {
 void check_in_emulation(int sms, std::int64_t cache_bytes) {
   EmulatedCases made;
   unsigned seed = 0;
-  for (const Case& c : cases()) {
+  for (const EndCase& c : end_cases()) {
     auto g = std::make_unique<Graph>();
     c.build(*g, convolution(*g, c));
     Plan plan = std::move(compile_plan(*g, {}, chip_of(sms, cache_bytes)).plan);
@@ -186,7 +186,7 @@ TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
 TEST(ConvEnd, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   CasesOnGpu made;
-  for (const Case& c : cases()) {
+  for (const EndCase& c : end_cases()) {
     auto g = std::make_unique<Graph>();
     c.build(*g, convolution(*g, c));
     Feeds feeds = make_feeds(*g, 5);
@@ -198,7 +198,7 @@ TEST(ConvEnd, IsRightOnAGpu) {
 TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
   std::set<std::string> seen;
-  for (const Case& c : cases()) {
+  for (const EndCase& c : end_cases()) {
     for (const std::int64_t cache_bytes : {0, 1 << 20}) {
       Graph g;
       c.build(g, convolution(g, c));

@@ -20,12 +20,12 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;  // sums of a row's and a column's fit 31 bits
+constexpr std::int64_t kMostGemmOffset = std::int64_t{1} << 30;  // sums of a row's and a column's fit 31 bits
 constexpr std::int64_t kMostPosition = std::int64_t{1} << 29;
-constexpr std::int64_t kSharedBytes = 48 << 10;  // that a kernel has without asking
-constexpr std::int64_t kLeastOfGroup = 8;        // columns of a tile of the tensor cores
+constexpr std::int64_t kGemmSharedBytes = 48 << 10;  // that a kernel has without asking
+constexpr std::int64_t kLeastOfGroup = 8;            // columns of a tile of the tensor cores
 
-std::string refusal(const KernelCall& call) {
+std::string gemm_refusal(const KernelCall& call) {
   const ConvShape shape(call);
   if (shape.dtype == DType::f64) return "f64, for which it has no products";
   if (std::string why = shape.added_refusal(); !why.empty()) return why;
@@ -39,7 +39,7 @@ std::string refusal(const KernelCall& call) {
   const std::int64_t windows =
       shape.batch * std::max(shape.axes[0].outputs * shape.axes[1].outputs, shape.axes[0].size * shape.axes[1].size);
   const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
-  if (std::max(reach, windows) >= kMostOffset) return "offsets of 2^30 elements or more";
+  if (std::max(reach, windows) >= kMostGemmOffset) return "offsets of 2^30 elements or more";
   for (const WindowAxis& axis : shape.axes) {
     if (gpu::reach_of(axis) >= kMostPosition) return "positions of 2^29 or more";
   }
@@ -131,7 +131,7 @@ class ConvText {
 
 // As many as fit, up to 4; no more than there are blocks for, and at least 2.
 std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes, std::int64_t blocks) {
-  return std::clamp<std::int64_t>((kSharedBytes - other_bytes) / stage_bytes, 2,
+  return std::clamp<std::int64_t>((kGemmSharedBytes - other_bytes) / stage_bytes, 2,
                                   std::clamp<std::int64_t>(blocks, 2, 4));
 }
 
@@ -153,7 +153,7 @@ std::int64_t parts_of(std::int64_t tiles, std::int64_t blocks, const Target& tar
 
 // ---- forward, and the gradient for the image ----
 
-gpu::TextPlan plan_images(const KernelCall& call) {
+gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   const ConvShape shape(call);
   const bool is_back = shape.kind == ConvKind::grad_input;
   const Layout &from = is_back ? shape.y : shape.x, &to = is_back ? shape.x : shape.y;
@@ -269,7 +269,7 @@ struct WeightTile {
   std::int64_t block(std::int64_t element_size) const { return warps / (warps_m * warps_n) * 32 / element_size; }
 };
 
-gpu::TextPlan plan_weights(const KernelCall& call) {
+gpu::TextPlan plan_gemm_weights(const KernelCall& call) {
   const ConvShape shape(call);
   const Image image{shape.x, call.alignments[0]}, gradient{shape.y, call.alignments[1]};
   const std::int64_t channels = shape.channels / shape.groups, rows = shape.outputs / shape.groups;
@@ -318,11 +318,12 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
 void register_convolution_gemm_gpu() {
   // Images, not weights and not the bias.
   const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
-    gpu::register_text_kernel(op, "implicit_gemm", refusal, plan, Faults::none, images);
+    gpu::register_text_kernel(op, "implicit_gemm", gemm_refusal, plan, Faults::none, images);
   };
-  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images), add("conv2d_add", 0b11001, plan_images);
-  add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
-  add("conv2d_grad_weight_wide", 0b011, plan_weights);
+  add("conv2d", 0b101, plan_gemm_images), add("conv2d_bias", 0b1001, plan_gemm_images),
+      add("conv2d_add", 0b11001, plan_gemm_images);
+  add("conv2d_grad_input", 0b101, plan_gemm_images), add("conv2d_grad_weight", 0b011, plan_gemm_weights);
+  add("conv2d_grad_weight_wide", 0b011, plan_gemm_weights);
 }
 
 }  // namespace paoding

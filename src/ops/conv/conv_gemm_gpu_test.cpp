@@ -11,18 +11,18 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct GemmCase {
   Shape x, w;
   Conv2dOptions options = {};
 };
 
-std::string to_string(const Case& c) {
+std::string to_string(const GemmCase& c) {
   return fmt::format("{} with {}, stride {}, groups {}", paoding::to_string(c.x), paoding::to_string(c.w),
                      c.options.stride[0], c.options.groups);
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& gemm_cases() {
+  static const std::vector<GemmCase> all = {
       {{3, 1, 9, 10}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{2, 16, 9, 9}, {32, 16, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{1, 32, 7, 7}, {33, 32, 3, 3}, {.padding = {0, 1, 2, 1}}},
@@ -49,8 +49,8 @@ const std::vector<Case>& cases() {
 
 // Groups of few channels: depthwise, with several results a channel, small groups; rows shorter and longer than a
 // strip; strides, whose gradients have phases that no tap reads; taps on either side of what a thread keeps.
-const std::vector<Case>& grouped_cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& grouped_cases() {
+  static const std::vector<GemmCase> all = {
       {{2, 32, 9, 10}, {32, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 32}},
       {{1, 5, 7, 6}, {5, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 5}},
       {{2, 16, 8, 9}, {16, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2, 2, 2}, .groups = 16}},
@@ -66,8 +66,8 @@ const std::vector<Case>& grouped_cases() {
 
 // What Hopper's copy engine brings by boxes: channels that end within a box, windows within a tile; strides, whose
 // gradients have phases without a tap, or of other taps than the next; taps and padding of all sides.
-const std::vector<Case>& box_cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& box_cases() {
+  static const std::vector<GemmCase> all = {
       {{2, 40, 9, 7}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{1, 32, 6, 5}, {40, 32, 1, 1}, {.stride = {2, 2}}},
       {{2, 72, 8, 7}, {136, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
@@ -80,8 +80,8 @@ const std::vector<Case>& box_cases() {
 
 // Squares of windows whose taps read one patch: squares that end beside the result, more columns than a CTA has,
 // padding of all sides and dilation, the phases of a stride's gradient.
-const std::vector<Case>& patch_cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& patch_cases() {
+  static const std::vector<GemmCase> all = {
       {{2, 40, 14, 15}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{4, 64, 8, 16}, {48, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{1, 32, 17, 15}, {136, 32, 3, 2}, {.padding = {2, 1, 0, 2}, .dilation = {2, 1}}},
@@ -91,8 +91,8 @@ const std::vector<Case>& patch_cases() {
 }
 
 // Few channels, of which rows of taps are brought: with what lies beside the image, rows of taps apart.
-const std::vector<Case>& tap_row_cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& tap_row_cases() {
+  static const std::vector<GemmCase> all = {
       {{2, 3, 15, 14}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
       {{1, 1, 9, 20}, {32, 1, 3, 5}, {.stride = {1, 3}, .padding = {1, 0, 2, 4}, .dilation = {2, 1}}},
       {{3, 5, 6, 30}, {72, 5, 2, 8}},
@@ -102,8 +102,8 @@ const std::vector<Case>& tap_row_cases() {
 
 // Rows of up to 128 windows, which are tiles: odd and even numbers of taps, rows of taps that are apart, rows of one
 // plane.
-const std::vector<Case>& window_row_cases() {
-  static const std::vector<Case> all = {
+const std::vector<GemmCase>& window_row_cases() {
+  static const std::vector<GemmCase> all = {
       {{1, 3, 9, 170}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
       {{2, 5, 6, 84}, {64, 5, 2, 8}},
       {{1, 1, 9, 100}, {32, 1, 3, 5}, {.padding = {1, 0, 2, 2}, .dilation = {2, 1}}},
@@ -115,7 +115,7 @@ const std::vector<Case>& window_row_cases() {
 }
 
 // The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
-void build(Graph& g, const Case& c, DType dtype, bool is_used) {
+void build(Graph& g, const GemmCase& c, DType dtype, bool is_used) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
   options.activation = Activation::relu;
@@ -142,7 +142,7 @@ Feeds feeds_of(const Graph& graph, bool allow_tf32, unsigned seed) {
 }
 
 // Where `is_used`, of a chip so small that a CTA has several tiles.
-Plan plan_of(const Case& c, DType dtype, bool allow_tf32, const std::string& target, bool is_used = true) {
+Plan plan_of(const GemmCase& c, DType dtype, bool allow_tf32, const std::string& target, bool is_used = true) {
   Graph g;
   build(g, c, dtype, is_used);
   CompileOptions options;
@@ -154,12 +154,12 @@ Plan plan_of(const Case& c, DType dtype, bool allow_tf32, const std::string& tar
 }
 
 // A sum of many hundred products rounds off a part of its partial sums, which may be larger than it is in the end.
-constexpr double kFewRoundings = 8;
+constexpr double kGemmRoundings = 8;
 
-void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_tf32) {
+void check_in_emulation(const std::vector<GemmCase>& gemm_cases, DType dtype, bool allow_tf32) {
   EmulatedCases made;
   unsigned seed = 0;
-  for (const Case& c : cases) {
+  for (const GemmCase& c : gemm_cases) {
     for (const bool is_used : {false, true}) {
       auto g = std::make_unique<Graph>();
       build(*g, c, dtype, is_used);
@@ -167,14 +167,14 @@ void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_
       made.add(to_string(c), std::move(g), std::move(feeds), plan_of(c, dtype, allow_tf32, "h200", is_used));
     }
   }
-  made.check(kFewRoundings);
+  made.check(kGemmRoundings);
 }
 
-void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<DType, bool>>& types) {
+void check_on_a_gpu(const std::vector<GemmCase>& gemm_cases, const std::vector<std::pair<DType, bool>>& types) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   CasesOnGpu made;
   for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : cases) {
+    for (const GemmCase& c : gemm_cases) {
       auto g = std::make_unique<Graph>();
       build(*g, c, dtype, true);
       CompileOptions options;
@@ -184,14 +184,14 @@ void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<
                std::move(feeds), options, dtype != f32 || allow_tf32 ? 2 : 1);
     }
   }
-  made.check(kFewRoundings);
+  made.check(kGemmRoundings);
 }
 
 // Also tiles of all sizes, and windows in many parts. A test for each type: compiling their kernels takes long.
 void check_gemms_on_a_gpu(DType dtype, bool allow_tf32) {
-  check_on_a_gpu({cases()[0],
-                  cases()[3],
-                  cases()[5],
+  check_on_a_gpu({gemm_cases()[0],
+                  gemm_cases()[3],
+                  gemm_cases()[5],
                   {{9, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
                   {{4, 32, 14, 14}, {32, 32, 3, 3}, {.padding = {1, 1, 1, 1}}},
                   {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
@@ -209,7 +209,7 @@ TEST(ConvGemm, IsRightOnAGpuInBf16) { check_gemms_on_a_gpu(bf16, false); }
 TEST(ConvGemm, IsRightOnAGpuInF16) { check_gemms_on_a_gpu(f16, false); }
 
 void check_boxes_on_a_gpu(DType dtype) {
-  std::vector<Case> all = box_cases();
+  std::vector<GemmCase> all = box_cases();
   all.insert(all.end(), patch_cases().begin(), patch_cases().end());
   all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
   all.insert(all.end(), window_row_cases().begin(), window_row_cases().end());
@@ -220,15 +220,15 @@ void check_boxes_on_a_gpu(DType dtype) {
 TEST(ConvByBoxes, IsRightOnAGpuInBf16) { check_boxes_on_a_gpu(bf16); }
 TEST(ConvByBoxes, IsRightOnAGpuInF16) { check_boxes_on_a_gpu(f16); }
 
-TEST(ConvGemm, IsRightInF32) { check_in_emulation(cases(), f32, false); }
-TEST(ConvGemm, IsRightInTf32) { check_in_emulation(cases(), f32, true); }
-TEST(ConvGemm, IsRightInBf16) { check_in_emulation(cases(), bf16, false); }
-TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
+TEST(ConvGemm, IsRightInF32) { check_in_emulation(gemm_cases(), f32, false); }
+TEST(ConvGemm, IsRightInTf32) { check_in_emulation(gemm_cases(), f32, true); }
+TEST(ConvGemm, IsRightInBf16) { check_in_emulation(gemm_cases(), bf16, false); }
+TEST(ConvGemm, IsRightInF16) { check_in_emulation(gemm_cases(), f16, false); }
 
 TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
 TEST(ConvByBoxes, IsRightByPatches) { check_in_emulation(patch_cases(), bf16, false); }
 TEST(ConvByBoxes, BringsOnceWhatAllTapsRead) {
-  const auto by_patches = [](const Case& c) {
+  const auto by_patches = [](const GemmCase& c) {
     const Plan plan = plan_of(c, bf16, false, "h200");
     int launches = 0;
     for (const Step& step : plan.steps) {
@@ -269,7 +269,7 @@ TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
 TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
 TEST(ConvByBoxes, IsRightByRowsOfWindows) {
   int of_weights = 0;
-  for (const Case& c : window_row_cases()) {
+  for (const GemmCase& c : window_row_cases()) {
     const Plan plan = plan_of(c, bf16, false, "h200");
     const auto goes_by_rows = [](const Step& step) {
       return step.kind == Step::Kind::kernel && step.text != nullptr &&
@@ -299,12 +299,12 @@ TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
                                    [](const auto* kernel) { return kernel->entry.find("pack") != std::string::npos; }));
   const Feeds feeds = make_feeds(g, 3);
   const Tensors got = program.run(gpu::EmulatedKernels(kernels), to_tensors(g, feeds), 1);
-  for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+  for (const auto& [name, expected] : expected_within(g, feeds, kGemmRoundings)) {
     EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
   }
 }
 // Launches of the convolution of a program that computes from parameters alone what it may.
-std::size_t launches_of(const Case& c, CompileOptions options, Derive derive, std::size_t* derived = nullptr) {
+std::size_t launches_of(const GemmCase& c, CompileOptions options, Derive derive, std::size_t* derived = nullptr) {
   Graph g;
   const Value x = g.input("x", f32, c.x), w = g.parameter("w", f32, c.w);
   g.fetch("y", relu(conv2d(x, w, g.parameter("b", f32, {c.w[0]}), c.options)));
@@ -345,7 +345,7 @@ TEST(ConvGemm, PacksNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;
   for (const bool allow_tf32 : {false, true}) {
     options.allow_tf32 = allow_tf32;
-    const Case many{{2, 72, 28, 28}, {72, 72, 3, 3}}, odd{{2, 70, 28, 28}, {72, 70, 3, 3}},
+    const GemmCase many{{2, 72, 28, 28}, {72, 72, 3, 3}}, odd{{2, 70, 28, 28}, {72, 70, 3, 3}},
         few{{2, 16, 28, 28}, {16, 16, 3, 3}};
     std::size_t derived = 0;
     EXPECT_EQ(launches_of(many, options, Derive::in_every_run), 2U);
@@ -370,7 +370,7 @@ TEST(ConvGemm, IsRightByPackedWeights) {
     const EmulatedProgram program(compile_plan(g, options, std::make_shared<const Target>(named_target("h200"))).plan);
     const Feeds feeds = feeds_of(g, allow_tf32, 3);
     const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
-    for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+    for (const auto& [name, expected] : expected_within(g, feeds, kGemmRoundings)) {
       EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
   }
@@ -378,7 +378,7 @@ TEST(ConvGemm, IsRightByPackedWeights) {
 
 // Factors are taken apart, which leaves a NaN of what is not finite.
 TEST(ConvGemm, OfWhatIsNotFiniteInF32GivesWhatIsMeant) {
-  const Case c{{1, 40, 9, 8}, {24, 40, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const GemmCase c{{1, 40, 9, 8}, {24, 40, 3, 3}, {.padding = {1, 1, 1, 1}}};
   Graph g;
   build(g, c, f32, false);
   const EmulatedProgram program(plan_of(c, f32, false, "h200", false));
@@ -387,7 +387,7 @@ TEST(ConvGemm, OfWhatIsNotFiniteInF32GivesWhatIsMeant) {
   feeds.at("x")[100] = infinite, feeds.at("x")[2000] = std::nan(""), feeds.at("w")[500] = -infinite,
   feeds.at("dy")[7] = infinite;
   const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
-  for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+  for (const auto& [name, expected] : expected_within(g, feeds, kGemmRoundings)) {
     EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     EXPECT_TRUE(std::ranges::any_of(expected.values, [](double value) { return std::isfinite(value); })) << name;
     EXPECT_TRUE(std::ranges::any_of(expected.values, [](double value) { return std::isinf(value); })) << name;
@@ -410,7 +410,7 @@ TEST(ConvByChannel, LimitsWhatItMakes) {
     const EmulatedProgram program(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan);
     const Feeds feeds = make_feeds(g, 3);
     const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
-    for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+    for (const auto& [name, expected] : expected_within(g, feeds, kGemmRoundings)) {
       EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
     const std::vector<double> values = got.at("y").to_doubles();
@@ -428,29 +428,29 @@ std::set<std::string> kernels_of(const Plan& plan) {
 
 TEST(ConvGemm, IsChosenWhereItHasProducts) {
   const std::set<std::string> gemm{"implicit_gemm"}, sums{"sums"}, patch{"patch"}, channel{"by_channel"};
-  const Case plain = cases()[1];
+  const GemmCase plain = gemm_cases()[1];
   EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "h200")), patch) << "few channels";
   EXPECT_EQ(kernels_of(plan_of(plain, f32, false, "a100")), gemm);
   EXPECT_EQ(kernels_of(plan_of(plain, bf16, false, "a100")), patch);
   EXPECT_EQ(kernels_of(plan_of(plain, f64, false, "h200")), sums) << "no products of f64";
   EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "t4")), sums) << "no copies beside other work";
-  const Case depthwise{{2, 32, 8, 8}, {32, 1, 3, 3}, {.groups = 32}};
+  const GemmCase depthwise{{2, 32, 8, 8}, {32, 1, 3, 3}, {.groups = 32}};
   EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), channel) << "groups of one channel";
   EXPECT_EQ(kernels_of(plan_of(depthwise, bf16, false, "t4")), channel);
   EXPECT_EQ(kernels_of(plan_of(depthwise, f64, false, "h200")), sums);
-  for (const Case& c : box_cases()) {
+  for (const GemmCase& c : box_cases()) {
     EXPECT_EQ(kernels_of(plan_of(c, bf16, false, "h200")), (std::set<std::string>{"boxes"})) << to_string(c);
     EXPECT_EQ(kernels_of(plan_of(c, f32, true, "h200")).count("boxes"), 0) << "f32";
     EXPECT_EQ(kernels_of(plan_of(c, f16, false, "b200")).count("boxes"), 0) << "not Hopper";
   }
-  for (const Case& c : tap_row_cases()) EXPECT_EQ(kernels_of(plan_of(c, f16, false, "h200")).count("boxes"), 1);
-  const Case wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
+  for (const GemmCase& c : tap_row_cases()) EXPECT_EQ(kernels_of(plan_of(c, f16, false, "h200")).count("boxes"), 1);
+  const GemmCase wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
 
 // Tiles fewer than SMs leave most of the chip without work; parts of few blocks cost more than they gain.
 TEST(ConvGemm, SharesOutTheSumsOfFewTiles) {
-  const auto why_of = [](const Case& c) {
+  const auto why_of = [](const GemmCase& c) {
     const Plan plan = plan_of(c, f32, false, "h200", false);
     const auto step = std::ranges::find(plan.steps, Step::Kind::kernel, &Step::kind);
     return step->text->launches.back().why;
@@ -465,7 +465,7 @@ TEST(ConvGemm, SharesOutTheSumsOfFewTiles) {
 
 // Single elements of 16 bits cannot be copied beside other work; those of 32 can, and channels that lie side by side.
 TEST(ConvGemm, PacksWeightsThatManyTilesRead) {
-  const auto packs = [](const Case& c, DType dtype) {
+  const auto packs = [](const GemmCase& c, DType dtype) {
     int count = 0;
     const Plan plan = plan_of(c, dtype, true, "a100");
     for (const Step& step : plan.steps) {
@@ -474,7 +474,7 @@ TEST(ConvGemm, PacksWeightsThatManyTilesRead) {
     }
     return count;
   };
-  const Case many{{2, 72, 28, 28}, {72, 72, 3, 3}}, few{{1, 72, 9, 9}, {72, 72, 3, 3}};
+  const GemmCase many{{2, 72, 28, 28}, {72, 72, 3, 3}}, few{{1, 72, 9, 9}, {72, 72, 3, 3}};
   EXPECT_EQ(packs(many, bf16), 2) << "forward and for the image";
   EXPECT_EQ(packs(many, f32), 2);
   EXPECT_EQ(packs({{2, 70, 28, 28}, {72, 70, 3, 3}}, f32), 1) << "for the image: 70 channels are not whole pieces";
@@ -487,10 +487,10 @@ TEST(ConvGemm, CompilesForEveryTile) {
   std::set<std::string> seen;
   for (const auto& [arch, target] : {std::pair{"sm_80", "a100"}, {"sm_90a", "h200"}}) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
-      std::vector<Case> all = {cases()[0], cases()[1], cases()[3], cases()[6]};
+      std::vector<GemmCase> all = {gemm_cases()[0], gemm_cases()[1], gemm_cases()[3], gemm_cases()[6]};
       if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
       if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2], patch_cases()[0], tap_row_cases()[0]});
-      for (const Case& c : all) {
+      for (const GemmCase& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {
           if (step.kind != Step::Kind::kernel) continue;

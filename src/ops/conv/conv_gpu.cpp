@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kElementThreads = 256;
 
 // y[n, o, i, j]; c counts the channels of o's group.
 // x[n, c, h, w]: what the outputs of c's group that read it give back.
@@ -25,7 +25,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   if (extents.elements() == 0) return {};
   gpu::TextParts text;
   text.name = call.op->name;
-  text.threads = kThreads;
+  text.threads = kElementThreads;
   std::int64_t most = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
   for (const WindowAxis& axis : shape.axes) most = std::max(most, gpu::reach_of(axis));
   text.is_wide = gpu::needs_wide_index(most);
@@ -48,7 +48,7 @@ gpu::TextPlan plan(const KernelCall& call) {
     sizes.number("total", extents.elements());
     sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
     sizes.divisor("channels", extents[1]), sizes.divisor("height", extents[2]), sizes.divisor("width", extents[3]);
-    text.ctas = ceil_div(extents.elements(), kThreads);
+    text.ctas = ceil_div(extents.elements(), kElementThreads);
   }
   text.functions = fmt::format("{}{}{}", k_window_cu, is_weight ? "" : k_conv_image_cu,
                                is_weight                         ? k_conv_grad_weight_cu

@@ -18,15 +18,15 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct ImageCase {
   Shape x, w;
   std::array<std::int64_t, 2> pool = {2, 2};
   Conv2dOptions options = {};
   bool has_relu = true;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ImageCase>& image_cases() {
+  static const std::vector<ImageCase> all = {
       {{32, 1, 6, 10}, {16, 1, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},
       {{9, 4, 7, 7}, {17, 4, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},  // rows and columns that no pool reads
       {{8, 3, 11, 9}, {7, 3, 5, 5}, {2, 2}, {.padding = {2, 2, 2, 2}}, false},
@@ -39,13 +39,13 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-std::string to_string(const Case& c) {
+std::string to_string(const ImageCase& c) {
   return fmt::format("{} with {}, pool {} x {}, stride {}", paoding::to_string(c.x), paoding::to_string(c.w), c.pool[0],
                      c.pool[1], c.options.stride[0]);
 }
 
 // The result, and the gradients of everything for what is given for it.
-void build(Graph& g, const Case& c, bool is_pooled, DType dtype = f32) {
+void build(Graph& g, const ImageCase& c, bool is_pooled, DType dtype = f32) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
   options.activation = c.has_relu ? Activation::relu : Activation::none;
@@ -68,7 +68,7 @@ std::multiset<std::string> kernels_of(const Graph& g, int threads, const Compile
 }
 
 // Partial sums over 16,384 pixels may be larger than a sum is in the end.
-constexpr double kFewRoundings = 32;
+constexpr double kImageRoundings = 32;
 
 void expect_right(const Graph& g, const Feeds& feeds, const std::map<std::string, Expected>& expected,
                   const char* unused) {
@@ -82,12 +82,12 @@ void expect_right(const Graph& g, const Feeds& feeds, const std::map<std::string
 
 TEST(ConvolutionsByImages, AreRightByOneThreadAndByAll) {
   unsigned seed = 1;
-  for (const Case& c : cases()) {
+  for (const ImageCase& c : image_cases()) {
     for (const bool is_pooled : {true, false}) {
       Graph g;
       build(g, c, is_pooled);
       const Feeds feeds = make_feeds(g, seed++);
-      const auto expected = expected_within(g, feeds, kFewRoundings);
+      const auto expected = expected_within(g, feeds, kImageRoundings);
       for (const bool is_serial : {true, false}) {
         const SerialScope serial(is_serial);
         for (const char* unused : {"", "choose_layouts"}) {
@@ -104,18 +104,18 @@ TEST(ConvolutionsByImages, OfBf16AreRight) {
   unsigned seed = 100;
   for (const std::size_t i : {0u, 1u, 3u, 5u}) {
     Graph g;
-    build(g, cases()[i], true, bf16);
+    build(g, image_cases()[i], true, bf16);
     const Feeds feeds = make_feeds(g, seed++);
-    const auto expected = expected_within(g, feeds, kFewRoundings);
+    const auto expected = expected_within(g, feeds, kImageRoundings);
     for (const char* unused : {"", "choose_layouts"}) {
-      SCOPED_TRACE(to_string(cases()[i]) + (*unused != 0 ? ", channels outermost" : ""));
+      SCOPED_TRACE(to_string(image_cases()[i]) + (*unused != 0 ? ", channels outermost" : ""));
       expect_right(g, feeds, expected, unused);
     }
   }
 }
 
 // A layer of the case, whose gradient another convolution makes, as in a network: in 16 bits.
-void build_network(Graph& g, const Case& c) {
+void build_network(Graph& g, const ImageCase& c) {
   const Value x = g.input("x", f32, c.x), w = g.input("w", f32, c.w), b = g.input("b", f32, {c.w[0]});
   Conv2dOptions options = c.options;
   options.activation = c.has_relu ? Activation::relu : Activation::none;
@@ -129,7 +129,7 @@ void build_network(Graph& g, const Case& c) {
 // their order.
 TEST(ConvolutionsByImages, InMixedPrecisionAreWhatIsMadeOneByOne) {
   unsigned seed = 200;
-  for (const Case& c : cases()) {
+  for (const ImageCase& c : image_cases()) {
     SCOPED_TRACE(to_string(c));
     Graph g;
     build_network(g, c);
@@ -154,14 +154,14 @@ using Names = std::multiset<std::string>;
 const Names kByImages{"conv2d_pool by onednn by images", "conv2d_pool_grad_input by onednn by images",
                       "conv2d_pool_grad_weight by onednn by images"};
 
-Names kernels_of(const Case& c, bool is_pooled, int threads) {
+Names kernels_of(const ImageCase& c, bool is_pooled, int threads) {
   Graph g;
   build(g, c, is_pooled);
   return kernels_of(g, threads);
 }
 
 TEST(ConvolutionsByImages, AreMadeWhereThreadsShareTheImagesEvenly) {
-  const Case c{{48, 16, 14, 14}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  const ImageCase c{{48, 16, 14, 14}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
   if (kernels_of(c, false, 1).count("conv2d_bias by onednn") == 0)
     GTEST_SKIP() << "NOT CHECKED: no oneDNN for this CPU";
   for (const int threads : {1, 2, 16, 24}) EXPECT_EQ(kernels_of(c, true, threads), kByImages) << threads;
@@ -192,9 +192,9 @@ TEST(ConvolutionsByImages, AreMadeInMixedPrecisionToo) {
 }
 
 TEST(ConvolutionsByImages, DeclineWindowsThatOutgrowACoreAndSumsThatOutgrowTheImages) {
-  const Case large{{4, 16, 128, 128}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  const ImageCase large{{4, 16, 128, 128}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
   EXPECT_EQ(kernels_of(large, true, 2).count("conv2d_pool by onednn by images"), 0u);
-  const Case deep{{16, 256, 4, 4}, {256, 256, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  const ImageCase deep{{16, 256, 4, 4}, {256, 256, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
   EXPECT_EQ(kernels_of(deep, true, 16).count("conv2d_pool_grad_weight by onednn by images"), 0u);
   EXPECT_EQ(kernels_of(deep, false, 16).count("conv2d_grad_weight by onednn by images"), 0u);
 }

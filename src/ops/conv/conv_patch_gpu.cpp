@@ -19,9 +19,9 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kPatchThreads = 128;
 constexpr std::int64_t kMostChannels = 64, kMostDepth = 1024;  // in and out; of (tap, channel)
-constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
+constexpr std::int64_t kMostPatchOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
 // CTAs of an SM: what registers for 32 columns allow, and for more.
 constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
@@ -30,7 +30,7 @@ constexpr std::int64_t kMostPooledChannels = 32;                 // in and out, 
 constexpr std::int64_t kMostPoolRows = 2, kMostPoolColumns = 8;  // of a cell, which a warp's windows are to hold whole
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
-struct Patch {
+struct PatchTile {
   ConvShape shape;
   bool is_back;
   const Layout &image, &out;
@@ -45,7 +45,7 @@ struct Patch {
   std::int64_t rows_of_tile = 128;  // windows
   std::int64_t tall_rows, patch_rows, patch_columns;
 
-  explicit Patch(const KernelCall& call)
+  explicit PatchTile(const KernelCall& call)
       : shape(call),
         is_back(shape.kind == ConvKind::grad_input),
         image(is_back ? shape.y : shape.x),
@@ -107,10 +107,10 @@ struct Patch {
 
 // How a CTA shares out the sums of a gradient for weights: so many outputs by columns of (tap, channel), of which
 // warps_n warps have a part each.
-struct WeightTile {
+struct PatchWeightTile {
   std::int64_t outputs, columns, warps_n, tiles_m, tiles_n;
 
-  explicit WeightTile(const Patch& p) {
+  explicit PatchWeightTile(const PatchTile& p) {
     outputs = p.columns <= 16 ? 16 : 32;
     tiles_m = ceil_div(p.columns, outputs);
     const std::int64_t most = outputs == 16 ? 16 : 9;  // eights of columns of a warp, whose sums are in registers
@@ -121,15 +121,15 @@ struct WeightTile {
     columns = round_up(of_cta, warps_n) * 8;
     tiles_n = ceil_div(p.taps() * p.channels, columns);
   }
-  std::int64_t shared_bytes(const Patch& p) const {
+  std::int64_t shared_bytes(const PatchTile& p) const {
     const std::int64_t tile =
         p.rows_of_tile * (outputs + 8) * size_bytes(p.shape.dtype) + p.window_bytes() + p.patch_bytes();
     return std::max(tile, outputs * columns * 4);
   }
 };
 
-std::string refusal(const KernelCall& call) {
-  const Patch p(call);
+std::string patch_refusal(const KernelCall& call) {
+  const PatchTile p(call);
   const ConvShape& shape = p.shape;
   if (shape.is_pooled) {
     const auto [rows, columns] = shape.pool;
@@ -161,15 +161,15 @@ std::string refusal(const KernelCall& call) {
     if (p.piece(call) * size < 4) return "pixels do not start at multiples of 4 bytes";
   }
   const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
-  if (std::max({reach, p.cells * p.cell[0] * p.cell[1], p.tall_rows, p.patch_columns}) >= kMostOffset ||
-      shape.batch >= kMostOffset / p.tall_rows || p.patch_rows >= kMostOffset / p.patch_columns / p.slot) {
+  if (std::max({reach, p.cells * p.cell[0] * p.cell[1], p.tall_rows, p.patch_columns}) >= kMostPatchOffset ||
+      shape.batch >= kMostPatchOffset / p.tall_rows || p.patch_rows >= kMostPatchOffset / p.patch_columns / p.slot) {
     return "offsets of 2^30 elements or more";
   }
   const bool is_weight = shape.kind == ConvKind::grad_weight;
   if (is_weight && !shape.is_pooled && p.gradient_piece(call) * size < 4) {
     return "pixels of the gradient do not start at multiples of 4 bytes";
   }
-  const std::int64_t bytes = is_weight ? WeightTile(p).shared_bytes(p) : p.shared_bytes();
+  const std::int64_t bytes = is_weight ? PatchWeightTile(p).shared_bytes(p) : p.shared_bytes();
   const std::int64_t most = call.target->shared_bytes / 2 - kReservedBytes;
   if (bytes > most) {
     return fmt::format("a tile and its patch take {} bytes of shared memory, {} leave room for a second CTA", bytes,
@@ -181,7 +181,7 @@ std::string refusal(const KernelCall& call) {
 // The sizes and constants that both texts need.
 class PatchText : public gpu::TextParts {
  public:
-  PatchText(const KernelCall& call, const Patch& p);
+  PatchText(const KernelCall& call, const PatchTile& p);
 
   void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
   gpu::TextLaunch finish(std::string_view text, std::int64_t shared_bytes) {
@@ -193,10 +193,10 @@ class PatchText : public gpu::TextParts {
   }
 };
 
-PatchText::PatchText(const KernelCall& call, const Patch& p) {
+PatchText::PatchText(const KernelCall& call, const PatchTile& p) {
   const ConvShape& shape = p.shape;
   name = call.op->name;
-  threads = kThreads;
+  threads = kPatchThreads;
   constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
   constant("int kRows", p.rows_of_tile);
   constant("int kChannels", p.channels), constant("int kSlot", p.slot), constant("int kPiece", p.piece(call));
@@ -226,8 +226,8 @@ std::int64_t ctas_for(std::int64_t tiles, const Target& target, std::int64_t sha
   return ceil_div(tiles, ceil_div(tiles, target.sm_count * of_sm));
 }
 
-gpu::TextPlan plan_images(const KernelCall& call) {
-  const Patch p(call);
+gpu::TextPlan plan_patch_images(const KernelCall& call) {
+  const PatchTile p(call);
   const ConvShape& shape = p.shape;
   PatchText text(call, p);
   text.constant("int kColumns", p.tile_columns);
@@ -267,9 +267,9 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   return made;
 }
 
-gpu::TextPlan plan_weights(const KernelCall& call) {
-  const Patch p(call);
-  const WeightTile tile(p);
+gpu::TextPlan plan_patch_weights(const KernelCall& call) {
+  const PatchTile p(call);
+  const PatchWeightTile tile(p);
   PatchText text(call, p);
   text.constant("int kOutputs", tile.outputs), text.constant("int kColumns", tile.columns);
   text.constant("int kWarpsN", tile.warps_n);
@@ -308,15 +308,16 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
 
 void register_convolution_patch_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
-    gpu::register_text_kernel(op, "patch", refusal, plan_images);
+    gpu::register_text_kernel(op, "patch", patch_refusal, plan_patch_images);
   }
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
-    gpu::register_text_kernel(op, "patch", refusal, plan_weights);
+    gpu::register_text_kernel(op, "patch", patch_refusal, plan_patch_weights);
   }
   // Images; what is pooled lies as its other readers want it.
-  gpu::register_text_kernel("conv2d_pool", "patch", refusal, plan_images, Faults::none, 0b10001, 0b01000);
-  gpu::register_text_kernel("conv2d_pool_grad_input", "patch", refusal, plan_images, Faults::none, 0b1000);
-  gpu::register_text_kernel("conv2d_pool_grad_weight", "patch", refusal, plan_weights, Faults::none, 0b00001);
+  gpu::register_text_kernel("conv2d_pool", "patch", patch_refusal, plan_patch_images, Faults::none, 0b10001, 0b01000);
+  gpu::register_text_kernel("conv2d_pool_grad_input", "patch", patch_refusal, plan_patch_images, Faults::none, 0b1000);
+  gpu::register_text_kernel("conv2d_pool_grad_weight", "patch", patch_refusal, plan_patch_weights, Faults::none,
+                            0b00001);
 }
 
 }  // namespace paoding

@@ -117,7 +117,7 @@ const Attrs& padded() {
   return attrs;
 }
 
-Attrs with(Attrs attrs, const char* name, AttrValue value) {
+Attrs with_attr(Attrs attrs, const char* name, AttrValue value) {
   attrs.set(name, std::move(value));
   return attrs;
 }
@@ -136,7 +136,7 @@ void register_convolution_pool() {
       .gradient = composition_gradient,
       .compose = compose_pool,
       .cases = {{.shapes = {{2, 3, 6, 7}, {4, 3, 3, 3}, {4}},
-                 .attrs = with(padded(), "activation", std::string("relu"))},
+                 .attrs = with_attr(padded(), "activation", std::string("relu"))},
                 {.shapes = {{1, 8, 5, 6}, {8, 8, 3, 3}, {8}}},
                 {.shapes = {{1, 2, 4, 9}, {3, 2, 1, 2}, {3}}, .attrs = {{"pool", Ints{1, 4}}}},
                 {.shapes = {{1, 2, 4, 9}, {3, 2, 1, 2}, {3}}, .attrs = {{"pool", Ints{3, 2}}}},
@@ -160,7 +160,7 @@ void register_convolution_pool() {
       .gradient = composition_gradient,
       .compose = compose_grad_input,
       .cases = {{.shapes = {{2, 4, 3, 3}, {2, 4, 3, 3}, {4, 3, 3, 3}},
-                 .attrs = with(padded(), "size", Ints{6, 7}),
+                 .attrs = with_attr(padded(), "size", Ints{6, 7}),
                  .dtypes = {f32, u8, f32}},
                 {.shapes = {{1, 8, 1, 2}, {1, 8, 1, 2}, {8, 8, 3, 3}},
                  .attrs = {{"size", Ints{5, 6}}},
@@ -190,13 +190,13 @@ void register_convolution_pool() {
       .gradient = composition_gradient,
       .compose = compose_grad_weight,
       .cases = {{.shapes = {{2, 3, 6, 7}, {2, 4, 3, 3}, {2, 4, 3, 3}},
-                 .attrs = with(padded(), "kernel", Ints{3, 3}),
+                 .attrs = with_attr(padded(), "kernel", Ints{3, 3}),
                  .dtypes = {f32, f32, u8}},
                 {.shapes = {{1, 8, 5, 6}, {1, 8, 1, 2}, {1, 8, 1, 2}},
                  .attrs = {{"kernel", Ints{3, 3}}},
                  .dtypes = {f32, f32, u8}},
                 {.shapes = {{2, 3, 6, 7}, {2, 4, 3, 3}, {2, 4, 3, 3}},
-                 .attrs = with(with(padded(), "kernel", Ints{3, 3}), "wide", true),
+                 .attrs = with_attr(with_attr(padded(), "kernel", Ints{3, 3}), "wide", true),
                  .dtypes = {f32, f32, u8},
                  .error = "it takes f16 and bf16"},
                 {.shapes = {{1, 2, 4, 9}, {1, 3, 4, 2}, {1, 3, 4, 2}},

@@ -13,15 +13,15 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct PoolEndCase {
   Shape x, w;
   std::array<std::int64_t, 2> pool = {2, 2};
   Conv2dOptions options = {};
   bool has_relu = true;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<PoolEndCase>& pool_end_cases() {
+  static const std::vector<PoolEndCase> all = {
       {{3, 1, 9, 10}, {16, 1, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},
       {{5, 16, 14, 14}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},
       {{3, 32, 7, 7}, {33, 32, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},
@@ -35,13 +35,13 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-std::string to_string(const Case& c) {
+std::string to_string(const PoolEndCase& c) {
   return fmt::format("{} with {}, pool {} x {}, stride {}", paoding::to_string(c.x), paoding::to_string(c.w), c.pool[0],
                      c.pool[1], c.options.stride[0]);
 }
 
 // The result, and the gradients of everything for what is given for it.
-void build(Graph& g, const Case& c, DType dtype = f32) {
+void build(Graph& g, const PoolEndCase& c, DType dtype = f32) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
   options.activation = c.has_relu ? Activation::relu : Activation::none;
@@ -86,12 +86,12 @@ Feeds feeds_of(const Graph& graph, unsigned seed) {
   return feeds;
 }
 
-constexpr double kFewRoundings = 8;  // partial sums may be larger than a sum is in the end
+constexpr double kPoolRoundings = 8;  // partial sums may be larger than a sum is in the end
 
 TEST(ConvPool, IsRightInTheEmulation) {
   EmulatedCases made;
   unsigned seed = 0;
-  for (const Case& c : cases()) {
+  for (const PoolEndCase& c : pool_end_cases()) {
     for (const bool is_small : {false, true}) {
       for (const char* unused : {"", "choose_layouts"}) {
         if (*unused != 0 && is_small) continue;
@@ -107,14 +107,14 @@ TEST(ConvPool, IsRightInTheEmulation) {
       }
     }
   }
-  made.check(kFewRoundings);
+  made.check(kPoolRoundings);
 }
 
 // Of a chip that has no boxes to take what has more channels.
 void check_in_emulation(DType dtype) {
   EmulatedCases made;
   unsigned seed = 0;
-  for (const Case& c : cases()) {
+  for (const PoolEndCase& c : pool_end_cases()) {
     auto g = std::make_unique<Graph>();
     build(*g, c, dtype);
     Plan plan = plan_of(*g, true, {}, "a100");
@@ -122,7 +122,7 @@ void check_in_emulation(DType dtype) {
     Feeds feeds = make_feeds(*g, ++seed);
     made.add(to_string(c), std::move(g), std::move(feeds), std::move(plan));
   }
-  made.check(kFewRoundings);
+  made.check(kPoolRoundings);
 }
 // The index alone may be read; whole numbers, so that no rounding chooses another window.
 TEST(ConvPool, GivesItsIndexWhereNobodyReadsItsResult) {
@@ -149,7 +149,7 @@ TEST(ConvPool, IsRightInF16) { check_in_emulation(f16); }
 TEST(ConvPool, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   CasesOnGpu made;
-  for (const Case& c : cases()) {
+  for (const PoolEndCase& c : pool_end_cases()) {
     for (const DType dtype : {f32, bf16, f16}) {
       auto g = std::make_unique<Graph>();
       build(*g, c, dtype);
@@ -158,7 +158,7 @@ TEST(ConvPool, IsRightOnAGpu) {
                in_tf32(), 2);
     }
   }
-  made.check(kFewRoundings);
+  made.check(kPoolRoundings);
 }
 
 // NaN, equal numbers and results of which none is above 0: as the pool behind a convolution has it.
@@ -190,7 +190,7 @@ TEST(ConvPool, IsMadeOnlyWhereNobodyElseWantsWhatItLeavesOut) {
     build(g);
     return ops_of(plan_of(g, false, options, target));
   };
-  const Case plain = cases()[1];
+  const PoolEndCase plain = pool_end_cases()[1];
   const auto whole = [&](Graph& g) { build(g, plain); };
   const std::multiset<std::string> apart{"conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight", "max_pool2d",
                                          "max_pool2d_grad"};
@@ -199,8 +199,8 @@ TEST(ConvPool, IsMadeOnlyWhereNobodyElseWantsWhatItLeavesOut) {
   for (const char* chip : {"h200", "a100"}) {
     EXPECT_EQ(ops([&](Graph& g) { build(g, plain, bf16); }, {}, chip), kPooled) << "16 bits";
   }
-  EXPECT_EQ(ops([&](Graph& g) { build(g, cases()[2], bf16); }, {}, "a100"), kPooled);
-  EXPECT_EQ(ops([&](Graph& g) { build(g, cases()[2], bf16); }, {}), apart) << "boxes are as fast";
+  EXPECT_EQ(ops([&](Graph& g) { build(g, pool_end_cases()[2], bf16); }, {}, "a100"), kPooled);
+  EXPECT_EQ(ops([&](Graph& g) { build(g, pool_end_cases()[2], bf16); }, {}), apart) << "boxes are as fast";
   EXPECT_EQ(ops(whole, in_tf32(), "t4"), apart) << "no copies beside other work";
   EXPECT_EQ(ops(whole, {}), apart) << "f32 that is not to be rounded";
   CompileOptions without = in_tf32();
@@ -234,8 +234,8 @@ TEST(ConvPool, CompilesForEveryTile) {
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
   std::set<std::string> seen;
   for (const auto& [arch, target] : {std::pair{"sm_80", "a100"}, {"sm_90a", "h200"}}) {
-    for (std::size_t i = 0; i < cases().size(); ++i) {
-      const Case& c = cases()[i];
+    for (std::size_t i = 0; i < pool_end_cases().size(); ++i) {
+      const PoolEndCase& c = pool_end_cases()[i];
       Graph g;
       build(g, c, i % 3 == 0 ? bf16 : f32);
       const Plan plan = plan_of(g, false, in_tf32(), target);

@@ -26,7 +26,7 @@ std::string rows_refusal(const Layout& image, const char* name) {
   return is_there ? "" : fmt::format("the pixels of {} are not the rows of a matrix", name);
 }
 
-std::string refusal(const KernelCall& call) {
+std::string product_refusal(const KernelCall& call) {
   const ConvShape shape(call);
   const std::int64_t size = size_bytes(shape.dtype), whole = 16 / size;  // elements of 16 bytes
   if (size > 4) return "f64";
@@ -57,7 +57,7 @@ std::string refusal(const KernelCall& call) {
   return "";
 }
 
-gpu::MatmulSpec spec_of(const KernelCall& call) {
+gpu::MatmulSpec product_spec_of(const KernelCall& call) {
   const ConvShape shape(call);
   const std::int64_t pixels = shape.batch * shape.axes[0].size * shape.axes[1].size;
   gpu::MatmulSpec spec;
@@ -87,7 +87,7 @@ gpu::MatmulSpec spec_of(const KernelCall& call) {
 class ConvProduct : public PreparedKernel {
  public:
   ConvProduct(const KernelCall& call, const Device& device)
-      : product_(gpu::GpuDevice::get(device.index), spec_of(call), kWorkspace),
+      : product_(gpu::GpuDevice::get(device.index), product_spec_of(call), kWorkspace),
         is_weight_(ConvShape(call).kind == ConvKind::grad_weight),
         inputs_(call.inputs.size()) {}
 
@@ -112,7 +112,7 @@ void register_convolution_product_gpu() {
   const auto add = [](const char* op, std::uint32_t images) {
     register_kernel(op, {.name = "cublaslt",
                          .device = DeviceKind::cuda,
-                         .refusal = refusal,
+                         .refusal = product_refusal,
                          .prepare = [](const KernelCall& call,
                                        const Device& device) { return std::make_unique<ConvProduct>(call, device); },
                          .workspace_bytes = [](const KernelCall&) { return kWorkspace; },

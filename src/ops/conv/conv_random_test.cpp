@@ -17,12 +17,12 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct RandomCase {
   Shape x, w;
   Conv2dOptions options;
 };
 
-std::string to_string(const Case& c) {
+std::string to_string(const RandomCase& c) {
   const auto& o = c.options;
   return fmt::format("{} with {}, stride {} x {}, padding {} {} {} {}, dilation {} x {}, groups {}",
                      paoding::to_string(c.x), paoding::to_string(c.w), o.stride[0], o.stride[1], o.padding[0],
@@ -34,9 +34,9 @@ class RandomShapes {
   explicit RandomShapes(unsigned seed) : random_(seed) {}
 
   /// Of no more than `most` products, so that many fit into a test.
-  Case next(double most) {
+  RandomCase next(double most) {
     for (;;) {
-      const Case c = any();
+      const RandomCase c = any();
       const double products =
           std::accumulate(c.w.begin(), c.w.end(), 1.0, std::multiplies<double>()) * double(c.x[0] * c.x[2] * c.x[3]);
       if (products <= most && fits(c)) return c;
@@ -50,7 +50,7 @@ class RandomShapes {
     const double share = std::uniform_real_distribution<double>(0, 1)(random_);
     return std::clamp<std::int64_t>(std::llround(std::pow(most, share)), 1, static_cast<std::int64_t>(most));
   }
-  bool fits(const Case& c) const {
+  bool fits(const RandomCase& c) const {
     for (int axis = 0; axis < 2; ++axis) {
       const auto at = static_cast<std::size_t>(axis);
       const std::int64_t reach = (c.w[2 + axis] - 1) * c.options.dilation[at] + 1;
@@ -58,7 +58,7 @@ class RandomShapes {
     }
     return true;
   }
-  Case any() {
+  RandomCase any() {
     std::int64_t channels = spread(2048), outputs = spread(2048), groups = 1;
     switch (upto(4)) {
       case 1: outputs = groups = channels; break;  // depthwise
@@ -68,7 +68,7 @@ class RandomShapes {
         break;
       default: break;
     }
-    Case c{{upto(3), channels, spread(300), spread(300)}, {outputs, channels / groups, upto(5), upto(5)}, {}};
+    RandomCase c{{upto(3), channels, spread(300), spread(300)}, {outputs, channels / groups, upto(5), upto(5)}, {}};
     c.options.groups = groups;
     for (std::size_t axis = 0; axis < 2; ++axis) {
       c.options.stride[axis] = upto(3) / 2 + 1, c.options.dilation[axis] = upto(4) / 4 + 1;
@@ -79,7 +79,7 @@ class RandomShapes {
   std::mt19937 random_;
 };
 
-void build(Graph& g, const Case& c, DType dtype) {
+void build_random_case(Graph& g, const RandomCase& c, DType dtype) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w);
   const Value y = conv2d(x, w, c.options), dy = g.input("dy", dtype, y.shape());
   const Values made = gradients(std::array{sum(y * dy)}, std::array{x, w});
@@ -89,23 +89,23 @@ void build(Graph& g, const Case& c, DType dtype) {
 // Sums of many products round off a part of their partial sums, which may be larger than they are in the end, and most
 // of all where few sums run at a time: with 16, a weight's gradient over 5,928 pixels is 1.2 times too far off on
 // AArch64.
-constexpr double kFewRoundings = 24;
+constexpr double kRandomRoundings = 24;
 
 TEST(ConvolutionOfRandomShapes, IsRight) {
   constexpr int kCases = 40;
   constexpr double kMostProducts = 1 << 20;
   RandomShapes shapes(11);
   for (int i = 0; i < kCases; ++i) {
-    const Case c = shapes.next(kMostProducts);
+    const RandomCase c = shapes.next(kMostProducts);
     const DType dtype = i % 3 == 2 ? bf16 : f32;
     SCOPED_TRACE(fmt::format("case {}, {}: {}", i, paoding::to_string(dtype), to_string(c)));
     Graph g;
-    build(g, c, dtype);
+    build_random_case(g, c, dtype);
     const Feeds feeds = make_feeds(g, static_cast<unsigned>(i));
     CompileOptions options;
     options.device = Device::best();
     const Tensors got = Program(g, options).run(to_tensors(g, feeds));
-    for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+    for (const auto& [name, expected] : expected_within(g, feeds, kRandomRoundings)) {
       EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
     if (testing::Test::HasFailure()) return;

@@ -9,9 +9,9 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kTapThreads = 256;
 constexpr std::int64_t kMostInRow = 64;  // elements of a box
-constexpr std::int64_t kAlign = 256;
+constexpr std::int64_t kTapAlign = 256;
 // By rows of windows: of which a tile is one, for the columns that it has; phases of its pixels; pixels of 128 bytes,
 // of which a box has so many.
 constexpr std::int64_t kMostWindows = 128, kMostOutputs = 64, kMostKernelRows = 8, kMostStep = 2;
@@ -21,9 +21,9 @@ gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std
                              const KernelEnd* end) {
   gpu::TextParts parts;
   parts.name = std::move(name);
-  parts.threads = kThreads;
+  parts.threads = kTapThreads;
   parts.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
-  parts.ctas = ceil_div(units, kThreads);
+  parts.ctas = ceil_div(units, kTapThreads);
   parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts.operands.push_back(gpu::input_parameter(shape.dtype, "added"));
@@ -65,7 +65,7 @@ TapRows::TapRows(const ConvShape& shape)
 }
 
 std::int64_t TapRows::image_bytes() const {
-  return ceil_div(batch * rows * columns * kChannels * size_bytes(dtype), kAlign) * kAlign;
+  return ceil_div(batch * rows * columns * kChannels * size_bytes(dtype), kTapAlign) * kTapAlign;
 }
 
 gpu::BoxMap TapRows::map() const {

@@ -8,7 +8,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 30;  // products and sums of two of them fit
+constexpr std::int64_t kMostWindowExtent = std::int64_t{1} << 30;  // products and sums of two of them fit
 
 std::array<WindowAxis, 2> axes_of(const Attrs& attrs, std::array<std::int64_t, 2> size,
                                   std::array<std::int64_t, 2> kernel) {
@@ -29,9 +29,9 @@ void check_range(const OpCall& call, const Attrs& attrs, const char* name, std::
     call.fail(ErrorKind::argument, fmt::format("{} has {} numbers, it takes {}", name, values.size(), count));
   }
   for (std::int64_t value : values) {
-    if (value < least || value > kMostExtent) {
+    if (value < least || value > kMostWindowExtent) {
       call.fail(ErrorKind::argument, fmt::format("{} is [{}]; every number must be from {} to {}", name,
-                                                 fmt::join(values, ", "), least, kMostExtent));
+                                                 fmt::join(values, ", "), least, kMostWindowExtent));
     }
   }
 }
@@ -52,13 +52,13 @@ std::array<WindowAxis, 2> window_axes(const OpCall& call, const Attrs& attrs, st
   check_range(call, attrs, "dilation", 2, 1);
   for (std::size_t i = 0; i < 2; ++i) {
     const char* axis = i == 0 ? "height" : "width";
-    if (kernel[i] < 1 || kernel[i] > kMostExtent / attrs.get_ints("dilation")[i]) {
+    if (kernel[i] < 1 || kernel[i] > kMostWindowExtent / attrs.get_ints("dilation")[i]) {
       call.fail(ErrorKind::shape, fmt::format("the {} of the kernel is {}, of dilation {}; it must be from 1 to {}",
-                                              axis, kernel[i], attrs.get_ints("dilation")[i], kMostExtent));
+                                              axis, kernel[i], attrs.get_ints("dilation")[i], kMostWindowExtent));
     }
-    if (size[i] < 0 || size[i] > kMostExtent) {
+    if (size[i] < 0 || size[i] > kMostWindowExtent) {
       call.fail(ErrorKind::shape,
-                fmt::format("the {} of the image is {}; it must be from 0 to {}", axis, size[i], kMostExtent));
+                fmt::format("the {} of the image is {}; it must be from 0 to {}", axis, size[i], kMostWindowExtent));
     }
   }
   const auto axes = axes_of(attrs, size, kernel);

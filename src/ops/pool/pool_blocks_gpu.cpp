@@ -15,10 +15,10 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kColumns = 64, kPiece = 8;  // channels of a CTA, of a thread
-constexpr int kCtasOfSm = 2;
-constexpr std::int64_t kMostWindows = 2, kMostStride = 2;  // along an axis: what a thread has registers for
+constexpr int kBlockThreads = 256;
+constexpr std::int64_t kColumns = 64, kBlockPiece = 8;  // channels of a CTA, of a thread
+constexpr int kBlockCtasOfSm = 2;
+constexpr std::int64_t kMostBlockWindows = 2, kMostStride = 2;  // along an axis: what a thread has registers for
 constexpr int kMostImages = 2;
 
 struct Spread {
@@ -36,12 +36,12 @@ struct Spread {
   }
   std::int64_t tiles_n() const { return ceil_div(shape.channels, kColumns); }
   std::int64_t ctas_apart(const Target& target) const {
-    const std::int64_t rows = ceil_div(shape.batch * blocks(0) * blocks(1), kThreads / (kColumns / kPiece));
-    return std::min(rows, std::max<std::int64_t>(1, kCtasOfSm * target.sm_count / tiles_n()));
+    const std::int64_t rows = ceil_div(shape.batch * blocks(0) * blocks(1), kBlockThreads / (kColumns / kBlockPiece));
+    return std::min(rows, std::max<std::int64_t>(1, kBlockCtasOfSm * target.sm_count / tiles_n()));
   }
 };
 
-std::string refusal(const KernelCall& call) {
+std::string blocks_refusal(const KernelCall& call) {
   const Spread spread(call);
   const PoolShape& shape = spread.shape;
   if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
@@ -49,12 +49,12 @@ std::string refusal(const KernelCall& call) {
   if (shape.index.type.dtype != DType::u8) return "what windows chose is no byte";
   const std::array images{&shape.from, &shape.index, &shape.to};
   for (std::size_t i = 0; i < images.size(); ++i) {
-    const std::string why = gpu::pieces_refusal(*images[i], call.alignments[i], shape.channels, kPiece);
+    const std::string why = gpu::pieces_refusal(*images[i], call.alignments[i], shape.channels, kBlockPiece);
     if (!why.empty()) return why;
   }
   for (const WindowAxis& axis : spread.windows) {
     if (axis.dilation > 1) return "taps that are apart";
-    if (axis.stride > kMostStride || 1 + (axis.kernel - 1) / axis.stride > kMostWindows)
+    if (axis.stride > kMostStride || 1 + (axis.kernel - 1) / axis.stride > kMostBlockWindows)
       return fmt::format("windows of {} that move by {}", axis.kernel, axis.stride);
   }
   return "";
@@ -83,13 +83,13 @@ PD_DEVICE void store_sum(const End&, int, int, float, const Sizes&) {}
 )";
 }
 
-gpu::TextPlan plan(const KernelCall& call, const KernelEnd* end) {
+gpu::TextPlan plan_blocks(const KernelCall& call, const KernelEnd* end) {
   const Spread spread(call);
   const PoolShape& shape = spread.shape;
   const auto& [down, across] = spread.windows;
   gpu::TextParts parts;
   parts.name = call.op->name;
-  parts.threads = kThreads, parts.resident_ctas = kCtasOfSm;
+  parts.threads = kBlockThreads, parts.resident_ctas = kBlockCtasOfSm;
   parts.constants = fmt::format("using Stored = {};\nconstexpr int kColumns = {}, kConsumers = kThreads;\n{}",
                                 gpu::stored_type(shape.dtype), kColumns, gpu::window_constants(spread.windows));
   parts.functions = "struct Place { int n, h, w; };\n" +
@@ -115,7 +115,7 @@ gpu::TextPlan plan(const KernelCall& call, const KernelEnd* end) {
   parts.ctas = ctas_apart * spread.tiles_n();
   gpu::TextPlan made;
   made.launches.push_back(gpu::make_text_kernel(parts));
-  made.launches.back().shared_bytes = kThreads / 32 * kColumns * 4;  // of sums, by warps
+  made.launches.back().shared_bytes = kBlockThreads / 32 * kColumns * 4;  // of sums, by warps
   made.launches.back().why = fmt::format("{} CTAs by blocks of {} x {} pixels", parts.ctas, down.stride, across.stride);
   if (end != nullptr && sums_of(*end) > 0) {
     made.workspace_bytes = parts.ctas * sums_of(*end) * kColumns * 4;
@@ -128,15 +128,15 @@ gpu::TextPlan plan(const KernelCall& call, const KernelEnd* end) {
 
 void register_pool_blocks_gpu() {
   gpu::register_text_kernel(
-      "max_pool2d_grad", "blocks", refusal, [](const KernelCall& call) { return plan(call, nullptr); }, Faults::none,
-      ~0u);
-  register_ending_kernel("max_pool2d_grad", {.name = "blocks",
-                                             .refusal = end_refusal_of,
-                                             .plan_text =
-                                                 [](const KernelCall& call, const KernelEnd& end) {
-                                                   return std::make_shared<const gpu::TextPlan>(plan(call, &end));
-                                                 },
-                                             .is_remade = true});
+      "max_pool2d_grad", "blocks", blocks_refusal, [](const KernelCall& call) { return plan_blocks(call, nullptr); },
+      Faults::none, ~0u);
+  register_ending_kernel(
+      "max_pool2d_grad",
+      {.name = "blocks",
+       .refusal = end_refusal_of,
+       .plan_text = [](const KernelCall& call,
+                       const KernelEnd& end) { return std::make_shared<const gpu::TextPlan>(plan_blocks(call, &end)); },
+       .is_remade = true});
 }
 
 }  // namespace paoding

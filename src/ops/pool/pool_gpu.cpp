@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kElementThreads = 256;
 // Taps of a row of a window, or windows of a row that an element is in, whose loads are in flight together.
 constexpr std::int64_t kMostAhead = 4;
 
@@ -28,7 +28,7 @@ constexpr std::string_view kind_name(PoolKind kind) {
   return "";
 }
 
-gpu::TextPlan plan(const KernelCall& call) {
+gpu::TextPlan plan_elements(const KernelCall& call) {
   const PoolShape shape(call);
   const bool is_grad = shape.kind == PoolKind::max_grad || shape.kind == PoolKind::avg_grad;
   const bool is_last = is_channels_last(shape.to);
@@ -38,7 +38,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   if (result.elements() == 0) return {};
   gpu::TextParts parts;
   parts.name = call.op->name;
-  parts.threads = kThreads;
+  parts.threads = kElementThreads;
   std::int64_t most = std::max(gpu::reach_of(shape.from), gpu::reach_of(shape.to));
   if (shape.has_index()) most = std::max(most, gpu::reach_of(shape.index));
   for (const WindowAxis& axis : windows) most = std::max(most, gpu::reach_of(axis));
@@ -85,7 +85,7 @@ gpu::TextPlan plan(const KernelCall& call) {
       break;
   }
   parts.call = both + parts.call;
-  parts.ctas = ceil_div(result.elements() / vector, kThreads);
+  parts.ctas = ceil_div(result.elements() / vector, kElementThreads);
   return {{gpu::make_text_kernel(parts)}, 0, {}};
 }
 
@@ -94,7 +94,7 @@ gpu::TextPlan plan(const KernelCall& call) {
 void register_pooling_gpu() {
   for (const char* op : {"max_pool2d", "max_pool2d_grad", "max_pool2d_pick", "avg_pool2d", "avg_pool2d_grad"}) {
     gpu::register_text_kernel(
-        op, "elements", [](const KernelCall&) { return std::string(); }, plan, Faults::none, ~0u);
+        op, "elements", [](const KernelCall&) { return std::string(); }, plan_elements, Faults::none, ~0u);
   }
 }
 

@@ -16,9 +16,9 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256, kCtasOfSm = 2;
-constexpr std::int64_t kPiece = 8;                       // channels of a thread
-constexpr std::int64_t kMostWindows = 8;                 // of a thread
+constexpr int kRowThreads = 256, kRowCtasOfSm = 2;
+constexpr std::int64_t kRowPiece = 8;                    // channels of a thread
+constexpr std::int64_t kMostRowWindows = 8;              // of a thread
 constexpr std::int64_t kMostTaps = 3, kMostOverlap = 2;  // along an axis: of a window; windows that an element is in
 
 std::array<WindowAxis, 2> windows_of(const KernelCall& call, const PoolShape& shape) {
@@ -27,14 +27,14 @@ std::array<WindowAxis, 2> windows_of(const KernelCall& call, const PoolShape& sh
   return window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
 }
 
-std::string refusal(const KernelCall& call) {
+std::string rows_refusal(const KernelCall& call) {
   const PoolShape shape(call);
   if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
   if (shape.to.type.shape.elements() == 0) return "an extent is 0";
   if (shape.index.type.dtype != DType::u8) return "what windows choose is no byte";
   const std::array images{&shape.from, &shape.to, &shape.index};
   for (std::size_t i = 0; i < images.size(); ++i) {
-    const std::string why = gpu::pieces_refusal(*images[i], call.alignments[i], shape.channels, kPiece);
+    const std::string why = gpu::pieces_refusal(*images[i], call.alignments[i], shape.channels, kRowPiece);
     if (!why.empty()) return why;
   }
   for (const WindowAxis& axis : windows_of(call, shape)) {
@@ -68,20 +68,20 @@ PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const En
 )";
 }
 
-gpu::TextPlan plan(const KernelCall& call, const KernelEnd* start) {
+gpu::TextPlan plan_rows(const KernelCall& call, const KernelEnd* start) {
   const PoolShape shape(call);
   const std::array<WindowAxis, 2> axes = windows_of(call, shape);
   const auto& [down, across] = axes;
-  const std::int64_t windows = std::min(kMostWindows, down.outputs), parts = ceil_div(down.outputs, windows);
+  const std::int64_t windows = std::min(kMostRowWindows, down.outputs), parts = ceil_div(down.outputs, windows);
   gpu::TextParts made;
   made.name = call.op->name;
-  made.threads = kThreads, made.resident_ctas = kCtasOfSm;
+  made.threads = kRowThreads, made.resident_ctas = kRowCtasOfSm;
   made.constants = fmt::format("using Stored = {};\nconstexpr int kWindows = {};\n{}", gpu::stored_type(shape.dtype),
                                windows, gpu::window_constants(axes));
   made.functions = "struct Place { int n, h, w; };\n" +
                    (start != nullptr ? end_text(&made, *start) : text_without_start()) + k_pool_rows_cu;
   auto& s = made.sizes;
-  const std::int64_t pieces = shape.channels / kPiece, total = shape.batch * parts * across.outputs * pieces;
+  const std::int64_t pieces = shape.channels / kRowPiece, total = shape.batch * parts * across.outputs * pieces;
   s.number("total", total), s.divisor("pieces", pieces), s.divisor("parts", parts);
   s.number("rows", down.size), s.number("image_columns", across.size);
   s.number("window_rows", down.outputs), s.divisor("window_columns", across.outputs);
@@ -97,7 +97,7 @@ gpu::TextPlan plan(const KernelCall& call, const KernelEnd* start) {
   made.operands.push_back(gpu::output_parameter(shape.index.type.dtype, "choice"));
   const std::string result = start != nullptr ? "nullptr" : "";  // nobody writes it
   made.call = fmt::format("pool(image, End{{{}{}}}, to, choice, size)", loads, result);
-  made.ctas = ceil_div(total, kThreads);
+  made.ctas = ceil_div(total, kRowThreads);
   gpu::TextPlan text;
   text.launches.push_back(gpu::make_text_kernel(made));
   text.launches.back().why = fmt::format("a thread has {} windows below each other", windows);
@@ -108,11 +108,12 @@ gpu::TextPlan plan(const KernelCall& call, const KernelEnd* start) {
 
 void register_pool_rows_gpu() {
   gpu::register_text_kernel(
-      "max_pool2d", "rows", refusal, [](const KernelCall& call) { return plan(call, nullptr); }, Faults::none, ~0u);
+      "max_pool2d", "rows", rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); }, Faults::none,
+      ~0u);
   register_started_kernel(
       "max_pool2d",
       {.name = "rows", .refusal = start_refusal, .plan_text = [](const KernelCall& call, const KernelEnd& start) {
-         return std::make_shared<const gpu::TextPlan>(plan(call, &start));
+         return std::make_shared<const gpu::TextPlan>(plan_rows(call, &start));
        }});
 }
 

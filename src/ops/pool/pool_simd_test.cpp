@@ -17,13 +17,13 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-struct Case {
+struct SimdCase {
   std::int64_t images, channels, height, width;
   Ints kernel, stride, padding, dilation;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<SimdCase>& simd_cases() {
+  static const std::vector<SimdCase> all = {
       {2, 16, 6, 8, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, {3, 21, 7, 9, {2, 3}, {2, 3}, {0, 0, 0, 0}, {1, 1}},
       {2, 1, 5, 5, {3, 3}, {1, 2}, {1, 1, 1, 1}, {1, 1}},  {1, 39, 9, 8, {3, 2}, {2, 1}, {1, 0, 0, 1}, {2, 3}},
       {2, 4, 6, 6, {2, 2}, {3, 3}, {0, 0, 0, 0}, {1, 1}},
@@ -65,7 +65,7 @@ struct Images {
 template <DType dtype>
 class PoolCheck {
  public:
-  PoolCheck(const Case& c, bool counts_padding)
+  PoolCheck(const SimdCase& c, bool counts_padding)
       : case_(c),
         counts_padding_(counts_padding),
         windows_{c.images, c.channels, outputs(0, c.height), outputs(1, c.width)},
@@ -169,7 +169,7 @@ class PoolCheck {
     }
   }
 
-  const Case& case_;
+  const SimdCase& case_;
   bool counts_padding_;
   Shape windows_, image_;
 };
@@ -177,7 +177,7 @@ class PoolCheck {
 template <DType dtype>
 void expect_right() {
   std::mt19937 random(7);
-  for (const Case& c : cases()) {
+  for (const SimdCase& c : simd_cases()) {
     SCOPED_TRACE(
         fmt::format("{} channels, kernel {} x {}, {}", c.channels, c.kernel[0], c.kernel[1], to_string(dtype)));
     for (const bool counts_padding : {false, true}) {

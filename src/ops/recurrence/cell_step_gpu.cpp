@@ -12,7 +12,7 @@ namespace paoding {
 namespace {
 
 // What tells cells apart.
-struct CellKind {
+struct CellStepKind {
   const char* op;
   std::int64_t gates;  // products per unit
   const char* text;
@@ -39,14 +39,14 @@ struct CellCall {
   std::int64_t rows, features, hidden;
   DType dtype;
 
-  CellCall(const KernelCall& call, const CellKind& kind)
+  CellCall(const KernelCall& call, const CellStepKind& kind)
       : w(call.inputs.size() - 3), u(w + 1), b(u + 1), dtype(call.inputs[w].type.dtype) {
     const Shape &weights = call.inputs[w].type.shape, &state = call.inputs[1].type.shape;
     rows = state[0], features = weights[0], hidden = weights[1] / kind.gates;
   }
 };
 
-std::string refusal(const KernelCall& call, const CellKind& kind) {
+std::string refusal(const KernelCall& call, const CellStepKind& kind) {
   const CellCall cell(call, kind);
   if (call.target->major < 9) return "its CTAs send each other sums, which they can from compute capability 9 on";
   if (cell.dtype == DType::f64) return "f64, for which it has no sums";
@@ -66,7 +66,7 @@ std::string refusal(const KernelCall& call, const CellKind& kind) {
   return "";
 }
 
-gpu::TextPlan plan(const KernelCall& call, const CellKind& kind) {
+gpu::TextPlan plan(const KernelCall& call, const CellStepKind& kind) {
   const CellCall cell(call, kind);
   const std::int64_t piece_bytes = std::min(call.alignments[cell.w], call.alignments[cell.u]);
   const bool is_in_pieces = piece_bytes >= 16 && cell.hidden * size_bytes(cell.dtype) % 16 == 0;
@@ -111,9 +111,9 @@ gpu::TextPlan plan(const KernelCall& call, const CellKind& kind) {
 }  // namespace
 
 void register_cell_step_gpu() {
-  for (const CellKind& kind : {CellKind{"lstm_cell", 4, k_cell_lstm_cu, "operands.c0 = c;\n  ", {{1, 2}}},
-                               CellKind{"gru_cell", 3, k_cell_gru_cu, "operands.bm = b + 3 * size.hidden;\n  "},
-                               CellKind{"rnn_cell", 1, k_cell_rnn_cu, ""}}) {
+  for (const CellStepKind& kind : {CellStepKind{"lstm_cell", 4, k_cell_lstm_cu, "operands.c0 = c;\n  ", {{1, 2}}},
+                                   CellStepKind{"gru_cell", 3, k_cell_gru_cu, "operands.bm = b + 3 * size.hidden;\n  "},
+                                   CellStepKind{"rnn_cell", 1, k_cell_rnn_cu, ""}}) {
     gpu::register_text_kernel(
         kind.op, "step", [=](const KernelCall& call) { return refusal(call, kind); },
         [=](const KernelCall& call) { return plan(call, kind); }, Faults::none, 0, 0, kind.in_place);

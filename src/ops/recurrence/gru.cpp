@@ -13,16 +13,16 @@
 namespace paoding {
 namespace {
 
-enum Output : std::size_t { kStates, kSaved, kLastH };
+enum GruOutput : std::size_t { kGruStates, kGruSaved, kGruLastH };
 
-const RecurrenceForm& form() {
+const RecurrenceForm& gru_form() {
   static const RecurrenceForm made{.op = "gru_recurrence",
                                    .inputs = 4,
                                    .h0 = 3,
                                    .bm = 2,
-                                   .read = {kSaved, kStates},
-                                   .last = {kLastH},
-                                   .internal = {kSaved}};
+                                   .read = {kGruSaved, kGruStates},
+                                   .last = {kGruLastH},
+                                   .internal = {kGruSaved}};
   return made;
 }
 
@@ -115,8 +115,8 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "bm", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
+      .attrs = gru_form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(gru_form(), call); },
       .compose = compose_gru,
       .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}, {9}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}, {6}},
@@ -151,7 +151,7 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "saved", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = form().gradient_attrs(),
+      .attrs = gru_form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_gru_grad,
       .cases = {{.shapes = {{3, 9}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false)},
@@ -175,8 +175,8 @@ void register_gru_recurrence() {
 
 GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0, const Value& lengths,
                              bool reverse) {
-  const Values made = call_over_time(form(), {xw, u, bm, h0}, lengths, reverse);
-  return {made[kStates], made[kSaved], made[kLastH]};
+  const Values made = call_over_time(gru_form(), {xw, u, bm, h0}, lengths, reverse);
+  return {made[kGruStates], made[kGruSaved], made[kGruLastH]};
 }
 
 }  // namespace paoding

@@ -13,16 +13,16 @@
 namespace paoding {
 namespace {
 
-enum Output : std::size_t { kStates, kCells, kGates, kLastH, kLastC };
+enum LstmOutput : std::size_t { kLstmStates, kLstmCells, kLstmGates, kLstmLastH, kLstmLastC };
 
-const RecurrenceForm& form() {
+const RecurrenceForm& lstm_form() {
   static const RecurrenceForm made{.op = "lstm_recurrence",
                                    .inputs = 4,
                                    .h0 = 2,
                                    .c0 = 3,
-                                   .read = {kGates, kCells},
-                                   .last = {kLastH, kLastC},
-                                   .internal = {kCells, kGates}};
+                                   .read = {kLstmGates, kLstmCells},
+                                   .last = {kLstmLastH, kLstmLastC},
+                                   .internal = {kLstmCells, kLstmGates}};
   return made;
 }
 
@@ -119,8 +119,8 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "c0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
+      .attrs = lstm_form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(lstm_form(), call); },
       .compose = compose_lstm,
       .cases = {{.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}, {12}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 8}, {2, 8}, {3, 2}, {3, 2}, {3}, {8}},
@@ -162,7 +162,7 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "gates", "cells", "dstates", "dlast_h", "dlast_c", "lengths"},
       .optional_inputs = 4,
-      .attrs = form().gradient_attrs(),
+      .attrs = lstm_form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_lstm_grad,
       .cases = {{.shapes = {{3, 12}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}, {2, 3}},
@@ -188,8 +188,8 @@ void register_lstm_recurrence() {
 
 LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0, const Value& lengths,
                                bool reverse) {
-  const Values made = call_over_time(form(), {xw, u, h0, c0}, lengths, reverse);
-  return {made[kStates], made[kCells], made[kGates], made[kLastH], made[kLastC]};
+  const Values made = call_over_time(lstm_form(), {xw, u, h0, c0}, lengths, reverse);
+  return {made[kLstmStates], made[kLstmCells], made[kLstmGates], made[kLstmLastH], made[kLstmLastC]};
 }
 
 }  // namespace paoding

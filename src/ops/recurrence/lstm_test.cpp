@@ -11,13 +11,13 @@
 namespace paoding::testing_program {
 namespace {
 
-struct Case {
+struct LstmCase {
   std::int64_t steps = 4, rows = 3, hidden = 2;
   bool is_reverse = false;
   Dense lengths = {};  // none when empty
 };
 
-LstmRecurrence build(Graph& g, const Case& c, DType dtype = f64, DType cell = f64) {
+LstmRecurrence build(Graph& g, const LstmCase& c, DType dtype = f64, DType cell = f64) {
   const std::int64_t H = c.hidden;
   const Value xw = g.input("xw", dtype, {c.steps, c.rows, 4 * H}), u = g.input("u", dtype, {H, 4 * H});
   const Value h0 = g.input("h0", dtype, {c.rows, H}), c0 = g.input("c0", cell, {c.rows, H});
@@ -25,7 +25,7 @@ LstmRecurrence build(Graph& g, const Case& c, DType dtype = f64, DType cell = f6
   return lstm_recurrence(xw, u, h0, c0, lengths, c.is_reverse);
 }
 
-Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
+Feeds feeds_of(const Graph& g, const LstmCase& c, unsigned seed) {
   Feeds feeds = make_feeds(g, seed);
   if (!c.lengths.empty()) feeds["lengths"] = c.lengths;
   return feeds;
@@ -34,7 +34,7 @@ Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // One row after the other, as the declaration says.
-Feeds expected(const Case& c, const Feeds& feeds) {
+Feeds expected(const LstmCase& c, const Feeds& feeds) {
   const std::int64_t T = c.steps, B = c.rows, H = c.hidden;
   const auto sigmoid = [](double a) { return 1 / (1 + std::exp(-a)); };
   Feeds made{{"states", Dense(at((T + 1) * B * H))},
@@ -85,7 +85,7 @@ void fetch_all(Graph& g, const LstmRecurrence& made) {
   g.fetch("last_c", made.last_c);
 }
 
-const Case kCases[] = {
+const LstmCase kCases[] = {
     {},
     {.is_reverse = true},
     {.rows = 5, .lengths = {4, 0, 1, 3, 7}},
@@ -95,7 +95,7 @@ const Case kCases[] = {
 };
 
 TEST(LstmRecurrence, LeavesEveryStepWhereItIsSaid) {
-  for (const Case& c : kCases) {
+  for (const LstmCase& c : kCases) {
     Graph g;
     fetch_all(g, build(g, c));
     const Feeds feeds = feeds_of(g, c, 1), wanted = expected(c, feeds);
@@ -107,7 +107,7 @@ TEST(LstmRecurrence, LeavesEveryStepWhereItIsSaid) {
 }
 
 TEST(LstmRecurrence, CarriesTheCellStateOf16BitTypesInF32) {
-  const Case c{.steps = 30, .rows = 2, .hidden = 3};
+  const LstmCase c{.steps = 30, .rows = 2, .hidden = 3};
   Graph g;
   const LstmRecurrence made = build(g, c, bf16, f32);
   EXPECT_EQ(made.cells.dtype(), f32);
@@ -123,7 +123,7 @@ TEST(LstmRecurrence, CarriesTheCellStateOf16BitTypesInF32) {
 
 // The rule of its own, which is not asked for gradients of gates and cells.
 TEST(LstmRecurrence, HasGradientsThatAgreeWithDifferences) {
-  for (const Case& c : kCases) {
+  for (const LstmCase& c : kCases) {
     for (const int read : {0, 1, 2, 3}) {
       SCOPED_TRACE(read);
       Graph g;
@@ -173,7 +173,7 @@ TEST(LstmRecurrence, AsksForGradientsOfWhatIsReadOnly) {
 }
 
 TEST(LstmRecurrence, HasSecondGradients) {
-  for (const Case& c : {kCases[0], kCases[3]}) {
+  for (const LstmCase& c : {kCases[0], kCases[3]}) {
     Graph g;
     const LstmRecurrence made = build(g, c);
     const Values inputs = {g.find("xw"), g.find("u"), g.find("h0"), g.find("c0")};

@@ -19,7 +19,7 @@ namespace paoding {
 namespace {
 
 // What tells cells apart.
-struct CellKind {
+struct RecurrenceKind {
   const char* op;
   std::int64_t gates;  // products per unit
   const char *text, *grad_text;
@@ -29,36 +29,36 @@ struct CellKind {
   std::vector<const char*> given;                      // gradients that attributes say are given
 };
 
-const CellKind k_lstm{.op = "lstm_recurrence",
-                      .gates = 4,
-                      .text = k_cell_lstm_cu,
-                      .grad_text = k_cell_lstm_grad_cu,
-                      .inputs = {"xw", "u", "h0", "c0"},
-                      .outputs = {"states", "cells", "gates", "last_h", "last_c"},
-                      .saved = 2,
-                      .grad_inputs = {"u", "gates", "cells"},
-                      .grad_outputs = {"dxw", "dh0", "dc0"},
-                      .given = {"states", "last_h", "last_c"}};
-const CellKind k_gru{.op = "gru_recurrence",
-                     .gates = 3,
-                     .text = k_cell_gru_cu,
-                     .grad_text = k_cell_gru_grad_cu,
-                     .inputs = {"xw", "u", "bm", "h0"},
-                     .outputs = {"states", "saved", "last_h"},
-                     .saved = 1,
-                     .grad_inputs = {"u", "saved", "states"},
-                     .grad_outputs = {"dxw", "dhu", "dh0"},
-                     .given = {"states", "last_h"}};
-const CellKind k_rnn{.op = "rnn_recurrence",
-                     .gates = 1,
-                     .text = k_cell_rnn_cu,
-                     .grad_text = k_cell_rnn_grad_cu,
-                     .inputs = {"xw", "u", "h0"},
-                     .outputs = {"states", "last_h"},
-                     .saved = {},
-                     .grad_inputs = {"u", "states"},
-                     .grad_outputs = {"dxw", "dh0"},
-                     .given = {"states", "last_h"}};
+const RecurrenceKind k_lstm{.op = "lstm_recurrence",
+                            .gates = 4,
+                            .text = k_cell_lstm_cu,
+                            .grad_text = k_cell_lstm_grad_cu,
+                            .inputs = {"xw", "u", "h0", "c0"},
+                            .outputs = {"states", "cells", "gates", "last_h", "last_c"},
+                            .saved = 2,
+                            .grad_inputs = {"u", "gates", "cells"},
+                            .grad_outputs = {"dxw", "dh0", "dc0"},
+                            .given = {"states", "last_h", "last_c"}};
+const RecurrenceKind k_gru{.op = "gru_recurrence",
+                           .gates = 3,
+                           .text = k_cell_gru_cu,
+                           .grad_text = k_cell_gru_grad_cu,
+                           .inputs = {"xw", "u", "bm", "h0"},
+                           .outputs = {"states", "saved", "last_h"},
+                           .saved = 1,
+                           .grad_inputs = {"u", "saved", "states"},
+                           .grad_outputs = {"dxw", "dhu", "dh0"},
+                           .given = {"states", "last_h"}};
+const RecurrenceKind k_rnn{.op = "rnn_recurrence",
+                           .gates = 1,
+                           .text = k_cell_rnn_cu,
+                           .grad_text = k_cell_rnn_grad_cu,
+                           .inputs = {"xw", "u", "h0"},
+                           .outputs = {"states", "last_h"},
+                           .saved = {},
+                           .grad_inputs = {"u", "states"},
+                           .grad_outputs = {"dxw", "dh0"},
+                           .given = {"states", "last_h"}};
 
 // A call of one of the ops over time, either direction.
 struct Layer {
@@ -70,7 +70,7 @@ struct Layer {
   std::int64_t sums = 0;           // backward: what is added up over steps and rows, of a unit
   DType sums_dtype = DType::f32;
 
-  Layer(const KernelCall& call, const CellKind& kind, bool is_backward) {
+  Layer(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
     is_reverse = call.attrs.get_bool("reverse");
     is_relu = &kind == &k_rnn && call.attrs.get_bool("relu");
     const Type& u = call.inputs[is_backward ? 0 : 1].type;
@@ -100,7 +100,7 @@ struct Layer {
 };
 
 // Lanes read whole pieces of the matrix's rows where weights lie by units; else columns of u, some bytes at a time.
-bool wants_by_units(const KernelCall& call, const CellKind& kind) {
+bool wants_by_units(const KernelCall& call, const RecurrenceKind& kind) {
   const Layer layer(call, kind, false);
   const LayerExtents& e = layer.extents;
   if (e.is_by_units || e.hidden % (16 / size_bytes(e.dtype)) != 0) return false;
@@ -125,7 +125,7 @@ double loop_step_us(const LayerExtents& e, const Target& target) {
   return (e.is_exact ? kExactLoopUs : kLoopUs) + weights / target.read_bytes_per_us;
 }
 
-std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
+std::string refusal(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
   if (are_packed(call.inputs[is_backward ? 0 : 1].type)) return "u is packed as a CPU reads it";
   const Layer layer(call, kind, is_backward);
   const LayerExtents& e = layer.extents;
@@ -152,7 +152,7 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
 
 // Why its teams are as they are: the best of each other way to exchange, and with each other number of CTAs of a
 // cluster.
-std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_backward) {
+std::string reason_of(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
   const Layer layer(call, kind, is_backward);
   std::vector<Team> teams = possible_teams(layer.extents, *call.target, nullptr);
   std::ranges::stable_sort(teams, {}, &Team::step_us);
@@ -349,8 +349,8 @@ class RecurrenceText : public gpu::TextParts {
 
 std::string tiles_of(const Team& team) { return team.is_by_groups ? k_recurrence_groups_cu : k_recurrence_tiles_cu; }
 
-gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
-                               bool is_few) {
+gpu::TextLaunch forward_launch(const KernelCall& call, const RecurrenceKind& kind, const Layer& layer,
+                               const Teams& teams, bool is_few) {
   const Team& team = teams.of(is_few);
   const auto h0 =
       static_cast<std::size_t>(std::ranges::find(kind.inputs, std::string_view("h0")) - kind.inputs.begin());
@@ -374,8 +374,8 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
                      stacked);
 }
 
-gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
-                                bool is_few) {
+gpu::TextLaunch backward_launch(const KernelCall& call, const RecurrenceKind& kind, const Layer& layer,
+                                const Teams& teams, bool is_few) {
   const Team& team = teams.of(is_few);
   RecurrenceText text(call, layer, teams, is_few, 0, {});
   std::vector<std::string> names;
@@ -399,7 +399,7 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   return text.finish(products + kind.grad_text + k_recurrence_backward_sums_cu + k_recurrence_backward_cu);
 }
 
-gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {
+gpu::TextPlan plan_launches(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
   const Layer layer(call, kind, is_backward);
   const Teams teams(layer, *call.target);
   const auto launch = is_backward ? backward_launch : forward_launch;
@@ -416,7 +416,7 @@ gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool i
 }  // namespace
 
 void register_recurrence_gpu() {
-  for (const CellKind* kind : {&k_lstm, &k_gru, &k_rnn}) {
+  for (const RecurrenceKind* kind : {&k_lstm, &k_gru, &k_rnn}) {
     const std::string op = kind->op;
     gpu::register_text_kernel(
         op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },

@@ -12,14 +12,14 @@
 namespace paoding {
 namespace {
 
-enum Output : std::size_t { kStates, kLastH };
+enum RnnOutput : std::size_t { kRnnStates, kRnnLastH };
 
-const RecurrenceForm& form() {
+const RecurrenceForm& rnn_form() {
   static const RecurrenceForm made{.op = "rnn_recurrence",
                                    .inputs = 3,
                                    .h0 = 2,
-                                   .read = {kStates},
-                                   .last = {kLastH},
+                                   .read = {kRnnStates},
+                                   .last = {kRnnLastH},
                                    .internal = {},
                                    .has_relu = true};
   return made;
@@ -95,8 +95,8 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
+      .attrs = rnn_form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(rnn_form(), call); },
       .compose = compose_rnn,
       .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}, {3}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 2}, {2, 2}, {3, 2}, {3}, {2}},
@@ -125,7 +125,7 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = form().gradient_attrs(),
+      .attrs = rnn_form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_rnn_grad,
       .cases = {{.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false, false)},
@@ -149,8 +149,8 @@ void register_rnn_recurrence() {
 
 RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths, bool reverse,
                              bool relu) {
-  const Values made = call_over_time(form(), {xw, u, h0}, lengths, reverse, relu);
-  return {made[kStates], made[kLastH]};
+  const Values made = call_over_time(rnn_form(), {xw, u, h0}, lengths, reverse, relu);
+  return {made[kRnnStates], made[kRnnLastH]};
 }
 
 }  // namespace paoding
