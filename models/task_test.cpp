@@ -17,8 +17,8 @@
 #include "paoding/autodiff.h"
 #include "paoding/data/batches.h"
 #include "paoding/data/corpora.h"
-#include "tests/program_check.h"
-#include "tests/small_corpora.h"
+#include "tests/support/program_check.h"
+#include "tests/support/small_corpora.h"
 
 namespace paoding::models {
 namespace {

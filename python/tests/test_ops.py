@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every op, called by its Python function in the cases that it declares: what PyTorch gave for them is recorded in
-tests/peer/recorded/. Gradients are those of pd.gradients."""
+tests/reference/peer/recorded/. Gradients are those of pd.gradients."""
 
 import collections
 import inspect
@@ -12,8 +12,8 @@ import pytest
 
 import paoding as pd
 
-RECORDED = pathlib.Path(__file__).parents[2] / 'tests' / 'peer' / 'recorded'
-SAMPLES = 6  # as in tests/peer_test.cpp
+RECORDED = pathlib.Path(__file__).parents[2] / 'tests' / 'reference' / 'peer' / 'recorded'
+SAMPLES = 6  # as in tests/reference/peer_test.cpp
 STATEMENT = re.compile(
     r'(?P<left>[\w, ]*) = (?P<op>\w+)\((?P<inputs>[^)]*)\)(?: \{(?P<attrs>.*)\})?(?: by \((?P<by>.*)\))?$'
 )
@@ -99,7 +99,7 @@ def called(op, inputs, attrs):
 
 
 def difference(got, wanted, limit):
-    """As tests/peer_test.cpp has it: size, sum and a few elements."""
+    """As tests/reference/peer_test.cpp has it: size, sum and a few elements."""
     flat = got.reshape(-1)
     if flat.size != wanted[0]:
         return 'has another size'

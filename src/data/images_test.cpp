@@ -7,7 +7,7 @@
 #include "data/image_formats.h"
 #include "data/test_folder.h"
 #include "paoding/data/corpora.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "data/test_folder.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {

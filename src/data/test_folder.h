@@ -9,7 +9,7 @@
 
 #include "base/env.h"
 #include "paoding/error.h"
-#include "tests/source_root.h"
+#include "tests/support/source_root.h"
 
 namespace paoding::data {
 

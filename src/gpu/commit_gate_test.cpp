@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {

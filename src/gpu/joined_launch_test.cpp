@@ -11,7 +11,7 @@
 
 #include "gpu/group_cases.h"
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {

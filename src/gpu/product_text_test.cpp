@@ -18,7 +18,7 @@
 #include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {

@@ -23,7 +23,7 @@
 #include "io/files.h"
 #include "paoding/checkpoint.h"
 #include "paoding/error.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

@@ -16,7 +16,7 @@
 #include "io/manifest.h"
 #include "paoding/error.h"
 #include "paoding/io.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

@@ -2,7 +2,7 @@
 // einsum against loops over all its letters, and what it is made of.
 #include "paoding/ops/einsum.h"
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

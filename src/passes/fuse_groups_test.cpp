@@ -5,8 +5,8 @@
 #include "group/lower.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
-#include "tests/pass_check.h"
-#include "tests/program_check.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

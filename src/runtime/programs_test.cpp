@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "paoding/nn.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

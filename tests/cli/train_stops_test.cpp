@@ -12,7 +12,7 @@
 #include "paoding/checkpoint.h"
 #include "paoding/program.h"
 #include "tests/cli/training_run.h"
-#include "tests/thread_sanitizer.h"
+#include "tests/support/thread_sanitizer.h"
 
 namespace paoding {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "gpu/nvrtc.h"
-#include "tests/emulated_cases.h"
+#include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "gpu/nvrtc.h"
 #include "paoding/nn.h"
-#include "tests/emulated_cases.h"
+#include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -17,9 +17,9 @@
 #include "ops/kernel.h"
 #include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/recurrence_work.h"
-#include "tests/pass_check.h"
-#include "tests/pretend_tiles.h"
-#include "tests/program_check.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/pretend_tiles.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -9,7 +9,7 @@
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
 #include "runtime/compile.h"
-#include "tests/emulated_layers.h"
+#include "tests/gpu/emulated_layers.h"
 
 namespace paoding::testing_program {
 namespace {
