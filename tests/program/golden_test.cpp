@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dumps: what `paoding dump --passes --plan` prints for small programs that between them meet every pass, and
-// `paoding dump --plan --target h200` for those that run on a GPU, kept in tests/golden/. A change there is either
-// meant, and recorded with the change that makes it, or a mistake that no comparison of numbers would find: a fusion
-// that no longer happens, a copy that came back, more memory.
-//   PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='Golden*'     records them anew; then read `git diff`
+// Golden plans: what is planned, and how, for small programs that between them meet every pass, kept in tests/golden/.
+// A change there is either meant, and recorded with the change that makes it, or a mistake that no comparison of
+// numbers would find: a fusion that no longer happens, a copy that came back, more memory. (What each pass does for
+// itself: golden_passes_test.cpp.)
+//   PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*'     records them anew; then read `git diff`
 // Nothing printed depends on the machine: no time, no number of threads, no instruction set.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "tests/program/golden.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <gtest/gtest.h>
 
 #include "ops/matmul/matmul_packed.h"
 #include "paoding/nn.h"
 #include "paoding/paoding.h"
-#include "tests/support/source_root.h"
+#include "passes/pass.h"
 
 namespace paoding {
 namespace {
-
-namespace fs = std::filesystem;
 
 // ---- programs ----
 
@@ -199,42 +192,11 @@ std::string full_name(const Golden& golden) {
 
 // ---- what is printed, and what was ----
 
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The output of `paoding dump` for the graph: every pass and the plan on a CPU, the plan on a GPU, where passes do much
-// the same.
-std::string dump_of(const Graph& graph, const std::string& target) {
-  std::string pattern = (fs::temp_directory_path() / "paoding_golden_XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) return "no temporary folder";
-  const fs::path folder = pattern, program = fs::read_symlink("/proc/self/exe").parent_path() / "paoding";
-  std::ofstream(folder / "graph.txt") << to_text(graph);
-  const std::string files = folder.string() + "/graph.txt >" + folder.string() + "/out 2>&1";
-  const std::string what = target == kCpu ? "--passes --plan " : "--plan --device cuda --target " + target + " ";
-  // With one thread: how images are shared out among more is a matter of their number.
-  const int status = std::system(("OMP_NUM_THREADS=1 '" + program.string() + "' dump " + what + files).c_str());
-  std::string text = read_file(folder / "out");
-  fs::remove_all(folder);
-  if (status != 0) ADD_FAILURE() << program << " dump failed (status " << status << "; build all targets):\n" << text;
-  return text;
-}
-
-// The first line in which they differ, with its number.
-std::string first_difference(const std::string& now, const std::string& then) {
-  std::istringstream a(now), b(then);
-  for (int number = 1;; ++number) {
-    std::string x, y;
-    const bool has_x = static_cast<bool>(std::getline(a, x)), has_y = static_cast<bool>(std::getline(b, y));
-    if (!has_x && !has_y) return "";
-    if (has_x != has_y || x != y) {
-      return "line " + std::to_string(number) + "\n  was " + (has_y ? y : "(the end)") + "\n  is  " +
-             (has_x ? x : "(the end)");
-    }
-  }
+// On a CPU the graph that is planned, which has the bodies of its kernels, and the plan; on a GPU, where passes do much
+// the same, the plan.
+std::string flags_of(const Golden& golden) {
+  if (is_for_gpu(golden)) return std::string("--plan --device cuda --target ") + golden.target;
+  return std::string("--plan --after ") + pipeline().back().name;
 }
 
 class GoldenDump : public testing::TestWithParam<Golden> {};
@@ -252,16 +214,7 @@ TEST_P(GoldenDump, IsWhatItWas) {
   }
   Graph graph;
   GetParam().build(graph);
-  const std::string now = dump_of(graph, GetParam().target);
-  const fs::path path = source_root() / "tests" / "golden" / (full_name(GetParam()) + ".txt");
-  if (std::getenv("PAODING_RECORD_GOLDEN") != nullptr) {
-    std::ofstream(path, std::ios::binary) << now;
-    return;
-  }
-  const std::string then = read_file(path);
-  EXPECT_TRUE(now == then) << path.string() << " is not what is printed now, from " << first_difference(now, then)
-                           << "\nIf that is meant: PAODING_RECORD_GOLDEN=1 build/paoding_tests "
-                              "--gtest_filter='Golden*', and read `git diff tests/golden`";
+  golden::compare(golden::folder() / (full_name(GetParam()) + ".txt"), golden::dump_of(graph, flags_of(GetParam())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GoldenDump, testing::ValuesIn(kGolden),
