@@ -4,13 +4,13 @@
 #include "models/image_nets.h"
 #include "paoding/paoding.h"
 #include "tests/support/program_check.h"
-#include "tests/support/source_root.h"
+#include "tests/support/recorded.h"
 
 namespace paoding::testing_program {
 namespace {
 
 const Tensor& record(const std::string& name) {
-  static const Tensors all = load_safetensors(source_root() / "tests/reference/peer/recorded/image_nets.safetensors");
+  static const Tensors all = recorded_tensors(recorded_folder() / "image_nets.safetensors");
   const auto it = all.find(name);
   if (it == all.end()) throw std::out_of_range("image_nets.safetensors has no " + name);
   return it->second;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers of images, tables and attention: against what PyTorch 2.11 gave in float64
 // (tests/reference/peer/record_nn.py), and what they say of arguments that do not fit.
-#include "paoding/io.h"
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
 #include "tests/support/program_check.h"
-#include "tests/support/source_root.h"
+#include "tests/support/recorded.h"
 
 namespace paoding::testing_program {
 namespace {
 
 const Tensor& record(const std::string& name) {
-  static const Tensors all = load_safetensors(source_root() / "tests/reference/peer/recorded/nn.safetensors");
+  static const Tensors all = recorded_tensors(recorded_folder() / "nn.safetensors");
   const auto it = all.find(name);
   if (it == all.end()) throw std::out_of_range("nn.safetensors has no " + name);
   return it->second;

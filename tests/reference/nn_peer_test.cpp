@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers, losses, normalisation, optimizers and a small attention seq2seq against what PyTorch 2.11 gave in
-// float64 (tests/reference/peer/record_nn.py wrote tests/reference/peer/recorded/nn.safetensors).
+// float64 (tests/reference/peer/record_nn.py wrote tests/reference/peer/recorded/nn.safetensors.gz).
 #include "models/seq2seq.h"
 #include "paoding/paoding.h"
 #include "tests/support/program_check.h"
-#include "tests/support/source_root.h"
+#include "tests/support/recorded.h"
 
 namespace paoding::testing_program {
 namespace {
 
 const Tensors& recorded() {
-  static const Tensors all = load_safetensors(source_root() / "tests/reference/peer/recorded/nn.safetensors");
+  static const Tensors all = recorded_tensors(recorded_folder() / "nn.safetensors");
   return all;
 }
 

@@ -14,7 +14,7 @@
 #include "tests/support/gpu_refusals.h"
 #include "tests/support/op_case.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/source_root.h"
+#include "tests/support/recorded.h"
 #include "text/print.h"
 
 namespace paoding::testing_program {
@@ -28,7 +28,7 @@ struct PeerGraph {
 
 // The graphs of a file: each begins with a line "### name".
 std::vector<PeerGraph> read_graphs(const fs::path& path) {
-  std::ifstream file(path);
+  std::istringstream file(recorded_bytes(path));
   std::vector<PeerGraph> graphs;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("### ")) {
@@ -38,10 +38,6 @@ std::vector<PeerGraph> read_graphs(const fs::path& path) {
     }
   }
   return graphs;
-}
-
-fs::path recorded(const std::string& file) {
-  return source_root() / "tests" / "reference" / "peer" / "recorded" / file;
 }
 
 // Numbers one after the other: feeds by graph and input, results by graph and fetch.
@@ -241,8 +237,8 @@ Compared compare(const std::string& set, const fs::path& folder, double f32_limi
   Compared counts;
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
   EXPECT_FALSE(graphs.empty()) << "nothing is recorded for " << set;
-  Numbers feeds{load_safetensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
-  Numbers results{load_safetensors(folder / (set + ".results.safetensors")).at("results").to_doubles()};
+  Numbers feeds{recorded_tensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
+  Numbers results{recorded_tensors(folder / (set + ".results.safetensors")).at("results").to_doubles()};
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     if (i >= how.most) return counts;
     const PeerGraph& peer = graphs[i];
@@ -282,13 +278,13 @@ Comparison shown(const Device& device) {
   return how;
 }
 
-TEST(Peer, OpsGiveWhatPyTorchGave) { compare("ops", recorded(""), 1e-5, shown(Device::cpu())); }
+TEST(Peer, OpsGiveWhatPyTorchGave) { compare("ops", recorded_folder(), 1e-5, shown(Device::cpu())); }
 
-TEST(Peer, RandomGraphsGiveWhatPyTorchGave) { compare("random", recorded(""), 1e-3, shown(Device::cpu())); }
+TEST(Peer, RandomGraphsGiveWhatPyTorchGave) { compare("random", recorded_folder(), 1e-3, shown(Device::cpu())); }
 
 TEST(Peer, OpsGiveWhatPyTorchGaveOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
-  const Compared counts = compare("ops", recorded(""), 1e-5, shown(Device::best()));
+  const Compared counts = compare("ops", recorded_folder(), 1e-5, shown(Device::best()));
   std::printf("%zu cases of ops as PyTorch gave them, %zu NOT CHECKED without a kernel\n", counts.same, counts.refused);
 }
 
@@ -318,7 +314,8 @@ TEST(Peer, GraphsOfAFolderGiveWhatPyTorchGave) {
 // Every op was shown to PyTorch, so that a new one is recorded too.
 TEST(Peer, EveryOpWasRecorded) {
   std::set<std::string> seen;
-  for (const PeerGraph& peer : read_graphs(recorded("ops.txt"))) seen.insert(peer.name.substr(0, peer.name.find('/')));
+  for (const PeerGraph& peer : read_graphs(recorded_folder() / "ops.txt"))
+    seen.insert(peer.name.substr(0, peer.name.find('/')));
   for (const OpDef* op : all_ops()) {
     bool has_result = false;
     for (const OpCase& c : op->cases) has_result |= c.error.empty();

@@ -3,17 +3,16 @@
 // that makes one step after another against one that sees all.
 #include "paoding/nn/transformer.h"
 
-#include "paoding/io.h"
 #include "paoding/ops/group_norm.h"
 #include "paoding/ops/lists.h"
 #include "tests/support/program_check.h"
-#include "tests/support/source_root.h"
+#include "tests/support/recorded.h"
 
 namespace paoding::testing_program {
 namespace {
 
 const Tensor& record(const std::string& name) {
-  static const Tensors all = load_safetensors(source_root() / "tests/reference/peer/recorded/transformer.safetensors");
+  static const Tensors all = recorded_tensors(recorded_folder() / "transformer.safetensors");
   return all.at(name);
 }
 

@@ -3,7 +3,7 @@
 # buckets have, in float64 and in float32; with gradients clipped to 5, which none of these reaches, and to 0.2, which
 # half of them do. Weights and batches come from one formula, which tests/reference/g2p_peer_test.cpp has too, so that only losses
 # and norms of gradients are kept.
-# Usage: /opt/torchenv/bin/python tests/reference/peer/record_g2p.py tests/reference/peer/recorded/g2p_training.txt
+# record.sh calls it.
 import sys
 import numpy as np
 import torch
@@ -113,7 +113,7 @@ def train(dtype, clip, steps):
 
 torch.set_num_threads(2)
 with open(sys.argv[1], "w") as file:
-    print("# tests/reference/peer/record_g2p.py, PyTorch", torch.__version__, file=file)
+    print("# record_g2p.py, PyTorch", torch.__version__, file=file)
     print("# clip, step, then loss and norm of the gradients in float64, and the same in float32", file=file)
     for clip, steps in [(5, 20), (0.2, 12)]:
         both = zip(train(torch.float64, clip, steps), train(torch.float32, clip, steps))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyTorch gives in float64 for a small residual and a small mobile network with random weights, by the names of
 models/image_nets.cpp: tests/reference/image_nets_peer_test.cpp reads it.
-Usage: python tests/reference/peer/record_image_nets.py tests/reference/peer/recorded/image_nets.safetensors"""
+record.sh calls it."""
 import os
 import sys
 
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchmarks/peers"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../benchmarks/peers"))
 from torch_image_nets import ImageNet  # noqa: E402
 
 SIZES = {"resnet": {"classes": 5, "width": 4, "blocks": [1, 2]},
@@ -54,5 +54,5 @@ for net, sizes in SIZES.items():
     for name, value in model.named_buffers():
         if "running" in name:
             kept[f"{net}/after/{ours(name)}"] = as_ours(name, value)
-save_file(kept, sys.argv[1], metadata={"made by": "tests/reference/peer/record_image_nets.py", "torch": torch.__version__})
+save_file(kept, sys.argv[1], metadata={"made by": "record_image_nets.py", "torch": torch.__version__})
 print(len(kept), "tensors")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What PyTorch gives for recurrent layers, losses, normalisation, optimizers and a small attention seq2seq, in float64:
-# tests/reference/nn_peer_test.cpp reads it. Usage: /opt/torchenv/bin/python tests/reference/peer/record_nn.py tests/reference/peer/recorded/nn.safetensors
+# tests/reference/nn_peer_test.cpp reads it. record.sh calls it.
 import json, struct, sys
 import torch
 from torch import nn
@@ -229,7 +229,7 @@ for name, value in KEPT.items():
     size = value.numel() * 8
     header[name] = {"dtype": names[value.dtype], "shape": list(value.shape), "data_offsets": [offset, offset + size]}
     offset += size
-header["__metadata__"] = {"made by": "tests/reference/peer/record_nn.py", "torch": torch.__version__}
+header["__metadata__"] = {"made by": "record_nn.py", "torch": torch.__version__}
 text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 with open(sys.argv[1], "wb") as file:

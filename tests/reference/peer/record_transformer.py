@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What PyTorch gives for transformer layers, in float64: tests/reference/transformer_test.cpp reads it.
-# Usage: PYTHON tests/reference/peer/record_transformer.py tests/reference/peer/recorded/transformer.safetensors
+# record.sh calls it.
 import sys
 
 import torch
