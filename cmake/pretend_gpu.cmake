@@ -25,7 +25,7 @@ set(suite_prefix pretend_gpu/)
 add_test_binary(paoding_pretend_gpu_tests ${pretend_test_files} tests/program/failing_run_test.cpp
   tests/gpu/called_off_gpu_test.cpp tests/gpu/backward_batch_gpu_test.cpp tests/gpu/device_tensors_gpu_test.cpp tests/gpu/enqueued_runs_gpu_test.cpp tests/gpu/waited_runs_gpu_test.cpp tests/gpu/joined_launches_gpu_test.cpp
   tests/gpu/placed_graph_gpu_test.cpp tests/gpu/printing_runs_gpu_test.cpp tests/gpu/profiler_gpu_test.cpp tests/gpu/recurrent_c_gpu_test.cpp src/ops/conv/conv_cudnn_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
-  tests/gpu/stacked_layers_gpu_test.cpp tests/support/allocation_count.cpp)
+  tests/gpu/stacked_layers_gpu_test.cpp tests/support/allocation_count.cpp tests/support/reached_assertions.cpp)
 unset(suite_prefix)
 add_dependencies(paoding_pretend_gpu_tests pretended_driver pretended_nvrtc)
 target_compile_definitions(paoding_pretend_gpu_tests PRIVATE PAODING_PRETEND_FOLDER="${pretend_folder}")

@@ -170,6 +170,7 @@ TEST_F(Documents, CountTheOpsThatThereAre) {
   for (const OpDef* op : all_ops()) {  // other tests register some
     count += !op->name.starts_with("test_") && !op->name.starts_with("my_");
   }
+  EXPECT_GT(count, 150u);
   for (const fs::path& path : documents()) {
     for (const std::string& number : matches(read_file(path), "(\\d+) ops\\b")) {
       if (path.filename() == "profiling.md") continue;  // of a group

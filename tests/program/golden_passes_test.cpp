@@ -60,7 +60,7 @@ struct PassFile {
 
 PassFile read_pass_file(const path& file) {
   PassFile made;
-  std::istringstream lines(golden::read_file(file));
+  std::istringstream lines(slurp(file));
   std::string* part = &made.head;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("---")) {

@@ -294,9 +294,26 @@ TEST(OpSweepCases, AreThereForEveryOp) {
   }
 }
 
+std::set<std::string> names_of_tests(std::string_view suite) {
+  std::set<std::string> names;
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const testing::TestSuite& each = *all.GetTestSuite(i);
+    for (int k = 0; each.name() == suite && k < each.total_test_count(); ++k) names.insert(each.GetTestInfo(k)->name());
+  }
+  return names;
+}
+
 TEST(OpSweepCases, RunOnAGpuWhereThereIsOne) {
-  if (Device::best().kind != DeviceKind::cuda)
+  const std::set<std::string> here = names_of_tests("OpSweep"), there = names_of_tests("OpSweepOnGpu");
+  EXPECT_FALSE(here.empty());
+  if (Device::best().kind != DeviceKind::cuda) {
+    EXPECT_TRUE(there.empty());
     GTEST_SKIP() << "NOT CHECKED: no GPU here, the sweep ran on the CPU only";
+  }
+  for (const std::string& name : here) {
+    if (!has(name, "/error") && !has(name, "/fused/")) EXPECT_TRUE(there.contains(name)) << name;
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "tests/support/op_case.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/recorded.h"
+#include "tests/support/temporary_folder.h"
 #include "text/print.h"
 
 namespace paoding::testing_program {
@@ -112,13 +113,17 @@ std::string case_text(const SweepCase& c, const CaseGraph& made) {
 // Other tests of this program register ops.
 bool is_ours(const OpDef& op) { return !op.name.starts_with("test_") && !op.name.starts_with("my_"); }
 
-void write_ops(const fs::path& folder) {
+// How many cases there are.
+std::size_t write_ops(const fs::path& folder) {
   Writer writer(folder / "ops");
+  std::size_t count = 0;
   for (const SweepCase& c : sweep_cases(f32)) {
     if (!c.shape.error.empty() || !is_ours(*c.op)) continue;
     const CaseGraph made(c, Around::nothing, true);
     writer.add(c.op->name + "/" + c.name, case_text(c, made), made.graph, feeds_of(c, made.graph, 11));
+    ++count;
   }
+  return count;
 }
 
 // Types behind an op are optional, and half of the text.
@@ -149,19 +154,40 @@ unsigned from_environment(const char* name, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-const char* write_folder() { return std::getenv("PAODING_PEER_WRITE"); }
+// What was written reads back: so many graphs, and a number for every element of their inputs.
+void expect_readable(const fs::path& folder, const std::string& set, std::size_t count) {
+  const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
+  EXPECT_EQ(graphs.size(), count);
+  Numbers feeds{recorded_tensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
+  for (const PeerGraph& peer : graphs) {
+    const auto graph = parse_graph(peer.text);
+    EXPECT_FALSE(graph->fetches().empty()) << peer.name;
+    for (NodeId id : graph->inputs()) feeds.take(static_cast<std::size_t>(graph->node(id).types[0].shape.elements()));
+  }
+  EXPECT_EQ(feeds.next, feeds.all.size());
+}
+
+// Where tests/reference/peer/record.sh says, which has PyTorch read it; else to look at here.
+class PeerFolder {
+ public:
+  fs::path path() const { return given_ == nullptr ? own_.path() : fs::path(given_); }
+  bool is_given() const { return given_ != nullptr; }
+
+ private:
+  const char* given_ = std::getenv("PAODING_PEER_WRITE");
+  TemporaryFolder own_;
+};
 
 TEST(Peer, WritesTheOpsForPyTorch) {
-  if (write_folder() == nullptr)
-    GTEST_SKIP() << "only on request: tests/reference/peer/record.sh sets PAODING_PEER_WRITE";
-  write_ops(write_folder());
+  const PeerFolder folder;
+  expect_readable(folder.path(), "ops", write_ops(folder.path()));
 }
 
 TEST(Peer, WritesRandomGraphsForPyTorch) {
-  if (write_folder() == nullptr)
-    GTEST_SKIP() << "only on request: tests/reference/peer/record.sh sets PAODING_PEER_WRITE";
-  write_random(write_folder(), from_environment("PAODING_RANDOM_SEED", 0),
-               from_environment("PAODING_RANDOM_GRAPHS", 1000));
+  const PeerFolder folder;
+  const unsigned count = from_environment("PAODING_RANDOM_GRAPHS", folder.is_given() ? 1000 : 20);
+  write_random(folder.path(), from_environment("PAODING_RANDOM_SEED", 0), count);
+  expect_readable(folder.path(), "random", count);
 }
 
 // ---- comparing ----

@@ -212,6 +212,7 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
       }
     }
   }
+  EXPECT_FALSE(seen.empty());
 }
 
 // Two convolutions, and both groups behind the second: the first one's sums, and the end of the second.

@@ -502,6 +502,7 @@ TEST(ConvGemm, CompilesForEveryTile) {
       }
     }
   }
+  EXPECT_FALSE(seen.empty());
 }
 
 }  // namespace

@@ -248,6 +248,7 @@ TEST(ConvPool, CompilesForEveryTile) {
       }
     }
   }
+  EXPECT_FALSE(seen.empty());
 }
 
 }  // namespace
