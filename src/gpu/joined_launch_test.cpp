@@ -152,7 +152,7 @@ TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
 }
 
 TEST(JoinedLaunch, CompilesForEveryGpu) {
-  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   const std::vector<Kernel> kernels = mixed_kernels();
   const std::vector<JoinMember> members = members_of(kernels);
   for (const auto& places : joins_of(members)) {

@@ -318,7 +318,8 @@ TEST(Peer, OpsGiveWhatPyTorchGaveOnAGpu) {
 // failed.<device>.txt what failed, and at.<device>.txt names the graph being compared, for when the program dies of it.
 TEST(Peer, GraphsOfAFolderGiveWhatPyTorchGave) {
   const char* folder = std::getenv("PAODING_PEER_CHECK");
-  if (folder == nullptr) GTEST_SKIP() << "only on request: tests/reference/peer/many.sh sets PAODING_PEER_CHECK";
+  if (folder == nullptr)
+    GTEST_SKIP() << "NOT CHECKED: only on request, tests/reference/peer/many.sh sets PAODING_PEER_CHECK";
   const char* device = std::getenv("PAODING_PEER_DEVICE");
   Comparison how;
   if (device != nullptr && std::string(device) == "cuda") how.device = Device::cuda();

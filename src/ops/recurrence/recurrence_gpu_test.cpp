@@ -479,7 +479,7 @@ TEST(Recurrence, AddsUpTheGradientOfTheBias) {
 }
 
 TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {
-  if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
+  if (gpu::nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::nvrtc_problem();
   for (const LayerCase& c : {LayerCase{bf16, false, 8, 128, 512, true}, LayerCase{f32, true, 8, 1, 100},
                              LayerCase{f32, false, 8, 1, 512, false, false, false},
                              LayerCase{f32, true, 8, 32, 1024, false, true, true, gru},
