@@ -312,7 +312,8 @@ TEST(OpSweepCases, RunOnAGpuWhereThereIsOne) {
     GTEST_SKIP() << "NOT CHECKED: no GPU here, the sweep ran on the CPU only";
   }
   for (const std::string& name : here) {
-    if (!has(name, "/error") && !has(name, "/fused/")) EXPECT_TRUE(there.contains(name)) << name;
+    if (has(name, "/error") || has(name, "/fused/")) continue;
+    EXPECT_TRUE(there.contains(name)) << name;
   }
 }
 
