@@ -65,7 +65,7 @@ compare() {
   if has peer; then
     note "random graphs against PyTorch"
     BUILD=$bundle CUDA_PART=${PEER_CUDA_PART:-10} SECONDS_MOST=${PEER_SECONDS:-540} \
-      "$repo/tests/peer/many.sh" "$out/peer" "${PEER_GRAPHS:-100000}"
+      "$repo/tests/reference/peer/many.sh" "$out/peer" "${PEER_GRAPHS:-100000}"
   fi
 
   if has report; then

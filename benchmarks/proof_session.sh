@@ -77,7 +77,7 @@ numbers='^(cold:|warm:|the largest alone|the first time|again, with|1\.5 times|g
   fi
   if has peer; then
     BUILD=$bundle DEVICES=cuda CHUNK=${CHUNK:-100} FIRST=${FIRST:-1000000} SECONDS_MOST=$(left) PAODING_CACHE_DIR=$cache \
-      tests/peer/many.sh "$out/peer" "${PEER_GRAPHS:-10000}"
+      tests/reference/peer/many.sh "$out/peer" "${PEER_GRAPHS:-10000}"
     row peer "exit $?"
     sed 's/^/    /' "$out/peer/summary.txt" >>"$out/table.txt" 2>/dev/null
     sed 's/.*in all): /    PyTorch lacks /' "$out/peer/lacking.txt" | sort | uniq -c | sort -rn | head -n 5 >>"$out/table.txt"

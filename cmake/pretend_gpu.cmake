@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests of the GPU's runtime on a GPU that is not there (tests/pretend_gpu/): a driver, cuBLASLt and a compiler of kernels
+# Tests of the GPU's runtime on a GPU that is not there (tests/gpu/pretend_gpu/): a driver, cuBLASLt and a compiler of kernels
 # that the library loads as it would load NVIDIA's. They need CUDA's headers and g++.
-file(GLOB pretend_test_files CONFIGURE_DEPENDS tests/pretend_gpu/*_test.cpp tests/pretend_gpu/main.cpp)
+file(GLOB pretend_test_files CONFIGURE_DEPENDS tests/gpu/pretend_gpu/*_test.cpp tests/gpu/pretend_gpu/main.cpp)
 set(pretend_folder ${CMAKE_CURRENT_BINARY_DIR}/pretend_gpu)
 
 function(add_pretended library file_name)
   set(files ${ARGN})
-  list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/tests/pretend_gpu/)
+  list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/tests/gpu/pretend_gpu/)
   unite(units ${library} ${CMAKE_CURRENT_SOURCE_DIR} ${files})
   add_library(${library} MODULE ${units})
   target_include_directories(${library} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/src)
@@ -24,10 +24,10 @@ add_pretended(pretended_nvrtc libnvrtc.so.13 nvrtc.cpp)
 
 set(suite_prefix pretend_gpu/)
 set(shared_test_files src/ops/conv/conv_cudnn_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
-  tests/allocation_count.cpp tests/backward_batch_gpu_test.cpp tests/called_off_gpu_test.cpp tests/device_tensors_gpu_test.cpp
-  tests/enqueued_runs_gpu_test.cpp tests/failing_run_test.cpp tests/joined_launches_gpu_test.cpp tests/placed_graph_gpu_test.cpp
-  tests/printing_runs_gpu_test.cpp tests/profiler_gpu_test.cpp tests/recurrent_c_gpu_test.cpp tests/stacked_layers_gpu_test.cpp
-  tests/waited_runs_gpu_test.cpp)
+  tests/support/allocation_count.cpp tests/support/reached_assertions.cpp tests/gpu/backward_batch_gpu_test.cpp tests/gpu/called_off_gpu_test.cpp tests/gpu/device_tensors_gpu_test.cpp
+  tests/gpu/enqueued_runs_gpu_test.cpp tests/program/failing_run_test.cpp tests/gpu/joined_launches_gpu_test.cpp tests/gpu/placed_graph_gpu_test.cpp
+  tests/gpu/printing_runs_gpu_test.cpp tests/gpu/profiler_gpu_test.cpp tests/gpu/recurrent_c_gpu_test.cpp tests/gpu/stacked_layers_gpu_test.cpp
+  tests/gpu/waited_runs_gpu_test.cpp)
 list(TRANSFORM shared_test_files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 unite(pretend_units pretend_tests ${CMAKE_CURRENT_SOURCE_DIR} ${pretend_test_files} ${shared_test_files})
 add_test_binary(paoding_pretend_gpu_tests ${pretend_units})

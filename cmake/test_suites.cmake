@@ -39,6 +39,8 @@ include(\"${test_suites_file}\")\n")
     find_package(GTest REQUIRED)
     add_executable(${name} ${ARGN})
     target_link_libraries(${name} PRIVATE paoding_inside GTest::gtest)
+    target_compile_options(${name} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/reached_assertions.h>")
     if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/main.cpp)
       target_link_libraries(${name} PRIVATE GTest::gtest_main)
     endif()

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::models {
 namespace {

@@ -10,7 +10,7 @@
 #include "paoding/data/batches.h"
 #include "paoding/optimizer.h"
 #include "runtime/compile.h"
-#include "tests/small_corpora.h"
+#include "tests/support/small_corpora.h"
 
 namespace paoding::models {
 namespace {

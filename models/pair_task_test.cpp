@@ -14,7 +14,7 @@
 #include "paoding/data/corpora.h"
 #include "paoding/data/metrics.h"
 #include "paoding/data/sentence_pieces.h"
-#include "tests/small_corpora.h"
+#include "tests/support/small_corpora.h"
 
 namespace paoding::models {
 namespace {

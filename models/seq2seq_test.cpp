@@ -9,7 +9,7 @@
 
 #include "models/language_model.h"
 #include "paoding/autodiff.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::models {
 namespace {

@@ -13,8 +13,8 @@
 #include "models/task.h"
 #include "paoding/data/batches.h"
 #include "paoding/optimizer.h"
-#include "tests/small_corpora.h"
-#include "tests/source_root.h"
+#include "tests/support/small_corpora.h"
+#include "tests/support/source_root.h"
 
 namespace paoding::models {
 namespace {

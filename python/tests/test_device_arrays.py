@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feeds that are on a GPU and results that stay there: PyTorch's, JAX's and CuPy's where they are, else, on the GPU that
-is not there (tests/pretend_gpu), arrays that speak DLPack and nothing else."""
+is not there (tests/gpu/pretend_gpu), arrays that speak DLPack and nothing else."""
 
 import gc
 import importlib

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every op, called by its Python function in the cases that it declares: what PyTorch gave for them is recorded in
-tests/peer/recorded/. Gradients are those of pd.gradients."""
+tests/reference/peer/recorded/. Gradients are those of pd.gradients."""
 
 import collections
+import gzip
 import inspect
 import pathlib
 import re
@@ -12,25 +13,34 @@ import pytest
 
 import paoding as pd
 
-RECORDED = pathlib.Path(__file__).parents[2] / 'tests' / 'peer' / 'recorded'
-SAMPLES = 6  # as in tests/peer_test.cpp
+RECORDED = pathlib.Path(__file__).parents[2] / 'tests' / 'reference' / 'peer' / 'recorded'
+SAMPLES = 6  # as in tests/reference/peer_test.cpp
 STATEMENT = re.compile(
     r'(?P<left>[\w, ]*) = (?P<op>\w+)\((?P<inputs>[^)]*)\)(?: \{(?P<attrs>.*)\})?(?: by \((?P<by>.*)\))?$'
 )
 TYPE = re.compile(r'(\w+)\[([\d,]*)\]')
 
 
-def graphs():
-    """Name, lines, and the numbers of its feeds and results."""
-    feeds = pd.load_safetensors(RECORDED / 'ops.feeds.safetensors')['feeds'].astype('f64').numpy()
-    results = pd.load_safetensors(RECORDED / 'ops.results.safetensors')['results'].numpy()
+def recorded(name):
+    return gzip.decompress((RECORDED / f'{name}.gz').read_bytes())
+
+
+def recorded_numbers(which, folder):
+    path = folder / f'{which}.safetensors'
+    path.write_bytes(recorded(f'ops.{which}.safetensors'))
+    return pd.load_safetensors(path)[which].astype('f64').numpy()
+
+
+def graphs(folder):
+    """Name, lines, and the numbers of its feeds and results; the files are unpacked into `folder`."""
+    feeds, results = recorded_numbers('feeds', folder), recorded_numbers('results', folder)
     at = {'feeds': 0, 'results': 0}
 
     def take(which, numbers, count):
         at[which] += count
         return numbers[at[which] - count : at[which]]
 
-    for part in (RECORDED / 'ops.txt').read_text().split('### ')[1:]:
+    for part in recorded('ops.txt').decode().split('### ')[1:]:
         name, text = part.split('\n', 1)
         yield (
             name,
@@ -99,7 +109,7 @@ def called(op, inputs, attrs):
 
 
 def difference(got, wanted, limit):
-    """As tests/peer_test.cpp has it: size, sum and a few elements."""
+    """As tests/reference/peer_test.cpp has it: size, sum and a few elements."""
     flat = got.reshape(-1)
     if flat.size != wanted[0]:
         return 'has another size'
@@ -116,9 +126,9 @@ def difference(got, wanted, limit):
     return ''
 
 
-def test_every_op_gives_what_pytorch_gave():
+def test_every_op_gives_what_pytorch_gave(tmp_path):
     problems, compared = [], collections.Counter()
-    for name, lines, take_feeds, take_results in graphs():
+    for name, lines, take_feeds, take_results in graphs(tmp_path):
         inputs = [TYPE.search(line).groups() for line in lines if ' = input ' in line]
         names = [line.split(' = ')[0] for line in lines if ' = input ' in line]
         feeds = {}

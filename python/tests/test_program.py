@@ -514,7 +514,7 @@ def test_kernels_may_be_timed_on_the_device():
 
 
 def test_a_program_for_a_gpu_trains_as_that_for_the_cpu():
-    """On the GPU that is not there (tests/pretend_gpu)."""
+    """On the GPU that is not there (tests/gpu/pretend_gpu)."""
     folder = pathlib.Path(pd.__file__).parents[2] / 'pretend_gpu'
     if not (folder / 'libcuda.so.1').exists():
         pytest.skip(f'{folder} is not built')

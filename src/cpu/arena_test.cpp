@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

@@ -200,9 +200,23 @@ TEST(Prefetch, ThrowsWhereItsItemWouldBe) {
 }
 
 TEST(Prefetch, EndsWithItemsLeft) {
+  constexpr int kAhead = 4;
   for (int taken = 0; taken < 4; ++taken) {
-    Prefetch<std::vector<int>> items(1'000'000'000, [](std::int64_t) { return std::vector<int>(10); });
-    for (int i = 0; i < taken; ++i) items.next();
+    const auto owned = std::make_shared<int>(0);
+    std::atomic<int> made = 0;
+    {
+      Prefetch<std::shared_ptr<int>> items(
+          1'000'000'000,
+          [&](std::int64_t) {
+            ++made;
+            return owned;
+          },
+          kAhead);
+      for (int i = 0; i < taken; ++i) EXPECT_EQ(items.next(), owned);
+    }
+    EXPECT_EQ(owned.use_count(), 1) << "items that nobody took are still there";
+    EXPECT_GE(made, taken);
+    EXPECT_LE(made, taken + kAhead);
   }
 }
 

@@ -6,7 +6,7 @@
 #include "data/test_folder.h"
 #include "data/ztext.h"
 #include "paoding/data/corpora.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {

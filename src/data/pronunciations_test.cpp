@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "data/test_folder.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {
@@ -133,7 +133,7 @@ TEST(Pronunciations, AreReadFromFiles) {
 
 TEST(Pronunciations, ThatAreNowhereAreToldHowToGet) {
   if (std::filesystem::exists("/usr/share/pocketsphinx") || std::filesystem::exists("/usr/share/festival/dicts/cmu")) {
-    GTEST_SKIP() << "a dictionary is installed";
+    GTEST_SKIP() << "NOT CHECKED: needs a machine without a dictionary, and one is installed";
   }
   const TemporaryFolder folder;
   const std::string text = refusal([&] { find_pronunciations(folder.path()); });
@@ -148,7 +148,8 @@ TEST(Pronunciations, ThatAreNowhereAreToldHowToGet) {
 
 TEST(Pronunciations, OfDebiansDictionaryAreAllRead) {
   FOUND_OR_SKIP(path, find_pronunciations(test_folder()));
-  if (path.filename() != "cmudict-en-us.dict") GTEST_SKIP() << path << " is another dictionary";
+  if (path.filename() != "cmudict-en-us.dict")
+    GTEST_SKIP() << "NOT CHECKED: needs cmudict-en-us.dict, " << path << " is another dictionary";
   const std::vector<Pronunciations> words = read_pronunciations(path);
   std::size_t ways = 0;
   std::set<std::string> phonemes;

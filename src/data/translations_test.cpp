@@ -6,7 +6,7 @@
 
 #include "data/description_index.h"
 #include "data/test_folder.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "data/test_folder.h"
 #include "paoding/data/corpora.h"
-#include "tests/allocation_count.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::data {
 namespace {

@@ -227,8 +227,8 @@ std::vector<double> gpu_product(const GpuDevice& device, const MatmulSpec& spec,
 }
 
 TEST(Matmul, GivesTheProductOnTheGpuForEveryDtype) {
-  if (GpuDevice::count() == 0) GTEST_SKIP() << "no GPU: " << driver_problem();
-  if (cublaslt() == nullptr) GTEST_SKIP() << cublaslt_problem();
+  if (GpuDevice::count() == 0) GTEST_SKIP() << "NOT CHECKED: no GPU here: " << driver_problem();
+  if (cublaslt() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << cublaslt_problem();
   struct Case {
     DType in, out;
     MatmulPrecision precision;
@@ -250,8 +250,8 @@ TEST(Matmul, GivesTheProductOnTheGpuForEveryDtype) {
 }
 
 TEST(Matmul, KeepsItsWorkspaceLimit) {
-  if (GpuDevice::count() == 0) GTEST_SKIP() << "no GPU: " << driver_problem();
-  if (cublaslt() == nullptr) GTEST_SKIP() << cublaslt_problem();
+  if (GpuDevice::count() == 0) GTEST_SKIP() << "NOT CHECKED: no GPU here: " << driver_problem();
+  if (cublaslt() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << cublaslt_problem();
   MatmulSpec spec;
   spec.m = spec.n = 64;
   spec.k = 65536;  // a product that wants to split k

@@ -24,7 +24,7 @@ TEST(CuptiLibrary, AFailedCallIsAnErrorWithItsText) {
 }
 
 TEST(CuptiLibrary, NamesItsErrorsWithoutAGpu) {
-  if (cupti() == nullptr) GTEST_SKIP() << cupti_problem();
+  if (cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << cupti_problem();
   const char* text = nullptr;
   EXPECT_EQ(cupti()->cuptiGetResultString(CUPTI_ERROR_INVALID_PARAMETER, &text), CUPTI_SUCCESS);
   ASSERT_NE(text, nullptr);

@@ -16,7 +16,7 @@ namespace paoding::gpu {
 namespace {
 
 #define PD_SKIP_WITHOUT_GPU() \
-  if (GpuDevice::count() == 0) GTEST_SKIP() << "no GPU: " << driver_problem()
+  if (GpuDevice::count() == 0) GTEST_SKIP() << "NOT CHECKED: no GPU here: " << driver_problem()
 
 std::string message_of(CUresult result) {
   try {
@@ -58,7 +58,7 @@ TEST(Driver, EveryFunctionIsInTheToolkitsOwnStubOfLibcuda) {
   places.use_system = false;
   places.paoding_cuda_path = "/usr/local/cuda/lib/stubs:/usr/local/cuda/lib64/stubs";
   Library stub({"libcuda.so"}, places);
-  if (!stub.loaded()) GTEST_SKIP() << "no toolkit with stubs here";
+  if (!stub.loaded()) GTEST_SKIP() << "NOT CHECKED: needs a CUDA toolkit with stubs";
   Driver table;
   std::string problem;
   EXPECT_TRUE(load_functions(stub, &table, &problem)) << problem;
@@ -164,7 +164,7 @@ TEST(GpuDevice, MemoryIsAlignedAndMoves) {
 
 TEST(GpuDevice, RunsAKernelInAStreamAndInAGraph) {
   PD_SKIP_WITHOUT_GPU();
-  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   GpuDevice& device = GpuDevice::get(0);
   const Driver& cuda = required_driver();
   std::vector<char> cubin = compile("extern \"C\" __global__ void twice(int* x) { x[threadIdx.x] *= 2; }", "twice.cu",

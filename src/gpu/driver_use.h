@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the CUDA driver was asked for. Tests find by it which of them want a GPU (tests/wants_gpu.cpp).
+// Whether the CUDA driver was asked for. Tests find by it which of them want a GPU (tests/support/wants_gpu.cpp).
 #pragma once
 
 namespace paoding::gpu {

@@ -14,7 +14,7 @@
 
 #include "gpu/group_cases.h"
 #include "group/staged.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {

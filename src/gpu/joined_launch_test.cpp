@@ -11,7 +11,7 @@
 
 #include "gpu/group_cases.h"
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {
@@ -152,7 +152,7 @@ TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
 }
 
 TEST(JoinedLaunch, CompilesForEveryGpu) {
-  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   const std::vector<Kernel> kernels = mixed_kernels();
   const std::vector<JoinMember> members = members_of(kernels);
   for (const auto& places : joins_of(members)) {

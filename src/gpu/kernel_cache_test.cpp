@@ -222,7 +222,7 @@ TEST(KernelCacheFolder, FollowsTheEnvironment) {
 }
 
 TEST_F(KernelCacheTest, KeepsWhatNvrtcCompiled) {
-  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   const std::string source = "extern \"C\" __global__ void k(int* x) { *x = 1; }";
   KernelCache cache(folder_, KernelCompiler::nvrtc());
   KernelCache::Cubin made = cache.cubin(source, "sm_90a");

@@ -13,7 +13,7 @@
 #include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
 #include "gpu/nvrtc.h"
-#include "tests/cuda_emulation/emulated_kernels.h"
+#include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {
@@ -104,7 +104,7 @@ TEST(NarrowProduct, IsRightInTheEmulation) {
 }
 
 TEST(NarrowProduct, CompilesForHopper) {
-  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   for (const NarrowCase& one : narrow_cases()) {
     EXPECT_FALSE(compile(one.launch.source, "product.cu", "sm_90a").empty()) << one.name();
   }

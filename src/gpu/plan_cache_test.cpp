@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "paoding/error.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::gpu {
 namespace {

@@ -9,7 +9,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/program.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

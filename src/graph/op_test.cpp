@@ -9,7 +9,7 @@
 
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

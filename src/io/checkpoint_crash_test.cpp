@@ -23,7 +23,7 @@
 #include "io/files.h"
 #include "paoding/checkpoint.h"
 #include "paoding/error.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {
@@ -219,7 +219,8 @@ class Mounted {
 TEST(CheckpointCrash, AFileSystemWithoutSpaceLeavesWhatWasThere) {
   const TemporaryFolder folder;
   const Mounted small(folder.path(), "size=1m");
-  if (!small.is_there()) GTEST_SKIP() << "no file system of 1 MB: " << std::strerror(errno);
+  if (!small.is_there())
+    GTEST_SKIP() << "NOT CHECKED: needs the right to mount a file system of 1 MB: " << std::strerror(errno);
   const fs::path run = folder / "run";
   CheckpointFolder saved(run);
   saved.save(made(1, 0));
@@ -234,7 +235,8 @@ TEST(CheckpointCrash, AFileSystemWithoutSpaceLeavesWhatWasThere) {
 TEST(CheckpointCrash, AFileSystemThatMayOnlyBeReadIsRefusedForTrainingAndLoadsAllTheSame) {
   const TemporaryFolder folder;
   const Mounted mounted(folder.path(), "size=1m");
-  if (!mounted.is_there()) GTEST_SKIP() << "no file system to make read-only: " << std::strerror(errno);
+  if (!mounted.is_there())
+    GTEST_SKIP() << "NOT CHECKED: needs the right to mount a file system: " << std::strerror(errno);
   CheckpointFolder(folder / "run").save(made(1, 0));
   mounted.make_read_only();
   for (const char* name : {"run", "other"}) {

@@ -16,7 +16,7 @@
 #include "io/manifest.h"
 #include "paoding/error.h"
 #include "paoding/io.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {
@@ -98,7 +98,7 @@ TEST(CheckpointFiles, AreWhatPythonSaysTheyAre) {
   const char* named = std::getenv("PYTHON");
   const std::string python = named != nullptr ? named : "python3";
   if (std::system((python + " -c 'import safetensors.numpy' 2>/dev/null").c_str()) != 0) {
-    GTEST_SKIP() << python << " has no safetensors and numpy";
+    GTEST_SKIP() << "NOT CHECKED: needs safetensors and numpy, which " << python << " does not have";
   }
   const TemporaryFolder folder;
   Checkpoint checkpoint = at_step(3, kNan);

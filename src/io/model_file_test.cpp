@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What save_model() refuses: what Model would not load, and graphs that drop as in training.
 #include "paoding/model.h"
-#include "tests/program_check.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/program_check.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "paoding/error.h"
 #include "paoding/io.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

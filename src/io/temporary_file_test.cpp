@@ -11,7 +11,7 @@
 #include <set>
 
 #include "paoding/error.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::files {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "paoding/checkpoint.h"
 #include "paoding/optimizer.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

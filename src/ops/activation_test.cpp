@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -271,10 +272,14 @@ TEST(Cast, FromIntegersToBf16RoundsOnce) {
 }
 
 TEST(Formula, IsTracedOnceForANanAttribute) {
-  const OpDef& op = *find_op("leaky_relu");
+  static std::deque<OpDef> ops;  // what was traced is kept by its address
+  OpDef& op = ops.emplace_back(*find_op("leaky_relu"));
+  int traces = 0;
+  op.formula = [&traces, formula = op.formula](const auto&... given) { return ++traces, formula(given...); };
   const DType dtypes[] = {f32};
   const Attrs attrs{{"slope", kActivationNan}};
   EXPECT_EQ(&traced_formula(op, dtypes, attrs), &traced_formula(op, dtypes, attrs));
+  EXPECT_EQ(traces, 1);
   EXPECT_NE(&traced_formula(op, dtypes, {{"slope", 0.0}}), &traced_formula(op, dtypes, {{"slope", -0.0}}));
 }
 

@@ -3,7 +3,7 @@
 #include "paoding/ops/dynamic.h"
 
 #include "paoding/ops/lists.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -2,7 +2,7 @@
 // einsum against loops over all its letters, and what it is made of.
 #include "paoding/ops/einsum.h"
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -98,10 +98,13 @@ TEST(Einsum, MultipliesInTheOrderThatTakesTheFewestMultiplications) {
   Graph g;
   const Value a = g.input("a", f32, {64, 64}), b = g.input("b", f32, {64, 64}), x = g.input("x", f32, {64, 1});
   g.fetch("y", einsum("ij,jk,kl->il", {a, b, x}));
+  int products = 0;
   for (NodeId id = 0; id < g.size(); ++id) {
     if (g.node(id).op->name != "matmul") continue;
     EXPECT_EQ(g.node(id).types[0].shape, (Shape{64, 1}));
+    ++products;
   }
+  EXPECT_EQ(products, 2);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Losses where numerics matter, and labels that are no classes.
 #include <fmt/format.h>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks and one-hot vectors against conditions written out.
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

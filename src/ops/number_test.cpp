@@ -8,7 +8,7 @@
 #include "paoding/can_hold.h"
 #include "paoding/nn.h"
 #include "paoding/op.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

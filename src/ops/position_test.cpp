@@ -4,7 +4,7 @@
 
 #include "paoding/ops/group_norm.h"
 #include "paoding/ops/lists.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and what is composed of them against loops written out by hand, also where numbers are no numbers.
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

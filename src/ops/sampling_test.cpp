@@ -2,7 +2,7 @@
 // categorical: how often each category is drawn, against its probability; which ones are drawn at all.
 #include "paoding/ops/sampling.h"
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

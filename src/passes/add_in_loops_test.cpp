@@ -4,7 +4,7 @@
 
 #include "ops/scan/scan.h"
 #include "paoding/ops.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

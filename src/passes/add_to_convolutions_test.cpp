@@ -9,7 +9,7 @@
 #include "paoding/paoding.h"
 #include "plan/step_cost.h"
 #include "runtime/compile.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

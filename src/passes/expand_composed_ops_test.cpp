@@ -8,7 +8,7 @@
 #include "ops/kernel.h"
 #include "ops/scan/scan.h"
 #include "paoding/paoding.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

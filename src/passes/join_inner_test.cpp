@@ -9,7 +9,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/plan.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

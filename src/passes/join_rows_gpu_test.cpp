@@ -2,8 +2,8 @@
 // What a recurrent training step launches with the weights' gradients of each layer as one product.
 #include <gtest/gtest.h>
 
-#include "tests/emulated_program.h"
-#include "tests/enqueued_runs.h"
+#include "tests/gpu/emulated_program.h"
+#include "tests/gpu/enqueued_runs.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -4,8 +4,8 @@
 #include "paoding/ops.h"
 #include "paoding/program.h"
 #include "passes/pass.h"
-#include "tests/pass_check.h"
-#include "tests/program_check.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

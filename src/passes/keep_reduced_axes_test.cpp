@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "paoding/ops.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

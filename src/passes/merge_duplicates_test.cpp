@@ -5,7 +5,7 @@
 
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

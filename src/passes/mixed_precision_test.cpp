@@ -10,8 +10,8 @@
 #include "paoding/optimizer.h"
 #include "paoding/program.h"
 #include "passes/pass.h"
-#include "tests/pass_check.h"
-#include "tests/random_graph.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/random_graph.h"
 
 namespace paoding {
 namespace {

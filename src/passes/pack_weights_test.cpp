@@ -13,7 +13,7 @@
 #include "paoding/program.h"
 #include "runtime/compile.h"
 #include "runtime/target.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "paoding/autodiff.h"
 #include "paoding/nn.h"
-#include "tests/pass_check.h"
-#include "tests/program_check.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -6,7 +6,7 @@
 #include "paoding/ops.h"
 #include "paoding/program.h"
 #include "passes/pass.h"
-#include "tests/pass_check.h"
+#include "tests/support/pass_check.h"
 
 namespace paoding {
 namespace {

@@ -7,7 +7,7 @@
 #include "paoding/paoding.h"
 #include "plan/plan.h"
 #include "runtime/compile.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "paoding/paoding.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

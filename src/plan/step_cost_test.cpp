@@ -8,7 +8,7 @@
 #include "ops/kernel.h"
 #include "passes/pass.h"
 #include "plan/planner.h"
-#include "tests/op_case.h"
+#include "tests/support/op_case.h"
 
 namespace paoding::testing_program {
 namespace {

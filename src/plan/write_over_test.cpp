@@ -10,7 +10,7 @@
 #include "paoding/ops.h"
 #include "plan/plan.h"
 #include "runtime/compile.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -12,7 +12,7 @@
 #include "profile/recorder.h"
 #include "profile/recording.h"
 #include "profile/report.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

@@ -15,7 +15,7 @@
 #include "profile/report.h"
 #include "profile/save.h"
 #include "profile/timeline.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

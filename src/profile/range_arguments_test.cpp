@@ -16,7 +16,7 @@
 #include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/timeline.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

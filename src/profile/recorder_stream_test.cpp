@@ -15,7 +15,7 @@
 
 #include "profile/recorder.h"
 #include "profile/recording.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "paoding/error.h"
 #include "profile/report.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

@@ -102,14 +102,17 @@ TEST(ReportByScope, AScopeHasACallARunWithAllThatRanInIt) {
   scene.add({.name = "run", .kind = SpanKind::run}, 200, 300, 2);
   scene.add(scoped_op("softmax", "decoder/attention", "softmax2"), 200, 240);
   const Measures m = measure(scene.finish(), {.nesting = Nesting::scope});
+  int found = 0;
   for (const Row& row : m.per_thread.at(0).rows) {
     if (row.name != "decoder/attention") continue;
+    ++found;
     EXPECT_EQ(row.calls, 2u);
     EXPECT_EQ(row.min, 25e3);  // 20..25, 30..35, 45..60
     EXPECT_EQ(row.max, 40e3);
     EXPECT_EQ(row.average(), 32.5e3);
     EXPECT_EQ(row.ratio, 65.0 / 200);
   }
+  EXPECT_EQ(found, 1);
 }
 
 TEST(ReportByScope, SortsEveryLevelByEveryKey) {

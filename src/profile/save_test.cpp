@@ -12,7 +12,7 @@
 #include "paoding/error.h"
 #include "paoding/profile.h"
 #include "profile/recording.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "profile/timeline.h"
 #include "profile/timeline_rows.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

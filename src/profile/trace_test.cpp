@@ -110,11 +110,14 @@ TEST(Trace, MatchesTheLaunchesOfAStepByStepRunInOrder) {
     trace.add({.track = gpu, .site = kernel, .start_ns = 10 * i + 5, .duration_ns = 2, .run = 1});
   }
   trace.finish();
+  int kernels = 0;
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) continue;
+    ++kernels;
     ASSERT_NE(trace.cause(i), kNone);
     EXPECT_EQ(trace.start(trace.cause(i)), trace.start(i) - 5);
   }
+  EXPECT_EQ(kernels, 3);
 }
 
 TEST(Trace, KeepsBytesOfASpanApartFromItsSites) {
@@ -322,12 +325,15 @@ TEST(Trace, FindsTheCauseOfEveryStepOfManyRuns) {
     }
   }
   trace.finish();
+  std::size_t kernels = 0;
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) continue;
+    ++kernels;
     ASSERT_NE(trace.cause(i), kNone);
     EXPECT_EQ(trace.start(trace.cause(i)), cause_of.at(trace.start(i)));
     EXPECT_EQ(trace.run(i), trace.run(trace.cause(i)));
   }
+  EXPECT_EQ(kernels, cause_of.size());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "paoding/ops.h"
 #include "paoding/program.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

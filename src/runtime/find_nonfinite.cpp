@@ -10,6 +10,7 @@
 #include "paoding/range.h"
 #include "runtime/compile.h"
 #include "runtime/nonfinite_trail.h"
+#include "runtime/shadows.h"
 
 namespace paoding {
 namespace {
@@ -34,9 +35,14 @@ class Replay {
     executor_options.on_print = [](Printed&&) {};
     executor_options.watcher = &trail_;
     for (const auto& [name, slot] : plan.parameters) {
-      Tensor value = parameters.get(name);
-      if (graph.role(name) == ParameterRole::random) value = rewound(value, options.rewind_random);
       const Type& needed = compiled_.graph->find(name).type();
+      Tensor value;
+      if (const auto shadow = compiled_.shadows.find(name); shadow != compiled_.shadows.end()) {
+        value = rounded_shadow(parameters.get(shadow->second), needed.dtype);
+      } else {
+        value = parameters.get(name);
+        if (graph.role(name) == ParameterRole::random) value = rewound(value, options.rewind_random);
+      }
       check_type("parameter", name, value.type(), needed);
       stored_.push_back({name, slot, value, make_buffer(value.size_bytes(), compile.device)});
       stored_.back().buffer->write(value);

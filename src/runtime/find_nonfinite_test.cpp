@@ -6,7 +6,7 @@
 
 #include "paoding/debug.h"
 #include "paoding/optimizer.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -153,6 +153,22 @@ TEST_P(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
   const NonfiniteReport report = c.found();
   EXPECT_EQ(op_of(report), "sqrt");
   EXPECT_EQ(report.followed, "fetch 'loss'");
+}
+
+// The store has no parameter for what a program in mixed precision reads in place of one.
+TEST_P(FindNonfinite, ReadsParametersIn16BitsInMixedPrecision) {
+  for (const DType precision : {bf16, f16}) {
+    Case c;
+    c.compile.precision = precision;
+    const Value x = c.input("x", {2, 3}, {1, 2, 3, 4, 5, 6}), w = c.g.parameter("w", f32, {3, 2});
+    c.g.fetch("y", exp(matmul(x, w)));
+    c.store().set("w", Tensor::from(f32, {3, 2}, Dense(6, 100)));
+    EXPECT_EQ(op_of(c.found()), "exp");
+    c.store().set("w", Tensor::from(f32, {3, 2}, Dense{100, 0, kInf, 0, 0, 0}));
+    const NonfiniteReport given = c.found();
+    EXPECT_EQ(given.first.kind, NonfiniteValue::Kind::parameter);
+    EXPECT_TRUE(has(given.first.name, "w")) << given.first.name;
+  }
 }
 
 TEST_P(FindNonfinite, NamesTheSoftmaxOfARowThatIsMaskedWhole) {

@@ -7,7 +7,7 @@
 #include "plan/step_work.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_order.h"
-#include "tests/kernel_texts.h"
+#include "tests/gpu/kernel_texts.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "paoding/model.h"
 #include "paoding/nn.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

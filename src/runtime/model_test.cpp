@@ -10,9 +10,9 @@
 
 #include "paoding/cancellation.h"
 #include "paoding/io.h"
-#include "tests/allocation_count.h"
-#include "tests/program_check.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/program_check.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::testing_program {
 namespace {

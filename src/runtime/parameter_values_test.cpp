@@ -8,7 +8,7 @@
 #include "paoding/error.h"
 #include "paoding/nn.h"
 #include "paoding/ops.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

@@ -6,9 +6,8 @@
 #include "base/one_line.h"
 
 namespace paoding {
-namespace {
 
-Tensor rounded(const Tensor& value, DType dtype) {
+Tensor rounded_shadow(const Tensor& value, DType dtype) {
   Tensor made(dtype, value.shape());
   const auto* from = value.data<float>();
   auto* to = reinterpret_cast<std::uint16_t*>(made.bytes());
@@ -16,8 +15,6 @@ Tensor rounded(const Tensor& value, DType dtype) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = dtype == bf16 ? float_to_bf16(from[i]) : float_to_f16(from[i]);
   return made;
 }
-
-}  // namespace
 
 Shadow& Shadows::at(const std::string& name, const std::string& of, const Type& type, const Device& device) {
   const std::lock_guard lock(mutex_);
@@ -44,7 +41,7 @@ void Shadows::refresh(const std::vector<Shadow*>& wanted,
   const std::lock_guard lock(mutex_);
   for (Shadow* shadow : wanted) {
     if (shadow->is_fresh) continue;
-    shadow->buffer->write(rounded(value_of(shadow->of), shadow->type.dtype));
+    shadow->buffer->write(rounded_shadow(value_of(shadow->of), shadow->type.dtype));
     shadow->is_fresh = true;
   }
 }

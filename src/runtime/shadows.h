@@ -23,6 +23,9 @@ struct Shadow {
   bool is_fresh = false;  // it holds what the parameter does
 };
 
+/// What a shadow in `dtype` holds of a parameter's f32 value.
+Tensor rounded_shadow(const Tensor& value, DType dtype);
+
 class Shadows {
  public:
   /// Of `of`, an f32 parameter.

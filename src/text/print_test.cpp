@@ -12,7 +12,7 @@
 #include "paoding/error.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "tests/source_root.h"
+#include "tests/support/source_root.h"
 #include "text/lexer.h"
 
 namespace paoding {

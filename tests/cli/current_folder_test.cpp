@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "tests/cli/cli_run.h"
-#include "tests/source_root.h"
+#include "tests/support/source_root.h"
 
 namespace paoding::cli_run {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "cli/request_batches.h"
 #include "paoding/error.h"
-#include "tests/allocation_count.h"
+#include "tests/support/allocation_count.h"
 
 namespace paoding::cli {
 namespace {

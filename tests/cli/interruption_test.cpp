@@ -7,7 +7,7 @@
 
 #include "paoding/program.h"
 #include "tests/cli/training_run.h"
-#include "tests/thread_sanitizer.h"
+#include "tests/support/thread_sanitizer.h"
 
 namespace paoding {
 namespace {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/allocation_count.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 namespace {

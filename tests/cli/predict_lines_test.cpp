@@ -2,7 +2,7 @@
 // Lines that no model was trained on, of g2p and of translate, by `paoding predict` and `paoding serve`: one line out
 // for every line in, in order, and nothing is made up of nothing.
 #include "tests/cli/serving_run.h"
-#include "tests/small_corpora.h"
+#include "tests/support/small_corpora.h"
 
 namespace paoding {
 namespace {

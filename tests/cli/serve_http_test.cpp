@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/allocation_count.h"
 #include "tests/cli/serving_run.h"
+#include "tests/support/allocation_count.h"
 
 namespace paoding {
 namespace {

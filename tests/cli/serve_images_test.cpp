@@ -2,7 +2,7 @@
 // A model of images behind HTTP: pixels as bytes and as base64 get what `paoding predict` says of the same images.
 #include "cli/question.h"
 #include "tests/cli/serving_run.h"
-#include "tests/small_corpora.h"
+#include "tests/support/small_corpora.h"
 
 namespace paoding {
 namespace {

@@ -12,7 +12,7 @@
 #include "paoding/checkpoint.h"
 #include "paoding/program.h"
 #include "tests/cli/training_run.h"
-#include "tests/thread_sanitizer.h"
+#include "tests/support/thread_sanitizer.h"
 
 namespace paoding {
 namespace {
@@ -206,7 +206,8 @@ TEST_P(TrainStopsOn, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
 }
 
 TEST_F(TrainStops, AFullDiskKeepsTheLastCheckpoint) {
-  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer writes a file larger than the limit when it starts";
+  if (kThreadSanitizer)
+    GTEST_SKIP() << "NOT CHECKED: ThreadSanitizer writes a file larger than the limit when it starts";
   trained("a", "--no-test --show 0 --steps 4");
   const auto before = last("a");
   // Files may have 20 KiB: the parameters do not fit.

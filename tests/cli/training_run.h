@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding {
 

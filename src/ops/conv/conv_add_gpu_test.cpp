@@ -3,7 +3,7 @@
 // (By cuBLASLt: pretend_gpu/conv_product_pretend_test.cpp.)
 #include <gtest/gtest.h>
 
-#include "tests/emulated_cases.h"
+#include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -15,8 +15,8 @@
 #include "gpu/plan_cache.h"
 #include "runtime/compile.h"
 #include "runtime/tuning.h"
-#include "tests/on_gpu.h"
-#include "tests/program_check.h"
+#include "tests/gpu/on_gpu.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

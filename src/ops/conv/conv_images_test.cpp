@@ -12,8 +12,8 @@
 #include "cpu/parallel.h"
 #include "plan/plan.h"
 #include "runtime/compile.h"
-#include "tests/error_model.h"
-#include "tests/program_check.h"
+#include "tests/support/error_model.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -2,7 +2,7 @@
 // Convolutions over volumes and transposed ones against their formulas in float64, loops over every tap, and against
 // finite differences.
 #include "paoding/ops/convolution_nd.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

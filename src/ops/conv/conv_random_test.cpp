@@ -11,8 +11,8 @@
 #include <random>
 
 #include "paoding/ops/convolution.h"
-#include "tests/error_model.h"
-#include "tests/program_check.h"
+#include "tests/support/error_model.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

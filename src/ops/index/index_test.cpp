@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/parallel.h"
 #include "ops/index/check_indices.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -6,9 +6,9 @@
 #include "cpu/this_cpu.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_packed.h"
-#include "tests/allocation_count.h"
-#include "tests/program_check.h"
-#include "tests/sparse_memory.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/program_check.h"
+#include "tests/support/sparse_memory.h"
 
 namespace paoding::testing_program {
 namespace {

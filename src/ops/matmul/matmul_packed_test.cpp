@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -9,7 +9,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/ends.h"
-#include "tests/emulated_cases.h"
+#include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "paoding/paoding.h"
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding {
 namespace {

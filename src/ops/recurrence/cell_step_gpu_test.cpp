@@ -6,9 +6,9 @@
 
 #include <cmath>
 
-#include "tests/emulated_program.h"
-#include "tests/enqueued_runs.h"
-#include "tests/reference_evaluator.h"
+#include "tests/gpu/emulated_program.h"
+#include "tests/gpu/enqueued_runs.h"
+#include "tests/reference/reference_evaluator.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -2,7 +2,7 @@
 // A GRU's state in 16 bits: what it adds up over many steps, in kernels and in loops, and in mixed precision.
 #include <gtest/gtest.h>
 
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "tests/pass_check.h"
-#include "tests/program_check.h"
+#include "tests/support/pass_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -5,8 +5,8 @@
 #include <cctype>
 
 #include "runtime/compile.h"
-#include "tests/enqueued_runs.h"
-#include "tests/recurrence_layer.h"
+#include "tests/gpu/enqueued_runs.h"
+#include "tests/support/recurrence_layer.h"
 
 namespace paoding::testing_program {
 namespace {

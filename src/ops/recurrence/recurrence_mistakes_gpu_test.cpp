@@ -3,8 +3,8 @@
 // exchange what they make, a wait, a barrier, a second place or an order of stores left out, show for some seed.
 #include <gtest/gtest.h>
 
-#include "tests/emulated_layers.h"
-#include "tests/planted_mistakes.h"
+#include "tests/gpu/emulated_layers.h"
+#include "tests/gpu/planted_mistakes.h"
 
 namespace paoding::testing_program {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
-#include "tests/emulated_layers.h"
-#include "tests/planted_mistakes.h"
+#include "tests/gpu/emulated_layers.h"
+#include "tests/gpu/planted_mistakes.h"
 
 namespace paoding::testing_program {
 namespace {

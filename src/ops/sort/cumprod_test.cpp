@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running products and their gradients against loops written out, also where elements are 0.
-#include "tests/program_check.h"
+#include "tests/support/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
