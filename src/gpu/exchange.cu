@@ -71,7 +71,8 @@ PD_DEVICE unsigned cluster_rank() {
 PD_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The same in two parts, of which the first orders nothing but mailbox_init(): a release waits for what is being loaded.
+// The same in two parts, of which the first orders nothing but mailbox_init(): a release waits for what is being
+// loaded.
 PD_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 // And this one what this CTA has stored.
 PD_DEVICE void cluster_arrive_stored() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
@@ -86,10 +87,10 @@ PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
   return address;
 }
-// The copy engine and the tensor cores see what this thread has stored in shared memory before.
+// TMA and the tensor cores see what this thread has stored in shared memory before.
 PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// A mailbox (an mbarrier) is in one phase after the other. A phase ends when `arrivals` threads have said how many bytes
-// they expect and these have come.
+// A mailbox (an mbarrier) is in one phase after the other. A phase ends when `arrivals` threads have said how many
+// bytes they expect and these have come.
 PD_DEVICE void mailbox_init(unsigned long long* mailbox, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(mailbox)), "r"(arrivals) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

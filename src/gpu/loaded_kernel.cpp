@@ -15,7 +15,7 @@ namespace paoding::gpu {
 namespace {
 constexpr unsigned kPortableCluster = 8;  // CTAs
 
-CUtensorMapDataType type_of(const BoxMap& map) {
+CUtensorMapDataType type_of(const TensorMap& map) {
   switch (map.dtype) {
     case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -23,10 +23,10 @@ CUtensorMapDataType type_of(const BoxMap& map) {
   }
 }
 
-CUtensorMap made_map(const BoxMap& map, void* memory) {
+CUtensorMap made_map(const TensorMap& map, void* memory) {
   const Driver& driver = required_driver();
   if (driver.cuTensorMapEncodeTiled == nullptr || driver.cuTensorMapEncodeIm2col == nullptr) {
-    fail(ErrorKind::device, "this NVIDIA driver does not describe operands to the copy engine: 525.60 or newer does");
+    fail(ErrorKind::device, "this NVIDIA driver does not describe operands to TMA: 525.60 or newer does");
   }
   CUtensorMap made;
   const auto size = static_cast<cuuint64_t>(size_bytes(map.dtype));
@@ -35,15 +35,15 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
   std::vector<cuuint64_t> stride_bytes;
   for (const std::int64_t stride : map.strides) stride_bytes.push_back(static_cast<cuuint64_t>(stride) * size);
   std::vector<cuuint32_t> each(rank, 1);
-  const auto in_row = static_cast<cuuint32_t>(128 / size), rows = static_cast<cuuint32_t>(map.box_rows);
+  const auto in_row = static_cast<cuuint32_t>(128 / size), rows = static_cast<cuuint32_t>(map.tile_rows);
   if (!map.windows) {
-    std::vector<cuuint32_t> box(rank, 1);
-    box.front() = in_row, box.back() = rows;
-    if (map.box_columns > 0) {
-      box[1] = static_cast<cuuint32_t>(map.box_columns), box[2] = rows / box[1], box[3] = 1;
+    std::vector<cuuint32_t> tile(rank, 1);
+    tile.front() = in_row, tile.back() = rows;
+    if (map.tile_columns > 0) {
+      tile[1] = static_cast<cuuint32_t>(map.tile_columns), tile[2] = rows / tile[1], tile[3] = 1;
     }
     PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map), rank, memory, extents.data(), stride_bytes.data(),
-                                          box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                          tile.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                                           map.is_plain ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
                                           CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return made;
@@ -75,8 +75,8 @@ void ask_for_shared(CUfunction function, unsigned bytes) {
   most = bytes;
 }
 
-void* memory_of(const BoxMap& map, void* const* operands, const Room& room) {
-  void* const start = map.operand == BoxMap::kWorkspace ? room.workspace : operands[map.operand];
+void* memory_of(const TensorMap& map, void* const* operands, const Room& room) {
+  void* const start = map.operand == TensorMap::kWorkspace ? room.workspace : operands[map.operand];
   return static_cast<char*>(start) + map.offset;
 }
 
@@ -112,7 +112,7 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const Room& roo
   static std::uint64_t no_sizes = 0;  // a kernel that has none takes a byte all the same
   arguments.push_back(launch_->sizes.empty() ? &no_sizes : const_cast<std::uint64_t*>(launch_->sizes.data()));
   std::vector<CUtensorMap> maps;
-  for (const BoxMap& map : launch_->maps) maps.push_back(made_map(map, memory_of(map, operands, room)));
+  for (const TensorMap& map : launch_->maps) maps.push_back(made_map(map, memory_of(map, operands, room)));
   for (CUtensorMap& map : maps) arguments.push_back(&map);
   std::array<CUlaunchAttribute, 3> attributes;
   unsigned count = 0;

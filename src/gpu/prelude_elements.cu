@@ -10,8 +10,8 @@
   type* const name = (type*)pd_dynamic_shared
 #endif
 
-// Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault` is
-// two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off;
+// Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault`
+// is two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off;
 // `stamp`, where there is one, is where the launch leaves when it began.
 struct Room {
   void* workspace;
@@ -20,7 +20,7 @@ struct Room {
   const unsigned* failed;
   unsigned long long* stamp;
 };
-// An operand as the copy engine knows it (BoxMap of text_launch.h).
+// An operand as TMA knows it (TensorMap of text_launch.h).
 struct alignas(64) Map {
   unsigned long long words[16];
 };
@@ -99,8 +99,8 @@ template <class T> PD_DEVICE unsigned pair_of(float low, float high) {
 }
 #endif
 
-// What 16 bits are rounded from, as to_odd() of base/to_odd.h: of what no float holds, the neighbour towards 0 with its last
-// bit set, so that it is rounded once.
+// What 16 bits are rounded from, as to_odd() of base/to_odd.h: of what no float holds, the neighbour towards 0 with its
+// last bit set, so that it is rounded once.
 template <class Value> PD_DEVICE float odd_float(Value value) {
   if constexpr (kSame<Value, double>) {
     const float nearest = (float)value;

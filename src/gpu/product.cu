@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums
 // in f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows:
-// what such a product waits for is its operands. One warp has the copy engine bring blocks of 32 along K, kStages under
+// what such a product waits for is its operands. One warp has TMA load blocks of 32 along K, kStages under
 // way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K is shared out over
 // the CTAs of a cluster, and within one over kParts such sets of groups, which take its blocks in turn, so that one has
 // its factors ready while another's are multiplied. Sums are then added up in one order, out of the shared memory of
 // the cluster. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they
 // get from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
-// A stage: kRows rows of a, then b's columns, or for b as [k, n] a box of 32 k's for every 32 columns.
+// A stage: kRows rows of a, then b's columns, or for b as [k, n] a TMA tile of 32 k's for every 32 columns.
 
 constexpr int kOfPart = 128 * kGroups, kConsumers = kOfPart * kParts, kColumns = 64 * kGroups, kBlockK = 32;
 constexpr int kStageFloats = (kRows + kColumns) * kBlockK, kLowPlaces = kIsExact ? 3 : 0;
 constexpr int kOutStride = kColumns + 4;  // floats from row to row of the sums: a warp's go to different banks
 constexpr int kLowFloats = kLowPlaces * kRows * kBlockK;  // of a part
 
-// Where word `word` of row `row` of a box lies: pieces of 4 words have changed places.
-PD_DEVICE int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
+// Where word `word` of row `row` of a TMA tile lies: pieces of 4 words have changed places.
+PD_DEVICE int in_tma_tile(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 
 // The thread that has blocks brought; b's before the launch in front has ended, where that does not write b.
 PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mailboxes* mail, Index row, Index column,
@@ -24,16 +24,16 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
     float* const to = stages + s * kStageFloats + kRows * kBlockK;
     mailbox_expect(&mail->full[s], kStageFloats * 4);
     if constexpr (kIsTransposedB) {
-      bring_box(to, b_map, block * kBlockK, column, &mail->full[s]);
+      tma_load(to, b_map, block * kBlockK, column, &mail->full[s]);
     } else {
 #pragma unroll
       for (int i = 0; i < kColumns / 32; ++i) {
-        bring_box(to + i * 32 * kBlockK, b_map, column + i * 32, block * kBlockK, &mail->full[s]);
+        tma_load(to + i * 32 * kBlockK, b_map, column + i * 32, block * kBlockK, &mail->full[s]);
       }
     }
   };
   const auto bring_a = [&](Index block, int s) {
-    bring_box(stages + s * kStageFloats, a_map, block * kBlockK, row, &mail->full[s]);
+    tma_load(stages + s * kStageFloats, a_map, block * kBlockK, row, &mail->full[s]);
   };
   const Index ahead = first + kStages < last ? first + kStages : last;
   if constexpr (kIsSettledB) {
@@ -54,9 +54,9 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
   }
 }
 
-// What a lane gives the tensor cores of b's block: words (k, column) for the columns w * 16 + g of warp w = threadIdx.x /
-// 32, g = lane / 4, and 8 more; of each step of 8 along K the words t = lane % 4 and t + 4. Where they lie is worked out
-// once: a warp has no other beside it to hide such arithmetic behind.
+// What a lane gives the tensor cores of b's block: words (k, column) for the columns w * 16 + g of warp w = threadIdx.x
+// / 32, g = lane / 4, and 8 more; of each step of 8 along K the words t = lane % 4 and t + 4. Where they lie is worked
+// out once: a warp has no other beside it to hide such arithmetic behind.
 struct Words {
   static constexpr int kOffsets = kIsTransposedB ? 8 : 4;
   int offset[kOffsets];
@@ -65,8 +65,8 @@ struct Words {
     const int t = threadIdx.x % 4, column = threadIdx.x % kOfPart / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int i = 0; i < kOffsets; ++i) {
-      offset[i] = kIsTransposedB ? in_box(column, i * 4 + t)  // 4 k's each
-                                 : column / 32 * (32 * kBlockK) + in_box(i % 2 * 4 + t, column % 32 + i / 2 * 8);
+      offset[i] = kIsTransposedB ? in_tma_tile(column, i * 4 + t)  // 4 k's each
+                                 : column / 32 * (32 * kBlockK) + in_tma_tile(i % 2 * 4 + t, column % 32 + i / 2 * 8);
       keep(offset[i]);
     }
   }
@@ -80,7 +80,8 @@ struct Words {
   }
 };
 
-// The rows of a in a stage become their high parts (kIsExact), and their low parts come to `low`, all in the same places.
+// The rows of a in a stage become their high parts (kIsExact), and their low parts come to `low`, all in the same
+// places.
 PD_DEVICE void split_rows(float* rows, float* low) {
 #pragma unroll
   for (int i = 0; i < kRows * 8 / kOfPart; ++i) {
@@ -138,7 +139,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
         for (int k = 0; k < kRows / 2; ++k) part[k] = 0;
       }
       products_begin();
-      const Box a = box_of(stages + turn.stage * kStageFloats), a_low = box_of(low_rows);
+      const TmaTile a = tma_tile_of(stages + turn.stage * kStageFloats), a_low = tma_tile_of(low_rows);
       if constexpr (kIsExact) {  // what is small first, as less of it is cut off
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -163,9 +164,9 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
   }
 }
 
-// Sums of four columns, and where one is NaN, as it is when a non-finite factor was split (kIsExact), the product without
-// splitting. Factors are loaded kAhead at a time, since each comes from L2 at best. NaN stays NaN whatever is added, so the
-// loop ends as soon as all four are: operands that are NaN all over cost a few loads more.
+// Sums of four columns, and where one is NaN, as it is when a non-finite factor was split (kIsExact), the product
+// without splitting. Factors are loaded kAhead at a time, since each comes from L2 at best. NaN stays NaN whatever is
+// added, so the loop ends as soon as all four are: operands that are NaN all over cost a few loads more.
 PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const float* b, Index row, Index column,
                                    const Sizes& size) {
   constexpr int kAhead = 16;
@@ -201,7 +202,7 @@ PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const flo
 }
 
 PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
-  float* const stages = shared_for_boxes<float>();
+  float* const stages = shared_for_tma<float>();
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kParts * kLowFloats);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
   Index tile = blockIdx.x / kCluster;

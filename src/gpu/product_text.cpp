@@ -53,10 +53,10 @@ std::string product_functions(int rows) {
 using emulation::add_product;
 using emulation::products_wait;
 #else
-PD_DEVICE void add_product(float (&sum)[{0}], const unsigned (&words)[4], Box box, int step) {{
+PD_DEVICE void add_product(float (&sum)[{0}], const unsigned (&words)[4], TmaTile tile, int step) {{
   asm volatile("wgmma.mma_async.sync.aligned.m64n{1}k8.f32.tf32.tf32 {{{2}}}, {{%{3}, %{4}, %{5}, %{6}}}, %{7}, 1, 1, 1;"
                : {8}
-               : "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "l"(box_descriptor(box, step)));
+               : "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "l"(tile_descriptor(tile, step)));
 }}
 PD_DEVICE void products_wait(float (&sum)[{0}]) {{
   asm volatile("wgmma.wait_group.sync.aligned 0;" : {8} : : "memory");
@@ -121,7 +121,7 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
       "constexpr bool kIsTransposedB = {}, kIsSettledB = {}, kIsExact = {};\n",
       tile.rows, tile.groups, tile.parts, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b,
       shape.is_exact);
-  parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + k_exact_factors_cu +
+  parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_tma_stages_cu + k_exact_factors_cu +
                     product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
@@ -137,11 +137,11 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   TextLaunch launch = make_text_kernel(parts);
   launch.cluster = static_cast<unsigned>(tile.cluster);
   launch.shared_bytes = static_cast<unsigned>(e.shared_bytes());
-  launch.maps = {BoxMap::matrix(0, shape.m, shape.k, shape.a_stride, tile.rows),
+  launch.maps = {TensorMap::matrix(0, shape.m, shape.k, shape.a_stride, tile.rows),
                  shape.is_transposed_b
-                     ? BoxMap::matrix(1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns))
-                     : BoxMap::matrix(1, shape.k, shape.n, shape.b_stride, kBlockK)};
-  for (BoxMap& map : launch.maps) map.is_rounded = !shape.is_exact;
+                     ? TensorMap::matrix(1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns))
+                     : TensorMap::matrix(1, shape.k, shape.n, shape.b_stride, kBlockK)};
+  for (TensorMap& map : launch.maps) map.is_rounded = !shape.is_exact;
   launch.why = fmt::format("{} tiles of {}", e.tiles_m * e.tiles_n, to_string(tile));
   return launch;
 }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr float kPoison = -7.25e30f;
 
-// To the nearest of 10 bits of mantissa, of two to the even one: so the copy engine rounds.
+// To the nearest of 10 bits of mantissa, of two to the even one: so TMA rounds.
 float to_tf32(float value) {
   const auto bits = std::bit_cast<unsigned>(value);
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
@@ -138,9 +138,9 @@ TEST(ProductText, GivesProductsInTheEmulation) {
       Room room;
       std::vector<std::uint64_t> sizes = one.launch.sizes;
       const float* operands[] = {a, b};
-      std::array<emulation::BoxWords, 2> maps{};
+      std::array<emulation::TensorMapWords, 2> maps{};
       for (int i = 0; i < 2; ++i) {
-        const BoxMap& map = one.launch.maps[static_cast<std::size_t>(i)];
+        const TensorMap& map = one.launch.maps[static_cast<std::size_t>(i)];
         maps[static_cast<std::size_t>(i)] = emulated_map(map, operands[map.operand]);
       }
       void* arguments[] = {&a, &b, &to, &room, sizes.data(), &maps[0], &maps[1]};

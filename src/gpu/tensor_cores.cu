@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of matrix products are written with: boxes of an operand that the copy engine brings into shared memory,
+// What kernels of matrix products are written with: tiles of an operand that TMA loads into shared memory,
 // products of a group of four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu, and
 // what is generated for a number of sums behind it.
 
 #ifdef PD_EMULATE
-using emulation::Box;
-using emulation::box_of;
-using emulation::bring_box;
+using emulation::TmaTile;
+using emulation::tma_tile_of;
+using emulation::tma_load;
 using emulation::bring_patch;
 using emulation::bring_windows;
 using emulation::fence_for_copies;
@@ -21,8 +21,9 @@ using emulation::products_wait_but_one;
 using emulation::shared_address;
 using emulation::take_registers;
 #else
-// The box of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the mailbox.
-template <class T> PD_DEVICE void bring_box(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+// The TMA tile of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the
+// mailbox.
+template <class T> PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
           shared_address(to)),
@@ -31,15 +32,15 @@ template <class T> PD_DEVICE void bring_box(T* to, const Map& map, int x, int y,
 }
 // The same of an operand of three axes.
 template <class T>
-PD_DEVICE void bring_box(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
+PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
           shared_address(to)),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(mailbox))
       : "memory");
 }
-// The channels from `channel` on of what tap (tap_row, tap_column) reads in windows of `map`, the first of which begins at
-// (row, column) of image `image`.
+// The channels from `channel` on of what tap (tap_row, tap_column) reads in windows of `map`, the first of which begins
+// at (row, column) of image `image`.
 template <class T>
 PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column,
                              int tap_row, unsigned long long* mailbox) {
@@ -50,7 +51,8 @@ PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int
       "h"((unsigned short)tap_column), "h"((unsigned short)tap_row)
       : "memory");
 }
-// The channels from `channel` on of pixels of image `image`, from (row, column) on, as many as the box has rows and columns.
+// The channels from `channel` on of pixels of image `image`, from (row, column) on, as many as the TMA tile has rows
+// and columns.
 template <class T>
 PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int row, int image,
                            unsigned long long* mailbox) {
@@ -60,7 +62,8 @@ PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int r
       "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mailbox))
       : "memory");
 }
-// What this thread has done to shared memory comes before what copies do to it that are asked for behind the next barrier.
+// What this thread has done to shared memory comes before what copies do to it that are asked for behind the next
+// barrier.
 PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Has the description of an operand brought near before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
@@ -78,22 +81,22 @@ template <int kRegisters> PD_DEVICE void give_registers() {
 template <int kRegisters> PD_DEVICE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-// A box whose rows lie along K, as the tensor cores want it described: 128 bytes a row, 1024 from 8 rows to the next 8.
-// The low word says where it starts, and the next 8 words of its rows are 2 further on.
-using Box = unsigned;
-PD_DEVICE Box box_of(const float* at) { return (shared_address(at) >> 4 & 0x3fff) | 1u << 16; }
-PD_DEVICE unsigned long long box_descriptor(Box box, int step) {
-  return (unsigned long long)(1u << 30 | 64u) << 32 | (box + step * 2);
+// A TMA tile whose rows lie along K, as the tensor cores want it described: 128 bytes a row, 1024 from 8 rows to the
+// next 8. The low word says where it starts, and the next 8 words of its rows are 2 further on.
+using TmaTile = unsigned;
+PD_DEVICE TmaTile tma_tile_of(const float* at) { return (shared_address(at) >> 4 & 0x3fff) | 1u << 16; }
+PD_DEVICE unsigned long long tile_descriptor(TmaTile tile, int step) {
+  return (unsigned long long)(1u << 30 | 64u) << 32 | (tile + step * 2);
 }
-// Elements 16 `step` and up along K of a box of 16-bit elements: of rows that lie along K, or of rows of 64 that lie across
-// it, one for every k, with the boxes of the next 64 behind 64 k's. Eight rows lie `pitch` rows behind the eight before,
-// and may begin at any row: which piece of 16 bytes is where follows from the address.
-template <bool kIsAcross, class T> PD_DEVICE unsigned long long box_descriptor(const T* box, int step, unsigned pitch) {
-  const unsigned start = shared_address(box) >> 4 & 0x3fff;
+// Elements 16 `step` and up along K of a TMA tile of 16-bit elements: of rows that lie along K, or of rows of 64 that
+// lie across it, one for every k, with the TMA tiles of the next 64 behind 64 k's. Eight rows lie `pitch` rows behind
+// the eight before, and may begin at any row: which piece of 16 bytes is where follows from the address.
+template <bool kIsAcross, class T> PD_DEVICE unsigned long long tile_descriptor(const T* tile, int step, unsigned pitch) {
+  const unsigned start = shared_address(tile) >> 4 & 0x3fff;
   const unsigned low = kIsAcross ? start + step * pitch * 16 | 512u << 16 : start + step * 2 | 1u << 16;
   return (unsigned long long)(1u << 30 | pitch * 8) << 32 | low;
 }
-// Rows of 8 elements along K of 16 bits, 16 bytes a row, and of the next 8, not in boxes.
+// Rows of 8 elements along K of 16 bits, 16 bytes a row, and of the next 8, not in TMA tiles.
 template <class T> PD_DEVICE unsigned long long rows_descriptor(const T* rows, const T* next) {
   const unsigned start = shared_address(rows), apart = shared_address(next) - start;
   return 8ull << 32 | (apart >> 4 & 0x3fff) << 16 | (start >> 4 & 0x3fff);
@@ -104,7 +107,7 @@ template <class T> PD_DEVICE unsigned long long row_columns_descriptor(const T* 
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }
-// As mailbox_try, of what threads of this CTA and the copy engine do: others' stores are not waited for.
+// As mailbox_try, of what threads of this CTA and TMA do: others' stores are not waited for.
 PD_DEVICE bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) {
   unsigned is_over;
   asm volatile(

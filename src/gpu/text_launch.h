@@ -21,26 +21,26 @@ struct Room {
   void* stamp = nullptr;
 };
 
-/// An operand that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row of a
-/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even; is_rounded) or as they
-/// are; its rows lie next to each other along the outermost axis, and at one place of those between. In shared memory a
-/// row's pieces of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it
-/// (CUtensorMap) is made when a launch is captured.
-struct BoxMap {
+/// An operand that TMA loads into shared memory tile by tile, zeros where a TMA tile goes beyond it. A row of a
+/// TMA tile has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even; is_rounded) or as
+/// they are; its rows lie next to each other along the outermost axis, and at one place of those between. In shared
+/// memory a row's pieces of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of
+/// it (CUtensorMap) is made when a launch is captured.
+struct TensorMap {
   static constexpr int kWorkspace = -1;
   int operand = 0;          // or kWorkspace: what a launch before puts there
   std::int64_t offset = 0;  // bytes from its start, a multiple of 16
   DType dtype = DType::f32;
   std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
   std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
-  int box_rows = 0;
+  int tile_rows = 0;
   bool is_rounded = true;
   bool is_plain = false;  // pieces stay in their places
-  int box_columns =
-      0;  // of an image: a box's rows are so many pixels of each of its rows; 0: it is no part of an image
-  /// Of an image (channel, column, row, image): rows of a box are pixels that one tap of windows reads which follow
-  /// each other, first along columns, then along rows, then from image to image. Two numbers each, of columns and of
-  /// rows.
+  int tile_columns =
+      0;  // of an image: a TMA tile's rows are so many pixels of each of its rows; 0: it is no part of an image
+  /// Of an image (channel, column, row, image): rows of a TMA tile are pixels that one tap of windows reads which
+  /// follow each other, first along columns, then along rows, then from image to image. Two numbers each, of columns
+  /// and of rows.
   struct Windows {
     std::int64_t first[2], step[2], count[2];  // where windows begin, how far they are apart, how many there are
     static constexpr std::int64_t kMostReach = 127, kMostTap = 255;  // of first, and beyond the image; of a tap's place
@@ -48,8 +48,9 @@ struct BoxMap {
   std::optional<Windows> windows;
 
   /// Rows of `columns` elements that lie side by side.
-  static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
-    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, true, false, 0, {}};
+  static TensorMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+                          int tile_rows) {
+    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, tile_rows, true, false, 0, {}};
   }
 };
 
@@ -74,7 +75,7 @@ struct TextLaunch {
   bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
-  std::vector<BoxMap> maps;
+  std::vector<TensorMap> maps;
   std::int64_t workspace_bytes = 0;  // partial sums, need no initial value; aligned to 256 bytes
   std::int64_t ticket_count = 0;     // 32-bit counters, zero before the first launch; every launch leaves zeros
   /// What it adds up its time by, in ns; a 64-bit word each, among the tickets from this one on, which nobody resets.

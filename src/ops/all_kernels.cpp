@@ -16,7 +16,7 @@ void register_built_in_kernels() {
   register_index_gpu();
   register_convolution_cudnn_gpu();
   register_convolution_product_gpu();
-  register_convolution_box_gpu();
+  register_convolution_tma_gpu();
   register_convolution_patch_gpu();
   register_convolution_gemm_gpu();
   register_convolution_channel_gpu();

@@ -15,7 +15,7 @@ void register_index_gpu();
 void register_convolution_cudnn_gpu();
 void register_convolution_patch_gpu();
 void register_convolution_product_gpu();
-void register_convolution_box_gpu();
+void register_convolution_tma_gpu();
 void register_convolution_gemm_gpu();
 void register_convolution_channel_gpu();
 void register_convolution_gpu();

@@ -8,7 +8,7 @@
 
 namespace paoding {
 
-/// Bytes that the start of every slot is a multiple of: whole cache lines, and what vectors and copy engines want.
+/// Bytes that the start of every slot is a multiple of: whole cache lines, and what vectors and TMA want.
 inline constexpr std::int64_t kSlotAlignment = 256;
 
 /// What a slot of so many bytes takes.

@@ -117,8 +117,8 @@ class EmulatedProgram {
         std::vector<void*> arguments;
         for (char*& operand : operands) arguments.push_back(&operand);
         arguments.push_back(&room);
-        start(compiled, kernel, std::move(arguments), random, [&](const gpu::BoxMap& map) {
-          const bool is_operand = map.operand != gpu::BoxMap::kWorkspace;
+        start(compiled, kernel, std::move(arguments), random, [&](const gpu::TensorMap& map) {
+          const bool is_operand = map.operand != gpu::TensorMap::kWorkspace;
           const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;
           return gpu::emulated_map(map, static_cast<const char*>(memory) + map.offset);
         });
@@ -162,18 +162,18 @@ class EmulatedProgram {
     std::unique_ptr<char, Unmap> start_;
   };
 
-  static emulation::BoxWords no_map(const gpu::BoxMap&) { return {}; }
+  static emulation::TensorMapWords no_map(const gpu::TensorMap&) { return {}; }
 
   // `arguments`: those in front of the sizes.
-  template <class MapOf = emulation::BoxWords (*)(const gpu::BoxMap&)>
+  template <class MapOf = emulation::TensorMapWords (*)(const gpu::TensorMap&)>
   static void start(const gpu::EmulatedKernels& compiled, const gpu::TextLaunch& kernel, std::vector<void*> arguments,
                     std::mt19937& random, const MapOf& map_of = no_map) {
     const gpu::Launch start = compiled.find(kernel.entry);
     if (start == nullptr) throw std::runtime_error(compiled.log());
     std::vector<std::uint64_t> sizes = kernel.sizes;
     arguments.push_back(sizes.data());
-    std::vector<emulation::BoxWords> maps;
-    for (const gpu::BoxMap& map : kernel.maps) maps.push_back(map_of(map));
+    std::vector<emulation::TensorMapWords> maps;
+    for (const gpu::TensorMap& map : kernel.maps) maps.push_back(map_of(map));
     for (auto& map : maps) arguments.push_back(&map);
     std::vector<unsigned> order(kernel.grid[0]);
     for (unsigned i = 0; i < kernel.grid[0]; ++i) order[i] = i;

@@ -20,9 +20,9 @@ struct AddCase {
 // Columns and windows that end within tiles, two tiles of columns, strides, groups; channels that lie in pairs or not.
 const std::vector<AddCase>& add_cases() {
   static const std::vector<AddCase> all = {
-      {{2, 40, 9, 7}, {72, 40, 3, 3}, bf16, false, "boxes", {.padding = {1, 1, 1, 1}}},
-      {{1, 32, 6, 5}, {40, 32, 1, 1}, bf16, false, "boxes", {.stride = {2, 2}}, false},
-      {{1, 64, 8, 7}, {136, 64, 3, 3}, f16, false, "boxes", {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+      {{2, 40, 9, 7}, {72, 40, 3, 3}, bf16, false, "tma", {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 6, 5}, {40, 32, 1, 1}, bf16, false, "tma", {.stride = {2, 2}}, false},
+      {{1, 64, 8, 7}, {136, 64, 3, 3}, f16, false, "tma", {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
       {{2, 72, 9, 9}, {80, 72, 3, 3}, f32, true, "implicit_gemm", {.padding = {1, 1, 1, 1}}},
       {{1, 32, 9, 8},
        {60, 8, 5, 5},

@@ -16,8 +16,8 @@
 #include "gpu/loaded_kernel.h"
 #include "gpu/plan_cache.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_boxes_gpu.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_tma_tiles_gpu.h"
 #include "ops/conv/conv_weight_pack_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 
@@ -204,8 +204,8 @@ std::string timing_key(const KernelCall& call) {
   static const std::uint64_t own = [] {
     std::uint64_t hash = kFnvStart;
     for (const char* text :
-         {k_conv_box_filters_cu,       k_conv_box_images_cu,     k_conv_box_rows_cu,        k_conv_box_row_weights_cu,
-          k_conv_box_patch_weights_cu, k_conv_box_patches_cu,    k_conv_box_weights_cu,     k_conv_box_windows_cu,
+         {k_conv_tma_filters_cu,       k_conv_tma_images_cu,     k_conv_tma_rows_cu,        k_conv_tma_row_weights_cu,
+          k_conv_tma_patch_weights_cu, k_conv_tma_patches_cu,    k_conv_tma_weights_cu,     k_conv_tma_windows_cu,
           k_conv_channel_cu,           k_conv_channel_images_cu, k_conv_channel_weights_cu, k_conv_gemm_cu,
           k_conv_gemm_images_cu,       k_conv_gemm_weights_cu,   k_conv_patch_cu,           k_conv_patch_images_cu,
           k_conv_patch_weights_cu,     k_conv_tap_rows_cu,       k_conv_weight_pack_cu,     k_conv_weight_sum_cu,

@@ -64,9 +64,9 @@ const std::vector<GemmCase>& grouped_cases() {
   return all;
 }
 
-// What Hopper's copy engine brings by boxes: channels that end within a box, windows within a tile; strides, whose
+// What Hopper's TMA brings by TMA: channels that end within a TMA tile, windows within a tile; strides, whose
 // gradients have phases without a tap, or of other taps than the next; taps and padding of all sides.
-const std::vector<GemmCase>& box_cases() {
+const std::vector<GemmCase>& tma_cases() {
   static const std::vector<GemmCase> all = {
       {{2, 40, 9, 7}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
       {{1, 32, 6, 5}, {40, 32, 1, 1}, {.stride = {2, 2}}},
@@ -208,8 +208,8 @@ TEST(ConvGemm, IsRightOnAGpuInTf32) { check_gemms_on_a_gpu(f32, true); }
 TEST(ConvGemm, IsRightOnAGpuInBf16) { check_gemms_on_a_gpu(bf16, false); }
 TEST(ConvGemm, IsRightOnAGpuInF16) { check_gemms_on_a_gpu(f16, false); }
 
-void check_boxes_on_a_gpu(DType dtype) {
-  std::vector<GemmCase> all = box_cases();
+void check_tma_on_a_gpu(DType dtype) {
+  std::vector<GemmCase> all = tma_cases();
   all.insert(all.end(), patch_cases().begin(), patch_cases().end());
   all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
   all.insert(all.end(), window_row_cases().begin(), window_row_cases().end());
@@ -217,17 +217,17 @@ void check_boxes_on_a_gpu(DType dtype) {
   all.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
   check_on_a_gpu(all, {{dtype, false}});
 }
-TEST(ConvByBoxes, IsRightOnAGpuInBf16) { check_boxes_on_a_gpu(bf16); }
-TEST(ConvByBoxes, IsRightOnAGpuInF16) { check_boxes_on_a_gpu(f16); }
+TEST(ConvByTma, IsRightOnAGpuInBf16) { check_tma_on_a_gpu(bf16); }
+TEST(ConvByTma, IsRightOnAGpuInF16) { check_tma_on_a_gpu(f16); }
 
 TEST(ConvGemm, IsRightInF32) { check_in_emulation(gemm_cases(), f32, false); }
 TEST(ConvGemm, IsRightInTf32) { check_in_emulation(gemm_cases(), f32, true); }
 TEST(ConvGemm, IsRightInBf16) { check_in_emulation(gemm_cases(), bf16, false); }
 TEST(ConvGemm, IsRightInF16) { check_in_emulation(gemm_cases(), f16, false); }
 
-TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
-TEST(ConvByBoxes, IsRightByPatches) { check_in_emulation(patch_cases(), bf16, false); }
-TEST(ConvByBoxes, BringsOnceWhatAllTapsRead) {
+TEST(ConvByTma, IsRightInBf16) { check_in_emulation(tma_cases(), bf16, false); }
+TEST(ConvByTma, IsRightByPatches) { check_in_emulation(patch_cases(), bf16, false); }
+TEST(ConvByTma, BringsOnceWhatAllTapsRead) {
   const auto by_patches = [](const GemmCase& c) {
     const Plan plan = plan_of(c, bf16, false, "h200");
     int launches = 0;
@@ -246,7 +246,7 @@ TEST(ConvByBoxes, BringsOnceWhatAllTapsRead) {
   EXPECT_EQ(by_patches({{2, 64, 9, 9}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}}), 0) << "81 windows of 256";
   EXPECT_EQ(by_patches({{2, 64, 16, 16}, {64, 64, 1, 1}}), 0);
 }
-TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
+TEST(ConvByTma, TakesTheTilesThatAreDoneFirst) {
   const auto tiles_of = [](const Shape& x, const Shape& w) {
     Graph g;
     const Value first =
@@ -256,7 +256,7 @@ TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
     const Plan plan = std::move(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan);
     std::string why;
     for (const Step& step : plan.steps) {
-      if (step.kind != Step::Kind::kernel || step.kernel->name != "boxes" || !why.empty()) continue;
+      if (step.kind != Step::Kind::kernel || step.kernel->name != "tma" || !why.empty()) continue;
       why = step.text->launches.back().why;
     }
     return why.substr(0, why.find(" by "));
@@ -266,8 +266,8 @@ TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
   EXPECT_EQ(tiles_of({256, 512, 7, 7}, {512, 512, 3, 3}), "132 tiles of 192 x 256") << "one";
   EXPECT_EQ(tiles_of({2, 512, 7, 7}, {512, 512, 3, 3}), "4 tiles of 128 x 128") << "fewer than SMs";
 }
-TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
-TEST(ConvByBoxes, IsRightByRowsOfWindows) {
+TEST(ConvByTma, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
+TEST(ConvByTma, IsRightByRowsOfWindows) {
   int of_weights = 0;
   for (const GemmCase& c : window_row_cases()) {
     const Plan plan = plan_of(c, bf16, false, "h200");
@@ -287,7 +287,7 @@ TEST(ConvByBoxes, IsRightByRowsOfWindows) {
   EXPECT_EQ(of_weights, 3) << "of whole sixteens of windows";
   check_in_emulation(window_row_cases(), bf16, false);
 }
-TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
+TEST(ConvByTma, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
   Graph g;
   const Value x = g.input("x", bf16, {2, 40, 9, 7}), given = g.input("w", bf16, {72, 3, 2, 40});
   const Value w = transpose(given, std::array<std::int64_t, 4>{0, 3, 1, 2});
@@ -313,7 +313,7 @@ std::size_t launches_of(const GemmCase& c, CompileOptions options, Derive derive
   const auto step = std::ranges::find(made.plan.steps, Step::Kind::kernel, &Step::kind);
   return step->text->launches.size();
 }
-TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
+TEST(ConvByTma, PackNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;
   options.precision = bf16;
   std::size_t derived = 0;
@@ -321,7 +321,7 @@ TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
   EXPECT_EQ(derived, 1U);
 }
 // In front of all, where copies of several weights share a launch; those of one tap are read where they lie.
-TEST(ConvByBoxes, CopyWeightsOnceForAllThatReadThem) {
+TEST(ConvByTma, CopyWeightsOnceForAllThatReadThem) {
   Graph g;
   const Value x = g.input("x", f32, {2, 64, 9, 9}), first = g.parameter("first", f32, {72, 64, 3, 3}),
               second = g.parameter("second", f32, {64, 72, 3, 3}), third = g.parameter("third", f32, {64, 64, 1, 1});
@@ -394,7 +394,7 @@ TEST(ConvGemm, OfWhatIsNotFiniteInF32GivesWhatIsMeant) {
   }
 }
 
-TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
+TEST(ConvByTma, IsRightInF16) { check_in_emulation(tma_cases(), f16, false); }
 
 TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }
 TEST(ConvByChannel, IsRightInBf16) { check_in_emulation(grouped_cases(), bf16, false); }
@@ -438,12 +438,12 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
   EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), channel) << "groups of one channel";
   EXPECT_EQ(kernels_of(plan_of(depthwise, bf16, false, "t4")), channel);
   EXPECT_EQ(kernels_of(plan_of(depthwise, f64, false, "h200")), sums);
-  for (const GemmCase& c : box_cases()) {
-    EXPECT_EQ(kernels_of(plan_of(c, bf16, false, "h200")), (std::set<std::string>{"boxes"})) << to_string(c);
-    EXPECT_EQ(kernels_of(plan_of(c, f32, true, "h200")).count("boxes"), 0) << "f32";
-    EXPECT_EQ(kernels_of(plan_of(c, f16, false, "b200")).count("boxes"), 0) << "not Hopper";
+  for (const GemmCase& c : tma_cases()) {
+    EXPECT_EQ(kernels_of(plan_of(c, bf16, false, "h200")), (std::set<std::string>{"tma"})) << to_string(c);
+    EXPECT_EQ(kernels_of(plan_of(c, f32, true, "h200")).count("tma"), 0) << "f32";
+    EXPECT_EQ(kernels_of(plan_of(c, f16, false, "b200")).count("tma"), 0) << "not Hopper";
   }
-  for (const GemmCase& c : tap_row_cases()) EXPECT_EQ(kernels_of(plan_of(c, f16, false, "h200")).count("boxes"), 1);
+  for (const GemmCase& c : tap_row_cases()) EXPECT_EQ(kernels_of(plan_of(c, f16, false, "h200")).count("tma"), 1);
   const GemmCase wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
@@ -489,7 +489,7 @@ TEST(ConvGemm, CompilesForEveryTile) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
       std::vector<GemmCase> all = {gemm_cases()[0], gemm_cases()[1], gemm_cases()[3], gemm_cases()[6]};
       if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
-      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2], patch_cases()[0], tap_row_cases()[0]});
+      if (dtype == bf16) all.insert(all.end(), {tma_cases()[0], tma_cases()[2], patch_cases()[0], tap_row_cases()[0]});
       for (const GemmCase& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {

@@ -26,7 +26,7 @@ constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
 // CTAs of an SM: what registers for 32 columns allow, and for more.
 constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
 constexpr std::int64_t kLongPart = 2 << 10;                      // of the sums of a gradient for weights
-constexpr std::int64_t kMostPooledChannels = 32;                 // in and out, where there are boxes
+constexpr std::int64_t kMostPooledChannels = 32;                 // in and out, where there are TMA tiles
 constexpr std::int64_t kMostPoolRows = 2, kMostPoolColumns = 8;  // of a cell, which a warp's windows are to hold whole
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
@@ -137,9 +137,9 @@ std::string patch_refusal(const KernelCall& call) {
         !std::has_single_bit(static_cast<std::uint64_t>(columns)) || columns > kMostPoolColumns) {
       return fmt::format("pools of {} x {}: it has those of 1 or 2 by 1, 2, 4 or 8", rows, columns);
     }
-    const bool has_boxes = call.target->major == 9 && shape.dtype != DType::f32;
-    if (has_boxes && std::max(p.channels, p.columns) > kMostPooledChannels) {
-      return fmt::format("{} channels to {} in 16 bits: by boxes, with a pool behind, as fast", p.channels, p.columns);
+    const bool has_tma = call.target->major == 9 && shape.dtype != DType::f32;
+    if (has_tma && std::max(p.channels, p.columns) > kMostPooledChannels) {
+      return fmt::format("{} channels to {} in 16 bits: by TMA, with a pool behind, as fast", p.channels, p.columns);
     }
   }
   if (shape.dtype == DType::f64) return "f64, for which it has no products";

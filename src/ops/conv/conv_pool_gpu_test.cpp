@@ -110,7 +110,7 @@ TEST(ConvPool, IsRightInTheEmulation) {
   made.check(kPoolRoundings);
 }
 
-// Of a chip that has no boxes to take what has more channels.
+// Of a chip that has no TMA tiles to take what has more channels.
 void check_in_emulation(DType dtype) {
   EmulatedCases made;
   unsigned seed = 0;
@@ -200,7 +200,7 @@ TEST(ConvPool, IsMadeOnlyWhereNobodyElseWantsWhatItLeavesOut) {
     EXPECT_EQ(ops([&](Graph& g) { build(g, plain, bf16); }, {}, chip), kPooled) << "16 bits";
   }
   EXPECT_EQ(ops([&](Graph& g) { build(g, pool_end_cases()[2], bf16); }, {}, "a100"), kPooled);
-  EXPECT_EQ(ops([&](Graph& g) { build(g, pool_end_cases()[2], bf16); }, {}), apart) << "boxes are as fast";
+  EXPECT_EQ(ops([&](Graph& g) { build(g, pool_end_cases()[2], bf16); }, {}), apart) << "TMA tiles are as fast";
   EXPECT_EQ(ops(whole, in_tf32(), "t4"), apart) << "no copies beside other work";
   EXPECT_EQ(ops(whole, {}), apart) << "f32 that is not to be rounded";
   CompileOptions without = in_tf32();

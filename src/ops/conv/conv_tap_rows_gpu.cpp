@@ -10,10 +10,10 @@ namespace paoding {
 namespace {
 
 constexpr int kTapThreads = 256;
-constexpr std::int64_t kMostInRow = 64;  // elements of a box
+constexpr std::int64_t kMostInRow = 64;  // elements of a TMA tile
 constexpr std::int64_t kTapAlign = 256;
 // By rows of windows: of which a tile is one, for the columns that it has; phases of its pixels; pixels of 128 bytes,
-// of which a box has so many.
+// of which a TMA tile has so many.
 constexpr std::int64_t kMostWindows = 128, kMostOutputs = 64, kMostKernelRows = 8, kMostStep = 2;
 constexpr std::int64_t kAlignedPixels = 8, kMostPieces = 256, kWindowsAtOnce = 16;  // of which none may be missing
 
@@ -68,15 +68,15 @@ std::int64_t TapRows::image_bytes() const {
   return ceil_div(batch * rows * columns * kChannels * size_bytes(dtype), kTapAlign) * kTapAlign;
 }
 
-gpu::BoxMap TapRows::map() const {
+gpu::TensorMap TapRows::map() const {
   const std::int64_t row = columns * kChannels, piece = kAlignedPixels * kChannels;
   if (is_by_rows) {
-    gpu::BoxMap pieces = gpu::BoxMap::matrix(gpu::BoxMap::kWorkspace, batch * rows * row / piece, piece, piece,
-                                             static_cast<int>(rows_brought * row / piece));
+    gpu::TensorMap pieces = gpu::TensorMap::matrix(gpu::TensorMap::kWorkspace, batch * rows * row / piece, piece, piece,
+                                                   static_cast<int>(rows_brought * row / piece));
     pieces.dtype = dtype, pieces.is_plain = true;
     return pieces;
   }
-  return {.operand = gpu::BoxMap::kWorkspace,
+  return {.operand = gpu::TensorMap::kWorkspace,
           .dtype = dtype,
           .extents = {channels, windows, rows, batch},
           .strides = {step * kChannels, row, rows * row},

@@ -32,8 +32,8 @@ struct TapRows {
   std::int64_t image_bytes() const;
   std::int64_t row_bytes() const { return columns * kChannels * size_bytes(dtype); }
   std::int64_t weight_bytes() const { return outputs * kernel_rows * channels * size_bytes(dtype); }
-  /// The image in the workspace, without rows of a box and windows; or, by rows, as pieces of 128 bytes.
-  gpu::BoxMap map() const;
+  /// The image in the workspace, without rows of a TMA tile and windows; or, by rows, as pieces of 128 bytes.
+  gpu::TensorMap map() const;
 };
 
 /// Lays the image out.

@@ -50,7 +50,7 @@ TEST(FewRows, AreOurOwnOnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({64, 128}, {128, 512}, true, "h200", bf16), "narrow_rows") << "all factors of a CTA at once";
   EXPECT_EQ(kernel_for({64, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "of a K that takes longer so";
   EXPECT_EQ(kernel_for({6400, 512}, {512, 2048}, true), "cublaslt") << "many rows";
-  EXPECT_EQ(kernel_for({128, 510}, {510, 2048}, true), "cublaslt") << "rows that the copy engine cannot bring";
+  EXPECT_EQ(kernel_for({128, 510}, {510, 2048}, true), "cublaslt") << "rows that TMA cannot bring";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2046}, true), "cublaslt") << "and results";
   EXPECT_EQ(kernel_for({4, 128, 512}, {4, 512, 2048}, true), "cublaslt") << "a batch";
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of what comes back within a cluster: the copy engine brings each CTA its parts of all others. Two places for what
-// is sent and for what comes are used in turn, each with a mailbox: who sends the parts of step s + 1 has had all of step s.
+// Parts of what comes back within a cluster: TMA brings each CTA its parts of all others. Two places for what
+// is sent and for what comes are used in turn, each with a mailbox: who sends the parts of step s + 1 has had all of
+// step s.
 
-// What is stored as 16 bits is rounded on the way too, two rows in a word: what comes back to a unit, the sum of all parts,
-// loses no more by it than by being rounded once.
+// What is stored as 16 bits is rounded on the way too, two rows in a word: what comes back to a unit, the sum of all
+// parts, loses no more by it than by being rounded once.
 constexpr int kRowsInWord = sizeof(Stored) == 2 ? 2 : 1, kPartRows = (kRows + kRowsInWord - 1) / kRowsInWord;
 // Lanes of a warp go to different banks.
 constexpr int kPartStride = kRowsInWord == 1 ? kUnits + 4 : kUnits % 16 == 0 ? kUnits + 8 : kUnits;
 constexpr int kPartWords = kPartRows * kPartStride, kPartBytes = kPartWords * 4;
 constexpr int kExchangeBytes = 4 * kTeam * kPartBytes;
-// Where all that a CTA is given is made by one warp, that warp sends it, and no other waits for it: by groups, while the
-// products for the next CTA go on.
+// Where all that a CTA is given is made by one warp, that warp sends it, and no other waits for it: by groups, while
+// the products for the next CTA go on.
 constexpr int kWarpCtas = kTiles * 16 / kUnits;  // that a warp has parts for
 constexpr bool kGivesByWarps = kTeam > 1 && kTiles * 16 % kUnits == 0;
 constexpr int kPortions = kGivesByWarps && kIsByGroups && kUnits % 16 == 0 ? kWarpCtas : 1;

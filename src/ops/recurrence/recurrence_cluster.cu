@@ -47,7 +47,7 @@ PD_DEVICE void send_words(Place at, const unsigned (&words)[4], Place mailbox, b
                "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(mailbox)
                : "memory");
 }
-// The copy engine brings so many bytes from here to where `to` is in CTA `rank`.
+// TMA brings so many bytes from here to where `to` is in CTA `rank`.
 PD_DEVICE void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mailbox, unsigned rank) {
   asm volatile(
       "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

@@ -30,7 +30,7 @@ struct LayerExtents {
   std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
-/// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
+/// How what a CTA makes gets to the others of its team: into their shared memory by stores or by TMA,
 /// within a cluster; or through global memory.
 enum class Exchange { stores, copies, memory };
 

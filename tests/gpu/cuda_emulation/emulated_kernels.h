@@ -18,7 +18,7 @@
 #include "base/half.h"
 #include "gpu/group_text.h"
 #include "gpu/kernel_prelude.h"
-#include "tests/gpu/cuda_emulation/box_words.h"
+#include "tests/gpu/cuda_emulation/tensor_map_words.h"
 #include "tests/support/source_root.h"
 
 namespace paoding::gpu {
@@ -62,15 +62,15 @@ inline double get(DType dtype, const char* at) {
 /// `order`: of the CTAs; of a kernel whose CTAs run together, the scheduler's seed. Returns 0 or what went wrong.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
-inline emulation::BoxWords emulated_map(const BoxMap& map, const void* memory) {
-  emulation::BoxWords words{};
+inline emulation::TensorMapWords emulated_map(const TensorMap& map, const void* memory) {
+  emulation::TensorMapWords words{};
   words.base = static_cast<const char*>(memory);
   words.element_bytes = static_cast<std::uint32_t>(size_bytes(map.dtype));
   words.rank = static_cast<std::int32_t>(map.extents.size()) * (map.is_rounded ? 1 : -1);
   std::ranges::copy(map.extents, words.extents);
   std::ranges::copy(map.strides, words.strides);
-  words.box_rows = static_cast<std::uint32_t>(map.box_rows);
-  words.box_columns = static_cast<std::uint32_t>(map.box_columns);
+  words.tile_rows = static_cast<std::uint32_t>(map.tile_rows);
+  words.tile_columns = static_cast<std::uint32_t>(map.tile_columns);
   words.has_windows = map.windows.has_value(), words.is_plain = map.is_plain;
   for (std::size_t i = 0; map.windows && i < 2; ++i) {
     words.first[i] = static_cast<std::int32_t>(map.windows->first[i]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What CUDA allows to be late, of CTAs that wait for each other: a relaxed store is seen by others some time later, and
 // stores to different places in any order, until its thread, or one that met it at a barrier since, releases; a word
-// that is sent to another CTA of the cluster, and what a copy engine brings, arrives some time later. So a store that
+// that is sent to another CTA of the cluster, and what a TMA brings, arrives some time later. So a store that
 // is not ordered shows as a wrong result for some seed. Who waits for what others store stops until it changes.
 #pragma once
 

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "box_words.h"
 #include "fibers.h"
+#include "tensor_map_words.h"
 
 namespace emulation {
 

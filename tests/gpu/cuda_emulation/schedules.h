@@ -3,8 +3,8 @@
 // way of each and what is left to chance. Warps run until all their threads wait or do what others could see.
 #pragma once
 
-#include "box_words.h"
 #include "late_stores.h"
+#include "tensor_map_words.h"
 
 namespace emulation {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of matrix products use (tensor_cores.cu): boxes that the copy engine brings, products of a group of four
-// warps, the shared memory of the other CTAs of a cluster. What a box will overwrite is lost as soon as it is asked
-// for, and it is there some time later; products read shared memory when they are waited for, as late as they may. So
-// a box that is read too early, or overwritten too early, shows as a NaN.
+// What kernels of matrix products use (tensor_cores.cu): TMA tiles that TMA brings, products of a group of four
+// warps, the shared memory of the other CTAs of a cluster. What a TMA tile will overwrite is lost as soon as it is
+// asked for, and it is there some time later; products read shared memory when they are waited for, as late as they
+// may. So a TMA tile that is read too early, or overwritten too early, shows as a NaN.
 #pragma once
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
 
-#include "box_words.h"
 #include "square_products.h"
+#include "tensor_map_words.h"
 #include "waiting_ctas.h"
 
 struct alignas(16) float4 {
@@ -30,21 +30,21 @@ inline float to_tf32(float value) {
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
 }
 
-inline int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
+inline int in_tma_tile(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 
 /// An element's place along every axis, innermost first.
 using Place = std::array<int, 4>;
 
-// Row r of a box begins at place_of(r). It is lost at once, and comes some time later.
+// Row r of a TMA tile begins at place_of(r). It is lost at once, and comes some time later.
 template <class T, class Map, class PlaceOf>
 void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of) {
-  BoxWords words;
+  TensorMapWords words;
   std::memcpy(&words, &map, sizeof(words));
   if (shared_address(to) % 1024 != 0) std::abort();  // as a GPU would fail
-  std::memset(to, 0xff, words.box_rows * 128);
+  std::memset(to, 0xff, words.tile_rows * 128);
   const auto come = [=] {
     const int in_piece = 16 / static_cast<int>(words.element_bytes);
-    for (int row = 0; row < static_cast<int>(words.box_rows); ++row) {
+    for (int row = 0; row < static_cast<int>(words.tile_rows); ++row) {
       for (int i = 0; i < in_piece * 8; ++i) {
         Place place = place_of(words, row);
         place[0] += i;
@@ -68,7 +68,7 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
         }
       }
     }
-    arrive(mailbox, 0, 0u - static_cast<unsigned>(words.box_rows * 128));
+    arrive(mailbox, 0, 0u - static_cast<unsigned>(words.tile_rows * 128));
   };
   together.copies.push_back({come, machine.cta});
   ++machine.progress;
@@ -76,18 +76,18 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
 }
 
 template <class T, class Map>
-void bring_box(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const BoxWords&, int row) { return Place{x, y + row}; });
+void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+  bring(to, map, mailbox, [=](const TensorMapWords&, int row) { return Place{x, y + row}; });
 }
 template <class T, class Map>
-void bring_box(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const BoxWords&, int row) { return Place{x, y, z + row}; });
+void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
+  bring(to, map, mailbox, [=](const TensorMapWords&, int row) { return Place{x, y, z + row}; });
 }
 template <class T, class Map>
 void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column, int tap_row,
                    unsigned long long* mailbox) {
   if (tap_column < 0 || tap_row < 0 || tap_column > 255 || tap_row > 255) std::abort();
-  bring(to, map, mailbox, [=](const BoxWords& words, int i) {
+  bring(to, map, mailbox, [=](const TensorMapWords& words, int i) {
     const int across = (column - words.first[0]) / words.step[0] + i;
     const int down = (row - words.first[1]) / words.step[1] + across / words.count[0];
     return Place{channel, words.first[0] + across % words.count[0] * words.step[0] + tap_column,
@@ -96,8 +96,8 @@ void bring_windows(T* to, const Map& map, int channel, int column, int row, int 
 }
 template <class T, class Map>
 void bring_patch(T* to, const Map& map, int channel, int column, int row, int image, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const BoxWords& words, int i) {
-    return Place{channel, column + i % int(words.box_columns), row + i / int(words.box_columns), image};
+  bring(to, map, mailbox, [=](const TensorMapWords& words, int i) {
+    return Place{channel, column + i % int(words.tile_columns), row + i / int(words.tile_columns), image};
   });
 }
 
@@ -107,7 +107,7 @@ struct Product {
   float* sum;
   int rows;
   unsigned words[32][4];
-  const float* box;
+  const float* tile;
   int step;
 };
 inline PerThread<std::vector<Product>> started;
@@ -120,18 +120,18 @@ template <int kRegisters>
 void give_registers() {}
 template <int kRegisters>
 void take_registers() {}
-using Box = const float*;
-inline Box box_of(const float* at) { return at; }
+using TmaTile = const float*;
+inline TmaTile tma_tile_of(const float* at) { return at; }
 inline void keep(int&) {}
 inline bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) { return mailbox_try(mailbox, parity); }
 inline void products_start();
 
 template <std::size_t kSums>
-void add_product(float (&sum)[kSums], const unsigned (&words)[4], const float* box, int step) {
+void add_product(float (&sum)[kSums], const unsigned (&words)[4], const float* tile, int step) {
   const int first = machine.current / kWarp * kWarp;
   machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&words);
   wait_warp();
-  Product product{sum, static_cast<int>(kSums * 2), {}, box, step};
+  Product product{sum, static_cast<int>(kSums * 2), {}, tile, step};
   for (int lane = 0; lane < kWarp; ++lane) {
     std::memcpy(product.words[lane], reinterpret_cast<const void*>(machine.cta->slots[first + lane]), 16);
   }
@@ -146,11 +146,11 @@ void products_wait(float (&)[kSums]) {
   const auto factor = [](float value) { return std::bit_cast<float>(std::bit_cast<unsigned>(value) & ~0x1fffu); };
   for (const Product& product : started.mine()) {
     for (int i = 0; i < product.rows / 2; ++i) {
-      const int of_words = g + i / 2 % 2 * 8, of_box = i / 4 * 8 + t * 2 + i % 2;
+      const int of_words = g + i / 2 % 2 * 8, of_tile = i / 4 * 8 + t * 2 + i % 2;
       for (int k = 0; k < 8; ++k) {
         const unsigned word = product.words[of_words % 8 * 4 + k % 4][of_words / 8 + k / 4 * 2];
         product.sum[i] +=
-            factor(std::bit_cast<float>(word)) * factor(product.box[in_box(of_box, product.step * 8 + k)]);
+            factor(std::bit_cast<float>(word)) * factor(product.tile[in_tma_tile(of_tile, product.step * 8 + k)]);
       }
     }
   }
@@ -158,23 +158,23 @@ void products_wait(float (&)[kSums]) {
   wait_warp();
 }
 
-// ---- products of two boxes of 16 bits: groups of them, of which one after the other is waited for ----
+// ---- products of two TMA tiles of 16 bits: groups of them, of which one after the other is waited for ----
 
-struct BoxProduct {
+struct WgmmaProduct {
   float* sum;
   int columns, step;
   const void *a, *b;
   int pitch_a, pitch_b;
   bool is_a_across, is_b_across;
   float (*value_of)(unsigned bits);
-  const void* next = nullptr;  // of rows that are in no box
-  bool is_b_rows = false;      // in no box, 8 columns each
+  const void* next = nullptr;  // of rows that are in no TMA tile
+  bool is_b_rows = false;      // in no TMA tile, 8 columns each
 };
-inline PerThread<std::deque<std::vector<BoxProduct>>> under_way;
+inline PerThread<std::deque<std::vector<WgmmaProduct>>> under_way;
 
 template <bool kIsAAcross, bool kIsBAcross, std::size_t kSums>
-void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned),
-                     int pitch_a, int pitch_b) {
+void add_wgmma_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned),
+                       int pitch_a, int pitch_b) {
   auto& groups = under_way.mine();
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back(
@@ -200,16 +200,16 @@ inline void products_start() {
   if (!groups.empty()) groups.emplace_back();
 }
 
-inline void finish_box_products(std::size_t most_left) {
+inline void finish_wgmma_products(std::size_t most_left) {
   yield();
   const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4;
   auto& groups = under_way.mine();
   for (; groups.size() > most_left + 1; groups.pop_front()) {
-    for (const BoxProduct& product : groups.front()) {
-      const auto element = [&](const void* box, int pitch, bool is_across, int across, int along) {
+    for (const WgmmaProduct& product : groups.front()) {
+      const auto element = [&](const void* tile, int pitch, bool is_across, int across, int along) {
         const int row = is_across ? across / 64 * 64 + along : across;
         const int in_row = is_across ? across % 64 : along;
-        const char* const at = static_cast<const char*>(box) + (row / 8 * pitch + row % 8) * 128;
+        const char* const at = static_cast<const char*>(tile) + (row / 8 * pitch + row % 8) * 128;
         std::uint16_t bits;
         std::memcpy(&bits, at + (in_row / 8 ^ static_cast<int>(shared_address(at) / 128 % 8)) * 16 + in_row % 8 * 2, 2);
         return product.value_of(bits);
@@ -239,7 +239,7 @@ inline void finish_box_products(std::size_t most_left) {
   }
   wait_warp();
 }
-inline void products_wait_but_one() { finish_box_products(1); }
+inline void products_wait_but_one() { finish_wgmma_products(1); }
 
 inline float4 load_remote(const float* at, unsigned rank) {
   yield();

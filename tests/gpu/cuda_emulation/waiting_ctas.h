@@ -59,11 +59,11 @@ inline void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned lo
   if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) std::abort();  // as a GPU would fail
   Cta& cta = cta_of_rank(rank);
   void* const there = in_cta(static_cast<char*>(to), cta);
-  unsigned long long* const box = in_cta(mailbox, cta);
+  unsigned long long* const tile = in_cta(mailbox, cta);
   const auto bring = [=, &cta, own = machine.cta] {
     together.is_somebody_gone |= cta.live == 0 || own->live == 0;
     std::memcpy(there, from, bytes);
-    arrive(box, 0, 0u - bytes);
+    arrive(tile, 0, 0u - bytes);
   };
   together.copies.push_back({bring, machine.cta});
   ++machine.progress;

@@ -62,7 +62,7 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
   for (const char* name :
        {"tests/gpu/cuda_emulation/cuda_emulation.h", "tests/gpu/cuda_emulation/fibers.h",
         "tests/gpu/cuda_emulation/late_stores.h", "tests/gpu/cuda_emulation/schedules.h",
-        "tests/gpu/cuda_emulation/waiting_ctas.h", "tests/gpu/cuda_emulation/box_words.h",
+        "tests/gpu/cuda_emulation/waiting_ctas.h", "tests/gpu/cuda_emulation/tensor_map_words.h",
         "tests/gpu/cuda_emulation/tensor_cores.h", "tests/gpu/cuda_emulation/warp_products.h",
         "tests/gpu/cuda_emulation/square_products.h", "tests/gpu/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
     hash = hash * 31 + std::hash<std::string>()(text_of(fs::path(PAODING_SOURCE_ROOT) / name));

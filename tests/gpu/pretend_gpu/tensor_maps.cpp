@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What describes operands to the pretended GPU's copy engine: the emulation's, with what the driver would refuse.
+// What describes operands to the pretended GPU's TMA: the emulation's, with what the driver would refuse.
 #include <cuda.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/gpu/cuda_emulation/box_words.h"
+#include "tests/gpu/cuda_emulation/tensor_map_words.h"
 
 #pragma GCC visibility push(default)
 
 namespace {
 
-using emulation::BoxWords;
+using emulation::TensorMapWords;
 
 bool is_aligned(std::uint64_t value) { return value % 16 == 0; }
 
-// False where the chip's copy engine takes no such operand.
-bool describe(BoxWords& words, CUtensorMapDataType type, cuuint32_t rank, void* memory, const cuuint64_t* extents,
+// False where the chip's TMA takes no such operand.
+bool describe(TensorMapWords& words, CUtensorMapDataType type, cuuint32_t rank, void* memory, const cuuint64_t* extents,
               const cuuint64_t* stride_bytes) {
   if (rank < 2 || rank > 4) return false;
   const bool is_half = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -34,20 +34,20 @@ bool describe(BoxWords& words, CUtensorMapDataType type, cuuint32_t rank, void* 
 }  // namespace
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* memory,
-                                const cuuint64_t* extents, const cuuint64_t* stride_bytes, const cuuint32_t* box,
+                                const cuuint64_t* extents, const cuuint64_t* stride_bytes, const cuuint32_t* tile,
                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  BoxWords words{};
+  TensorMapWords words{};
   if (!describe(words, type, rank, memory, extents, stride_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  words.box_rows = box[rank - 1];
-  if (rank == 4 && box[1] > 1) {
-    if (std::max(box[1], box[2]) > 256 || box[3] != 1) return CUDA_ERROR_INVALID_VALUE;
-    words.box_rows = box[1] * box[2], words.box_columns = box[1];
+  words.tile_rows = tile[rank - 1];
+  if (rank == 4 && tile[1] > 1) {
+    if (std::max(tile[1], tile[2]) > 256 || tile[3] != 1) return CUDA_ERROR_INVALID_VALUE;
+    words.tile_rows = tile[1] * tile[2], words.tile_columns = tile[1];
   }
   words.is_plain = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE;
   const bool is_known = words.is_plain || swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
-  const bool is_row = box[0] * words.element_bytes == 128 && is_known;  // all it emulates
-  if (!is_row || words.box_rows == 0 || (words.box_columns == 0 && words.box_rows > 256))
+  const bool is_row = tile[0] * words.element_bytes == 128 && is_known;  // all it emulates
+  if (!is_row || words.tile_rows == 0 || (words.tile_columns == 0 && words.tile_rows > 256))
     return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(map, &words, sizeof(words));
   return CUDA_SUCCESS;
@@ -58,11 +58,11 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
                                  const int* beyond, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
                                  CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                                  CUtensorMapFloatOOBfill) {
-  BoxWords words{};
+  TensorMapWords words{};
   if (rank != 4 || !describe(words, type, rank, memory, extents, stride_bytes)) return CUDA_ERROR_INVALID_VALUE;
   const bool is_row = channels * words.element_bytes == 128 && swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
   if (!is_row || pixels == 0 || pixels > 1024) return CUDA_ERROR_INVALID_VALUE;
-  words.box_rows = pixels;
+  words.tile_rows = pixels;
   words.has_windows = 1;
   for (int i = 0; i < 2; ++i) {
     if (std::max(std::abs(first[i]), std::abs(beyond[i])) > 128) return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of conv_box_weights.cu where an image has few channels: a stage has the gradient of a row of windows and all
-// rows of the image that it reads, as conv_tap_rows.cu lays them out, where what the taps of one plane read lies a pixel
-// apart. kGroups groups of four warps share the rows of taps.
+// The sums of conv_tma_weights.cu where an image has few channels: a stage has the gradient of a row of windows and all
+// rows of the image that it reads, as conv_tap_rows.cu lays them out, where what the taps of one plane read lies a
+// pixel apart. kGroups groups of four warps share the rows of taps.
 
 constexpr int kGroups = 3, kConsumers = kGroups * 128, kRowsOfGroup = (kKernelRows + kGroups - 1) / kGroups;
 constexpr int kRowElements = kPlanes * kPlanePixels * 8, kBroughtElements = kRowsBrought * kRowElements;
@@ -19,7 +19,7 @@ PD_DEVICE void bring_rows(const Map& image, const Map& gradient, const Cta& cta,
     int n = row;
     const int h = next_coordinate(n, size.window_rows);
     bring_patch(to, gradient, cta.share.row, 0, h, n, full);
-    bring_box(to + kGradientElements, image, 0, (n * size.laid_rows + h * size.step_h) * (kRowElements / 64), full);
+    tma_load(to + kGradientElements, image, 0, (n * size.laid_rows + h * size.step_h) * (kRowElements / 64), full);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of conv_box_images.cu tap by tap: what one tap of kRows windows reads of 64 channels, and the weights of
+// The factors of conv_tma_images.cu tap by tap: what one tap of kRows windows reads of 64 channels, and the weights of
 // that, are a stage. Windows follow each other along rows, and from image to image.
 
 constexpr int kStageElements = (kRows + kColumns) * kDepth, kKeptElements = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/conv/conv_boxes_gpu.h"
+#include "ops/conv/conv_tma_tiles_gpu.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,14 +10,14 @@
 #include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/window_gpu.h"
 
-namespace paoding::boxes {
+namespace paoding::tma {
 namespace {
 
-constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
+constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a TMA tile of 64 would be zeros
 constexpr std::int64_t kLeastOfOneTap = 16;  // whose products take less time than what they make
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 
-// An image [n, channels, h, w] whose channels lie innermost, as the copy engine wants it described.
+// An image [n, channels, h, w] whose channels lie innermost, as TMA wants it described.
 bool is_described(const Layout& image, std::int64_t alignment) {
   return gpu::channels_at_once(image, alignment, image.type.shape[1]) * size_bytes(image.type.dtype) == 16;
 }
@@ -61,32 +61,32 @@ std::int64_t Patch::bytes() const { return round_up(rows * columns * kDepth * 2,
 std::int64_t Patch::squares(const Walk& walk) { return ceil_div(walk.windows, kSide); }
 
 std::optional<Patch> Patch::of(const Walked& walked, const Walk& down, const Walk& across) {
-  constexpr std::int64_t kMostSide = 256;  // of a box
+  constexpr std::int64_t kMostSide = 256;  // of a TMA tile
   const Patch patch{kSide + down.last_tap(), kSide + across.last_tap(), down.taps * across.taps};
   if (walked.has_tap_rows || patch.taps < 2 || down.step * across.step > 1) return {};
   if (std::max(patch.rows, patch.columns) > kMostSide) return {};
   return patch;
 }
 
-BoxMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows) {
+TensorMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows) {
   const Shape& extents = image.type.shape;
   return {.operand = operand,
           .dtype = image.type.dtype,
           .extents = {extents[1], extents[3], extents[2], extents[0]},
           .strides = {image.strides[3], image.strides[2], image.strides[0]},
-          .box_rows = static_cast<int>(rows),
+          .tile_rows = static_cast<int>(rows),
           .windows = windows};
 }
-BoxMap map_of(const Layout& image, int operand, const Patch& patch) {
-  BoxMap map = map_of(image, operand, {}, patch.rows * patch.columns);
-  map.windows.reset(), map.box_columns = static_cast<int>(patch.columns);
+TensorMap map_of(const Layout& image, int operand, const Patch& patch) {
+  TensorMap map = map_of(image, operand, {}, patch.rows * patch.columns);
+  map.windows.reset(), map.tile_columns = static_cast<int>(patch.columns);
   return map;
 }
-BoxMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows) {
+TensorMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows) {
   if (!walked.has_tap_rows) return map_of(walked.is_back ? shape.y : shape.x, 0, windows, rows);
-  BoxMap map = TapRows(shape).map();
+  TensorMap map = TapRows(shape).map();
   if (map.is_plain) return map;
-  map.box_rows = static_cast<int>(rows), map.windows = windows;
+  map.tile_rows = static_cast<int>(rows), map.windows = windows;
   return map;
 }
 Windows windows_of(const Walk& rows, const Walk& columns) {
@@ -116,7 +116,7 @@ std::string refusal(const KernelCall& call) {
   if (std::string why = shape.added_refusal(); !why.empty()) return why;
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const WindowAxis& along = walked.axes[axis];
-    if (along.stride > 8) return "a stride of more than 8";  // of the copy engine's
+    if (along.stride > 8) return "a stride of more than 8";  // of TMA's
     const std::int64_t phases = walked.is_back ? along.stride : 1, size = walked.is_back ? along.outputs : along.size;
     for (std::int64_t phase = 0; phase < phases; ++phase) {
       const Walk walk = walked.walk(axis, phase);
@@ -124,7 +124,7 @@ std::string refusal(const KernelCall& call) {
       if (std::max(std::abs(walk.first), std::abs(beyond)) > Windows::kMostReach) {
         return "windows that begin far beyond the image";
       }
-      if (walk.last_tap() > Windows::kMostTap) return "a tap further away than the copy engine reaches";
+      if (walk.last_tap() > Windows::kMostTap) return "a tap further away than TMA reaches";
     }
   }
   return "";
@@ -150,7 +150,7 @@ gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, int threa
   parts.threads = threads;
   parts.constants =
       fmt::format("using Stored = {};\nconstexpr int kStages = {};\n", gpu::stored_type(shape.dtype), stages);
-  parts.functions = fmt::format("{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu, products);
+  parts.functions = fmt::format("{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_tma_stages_cu, products);
   return parts;
 }
 
@@ -159,4 +159,4 @@ std::string tap_constants(const Walk& down, const Walk& across) {
                      down.tap_step, across.tap_step);
 }
 
-}  // namespace paoding::boxes
+}  // namespace paoding::tma

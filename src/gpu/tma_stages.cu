@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory as kStages stages, which one thread has filled by the copy engine while warps multiply what is in others.
+// Shared memory as kStages stages, which one thread has filled by TMA while warps multiply what is in others.
 // Stands behind tensor_cores.cu and kStages.
 
-// The CTA's dynamic shared memory from where boxes may lie: they want whole KBs.
+// The CTA's dynamic shared memory from where TMA tiles may lie: they want whole KBs.
 template <class T>
-PD_DEVICE T* shared_for_boxes() {
+PD_DEVICE T* shared_for_tma() {
   PD_DYNAMIC_SHARED(T, dynamic);
   return dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / (int)sizeof(T);
 }
@@ -21,8 +21,8 @@ struct Turn {
   }
 };
 
-// By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and the
-// warps in front of it multiply, in `parts` that take turns at stages.
+// By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and
+// the warps in front of it multiply, in `parts` that take turns at stages.
 PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int consumers, int parts = 1) {
   if (threadIdx.x == consumers) fetch_map(a), fetch_map(b);
   if (threadIdx.x < kStages) {
@@ -32,7 +32,7 @@ PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int cons
   __syncthreads();
 }
 
-// Waits for the copy engine or for warps of this CTA, which come whatever others do.
+// Waits for TMA or for warps of this CTA, which come whatever others do.
 PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
   while (!mailbox_try_here(mailbox, round & 1)) {}
 }

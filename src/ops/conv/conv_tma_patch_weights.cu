@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of conv_box_weights.cu where windows are next to each other: a stage has the gradient of a square of 8 x 8
+// The sums of conv_tma_weights.cu where windows are next to each other: a stage has the gradient of a square of 8 x 8
 // windows and what all taps read of them, which is brought once; kGroups groups of four warps share the taps, each of
 // which begins at another pixel of it.
 

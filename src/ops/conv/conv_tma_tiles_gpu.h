@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of 16 bits on Hopper (conv_box*.cu): what windows read is brought by the copy engine, which knows images
+// Convolutions of 16 bits on Hopper (conv_tma*.cu): what windows read is brought by TMA, which knows images
 // and windows, and multiplied by groups of four warps. Here is what all such launches share: which windows, taps and
 // pixels one has (a gradient for the image of a convolution with strides is a launch for each of its phases), and how
 // they are described.
@@ -11,12 +11,12 @@
 #include "gpu/text_kernel.h"
 #include "ops/conv/conv_shape.h"
 
-namespace paoding::boxes {
+namespace paoding::tma {
 
-using gpu::BoxMap;
-using Windows = BoxMap::Windows;
+using gpu::TensorMap;
+using Windows = TensorMap::Windows;
 
-inline constexpr std::int64_t kDepth = 64, kChunk = 64;  // channels of a box
+inline constexpr std::int64_t kDepth = 64, kChunk = 64;  // channels of a TMA tile
 inline constexpr std::int64_t kMailboxBytes = 16, kAlign = 1 << 10;
 inline constexpr std::int64_t kSide = 8, kSquares = 2;  // of windows that a patch is of; of a stage
 
@@ -60,15 +60,16 @@ struct Patch {
   static std::optional<Patch> of(const Walked& walked, const Walk& down, const Walk& across);
 };
 
-BoxMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows);
-BoxMap map_of(const Layout& image, int operand, const Patch& patch);
-BoxMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows);
+TensorMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows);
+TensorMap map_of(const Layout& image, int operand, const Patch& patch);
+TensorMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows);
 Windows windows_of(const Walk& rows, const Walk& columns);
 
-/// Why no launch by boxes does the call.
+/// Why no launch by TMA does the call.
 std::string refusal(const KernelCall& call);
 
-/// What a CTA makes at once of what two boxes have: so many rows, 64 to a group of four warps or to two, and columns.
+/// What a CTA makes at once of what two TMA tiles have: so many rows, 64 to a group of four warps or to two, and
+/// columns.
 struct Tile {
   std::int64_t rows, columns, ctas_of_sm;
 
@@ -96,11 +97,11 @@ std::string tap_constants(const Walk& down, const Walk& across);
 /// The gradient for the weights.
 gpu::TextPlan plan_weights(const KernelCall& call);
 
-}  // namespace paoding::boxes
+}  // namespace paoding::tma
 
 namespace paoding {
 
-/// Whether a convolution, or a gradient for its image, is one launch of boxes that brings what taps share once, for all
+/// Whether a convolution, or a gradient for its image, is one launch by TMA that brings what taps share once, for all
 /// columns.
 bool goes_by_patches(const KernelCall& call);
 

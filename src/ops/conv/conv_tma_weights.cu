@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// partial[part, o, tap, channel] = gradient[window, o] image[window, (tap, channel)] of 16 bits, added up over the windows
-// of a part, the sums in f32. One warp has the copy engine bring 64 windows of both, as they lie, which is across what is
+// partial[part, o, tap, channel] = gradient[window, o] image[window, (tap, channel)] of 16 bits, added up over the
+// windows of a part, the sums in f32. One warp has TMA load 64 windows of both, as they lie, which is across what is
 // added up; groups of four warps multiply. Columns are chunks of 64 channels of one tap, kChunks to a tile.
 
 constexpr int kDepth = 64, kChunk = 64 * kDepth;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a phase
-// of its gradient for the image. One warp has the copy engine bring factors of kRows windows, by taps
-// (conv_box_windows.cu) or once for all of them (conv_box_patches.cu); groups of four warps multiply 64 windows each by
-// all kColumns columns. What stands behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared
-// memory; a CTA has tile after tile then, and the last CTA of its columns adds up what all of them found.
+// out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a
+// phase of its gradient for the image. One warp has TMA load factors of kRows windows, by taps (conv_tma_windows.cu) or
+// once for all of them (conv_tma_patches.cu); groups of four warps multiply 64 windows each by all kColumns columns.
+// What stands behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared memory; a CTA has tile
+// after tile then, and the last CTA of its columns adds up what all of them found.
 
 constexpr int kOutStride = kColumns + 8;  // a warp's words go to different banks
 
@@ -168,8 +168,8 @@ struct Ahead {
 struct Ahead {};
 #endif
 
-// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together, where nothing is ahead. It adds
-// up the tile's sums by themselves, as there are registers for them while no products are under way.
+// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together, where nothing is ahead. It
+// adds up the tile's sums by themselves, as there are registers for them while no products are under way.
 PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end, Stored* out, Ahead& ahead,
                         float (&ended)[kSums + 1][8], const Sizes& size) {
   if (column >= size.columns) return;
@@ -215,15 +215,15 @@ PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end
 
 PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
                         const End& end, const Room& room, const Sizes& size) {
-  Stored* const kept = shared_for_boxes<Stored>();
+  Stored* const kept = shared_for_tma<Stored>();
   Stored* const stages = kept + kKeptElements;
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
   int tile = blockIdx.x;
   const int tile_n = next_coordinate(tile, size.tiles_n), first_column = tile_n * kColumns;
   open_stages(mail, image, weights, kConsumers);
 
-  // Where the tile has a place of its own, boxes of the next are on their way while it is gone over; else it lies where
-  // boxes come, of which there are more then.
+  // Where the tile has a place of its own, TMA tiles of the next are on their way while it is gone over; else it lies
+  // where TMA tiles come, of which there are more then.
   Stored* const own = kIsAhead ? (Stored*)(mail + 1) : stages;
   Turn turn;
 #if PD_HAS_END

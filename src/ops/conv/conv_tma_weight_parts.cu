@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conv_box_weights.cu, conv_box_patch_weights.cu and conv_box_row_weights.cu share: the part of the sums that a CTA
-// makes, and where it leaves them. Stands behind kTileRows and kTileColumns, in the units in which columns are counted:
-// channels, or chunks of them.
+// What conv_tma_weights.cu, conv_tma_patch_weights.cu and conv_tma_row_weights.cu share: the part of the sums that a
+// CTA makes, and where it leaves them. Stands behind kTileRows and kTileColumns, in the units in which columns are
+// counted: channels, or chunks of them.
 
 // A tile of rows and columns, and the blocks of windows from `first` to `last` that are added up for it.
 struct Share {
@@ -25,7 +25,7 @@ struct Cta {
 template <int consumers, int stage_elements>
 PD_DEVICE Cta open_cta(const Map& image, const Map& gradient, const Sizes& size) {
   Cta cta;
-  cta.stages = shared_for_boxes<Stored>();
+  cta.stages = shared_for_tma<Stored>();
   cta.mail = (Mailboxes*)(cta.stages + kStages * stage_elements);
   cta.share = share_of(blockIdx.x, size);
   open_stages(cta.mail, image, gradient, consumers);

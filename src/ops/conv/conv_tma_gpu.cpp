@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and gradients for their images, by boxes: the tile, what a CTA keeps, and which groups behind are worth
+// Convolutions, and gradients for their images, by TMA: the tile, what a CTA keeps, and which groups behind are worth
 // having as ends.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
-#include "gpu/box_products.h"
+#include "gpu/wgmma_products.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_boxes_gpu.h"
 #include "ops/conv/conv_end_gpu.h"
 #include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/conv_text_gpu.h"
+#include "ops/conv/conv_tma_tiles_gpu.h"
 #include "ops/conv/conv_weight_pack_gpu.h"
 
 namespace paoding {
-namespace boxes {
+namespace tma {
 namespace {
 
 // Of groups of four warps that have 64 windows each. The larger, the fewer bytes has L2 to bring, and the fewer CTAs
@@ -148,8 +148,8 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
   const bool is_across = shape.kind == ConvKind::grad_input;
   gpu::TextParts parts =
       parts_of_text(shape, name, tiles.threads(), tiles.stages,
-                    gpu::box_products(shape.dtype, static_cast<int>(tiles.tile.columns), {false, is_across}, {pitch, 8},
-                                      takes_registers(tiles.tile) ? 128 : 256));
+                    gpu::wgmma_products(shape.dtype, static_cast<int>(tiles.tile.columns), {false, is_across},
+                                        {pitch, 8}, takes_registers(tiles.tile) ? 128 : 256));
   parts.constants += fmt::format(
       "constexpr int kRows = {}, kDepth = {}, kConsumers = {}, kColumns = {};\n"
       "constexpr int kRegisters = {}, kFewRegisters = {};\nconstexpr bool kStays = {}, kIsAhead = {}, kIsAcross = {};\n"
@@ -168,11 +168,11 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
         laid.columns / laid.planes, tiles.stage_bytes / 2, zeros_at / 2);
     parts.functions += gpu::row_products(shape.dtype, static_cast<int>(tiles.tile.columns));
   }
-  parts.functions += k_conv_box_filters_cu;
-  parts.functions += tiles.patch ? k_conv_box_patches_cu : tiles.by_rows ? k_conv_box_rows_cu : k_conv_box_windows_cu;
+  parts.functions += k_conv_tma_filters_cu;
+  parts.functions += tiles.patch ? k_conv_tma_patches_cu : tiles.by_rows ? k_conv_tma_rows_cu : k_conv_tma_windows_cu;
   parts.functions += (end != nullptr ? end_text(&parts, *end, tiles.at_once(), tiles.ahead) + k_conv_end_sums_cu
                                      : text_without_end()) +
-                     k_conv_box_images_cu;
+                     k_conv_tma_images_cu;
   return parts;
 }
 
@@ -234,17 +234,17 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   const std::int64_t inner = walked.is_back ? all_columns : channels, outer = walked.is_back ? channels : all_columns;
   launch.maps = {tiles.patch ? map_of(walked.is_back ? shape.y : shape.x, 0, *tiles.patch)
                              : map_of(shape, walked, windows_walked, tiles.tile.rows),
-                 {.operand = is_packed ? BoxMap::kWorkspace : 1,
+                 {.operand = is_packed ? TensorMap::kWorkspace : 1,
                   .offset = is_packed ? walked.image_bytes : 0,
                   .dtype = shape.dtype,
                   .extents = {inner, taps, outer},
                   .strides = {inner, taps * inner},
-                  .box_rows = static_cast<int>(walked.is_back ? kDepth : tiles.tile.columns),
+                  .tile_rows = static_cast<int>(walked.is_back ? kDepth : tiles.tile.columns),
                   .windows = {}}};
   launch.why = fmt::format("{} tiles of {} x {} by {}{}", tiles_m * tiles_n, tiles.tile.rows, tiles.tile.columns,
                            tiles.patch     ? "patches"
                            : tiles.by_rows ? "rows of windows"
-                                           : "boxes",
+                                           : "tma",
                            is_packed ? ", weights packed" : "");
   return launch;
 }
@@ -302,7 +302,7 @@ double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& 
   const double turns = double(all) / double(tiles.tile.ctas_of_sm * call.target->sm_count);
   const std::int64_t blocks = tiles.patch || tiles.by_rows ? 0 : walked.taps() * ceil_div(walked.channels, kDepth);
   const Tiles alone(call, walked, down, across, nullptr);
-  return before == "boxes" && alone.tile == tiles.tile ? 0 : turns * double(blocks) * kBlock;
+  return before == "tma" && alone.tile == tiles.tile ? 0 : turns * double(blocks) * kBlock;
 }
 
 std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation& before) {
@@ -320,32 +320,32 @@ std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const K
 }
 
 }  // namespace
-}  // namespace boxes
+}  // namespace tma
 
 bool goes_by_patches(const KernelCall& call) {
-  if (!boxes::refusal(call).empty()) return false;
+  if (!tma::refusal(call).empty()) return false;
   const ConvShape shape(call);
-  const boxes::Walked walked(shape);
-  if (walked.phases(0) * walked.phases(1) > 1 || (walked.is_back ? shape.channels : shape.outputs) > boxes::kChunk)
+  const tma::Walked walked(shape);
+  if (walked.phases(0) * walked.phases(1) > 1 || (walked.is_back ? shape.channels : shape.outputs) > tma::kChunk)
     return false;
-  return boxes::patch_of(walked, walked.walk(0, 0), walked.walk(1, 0)).has_value();
+  return tma::patch_of(walked, walked.walk(0, 0), walked.walk(1, 0)).has_value();
 }
 
-void register_convolution_box_gpu() {
-  using namespace boxes;
+void register_convolution_tma_gpu() {
+  using namespace tma;
   // Images, not weights and not the bias.
   for (const auto& [op, images] : {std::pair{"conv2d", 0b101U},
                                    {"conv2d_bias", 0b1001U},
                                    {"conv2d_add", 0b11001U},
                                    {"conv2d_grad_input", 0b101U}}) {
-    gpu::register_text_kernel(op, "boxes", refusal, plan_box_images, Faults::none, images, 0, {}, {}, turned_weights);
+    gpu::register_text_kernel(op, "tma", refusal, plan_box_images, Faults::none, images, 0, {}, {}, turned_weights);
   }
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
-    gpu::register_text_kernel(op, "boxes", refusal, plan_weights, Faults::none, 0b011);
+    gpu::register_text_kernel(op, "tma", refusal, plan_weights, Faults::none, 0b011);
   }
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
     register_ending_kernel(
-        op, {.name = "boxes", .refusal = end_refusal_of, .plan_text = [](const KernelCall& call, const KernelEnd& end) {
+        op, {.name = "tma", .refusal = end_refusal_of, .plan_text = [](const KernelCall& call, const KernelEnd& end) {
                gpu::TextPlan made = plan_with_end(call, &end);
                std::erase_if(made.launches, [](const gpu::TextLaunch& each) { return each.grid[0] == 0; });
                return std::make_shared<const gpu::TextPlan>(std::move(made));

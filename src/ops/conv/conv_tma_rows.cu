@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of conv_box_images.cu where an image has few channels: a tile is a row of windows, and a stage has all rows
-// of the image that it reads, as conv_tap_rows.cu lays them out, 16 bytes a pixel, which come at once. Pixels a stride
-// apart lie side by side there, so what a tap reads of 8 windows are 128 bytes, as the tensor cores take a factor that is
-// not in boxes; the next tap's may be anywhere behind. A CTA keeps the weights.
+// The factors of conv_tma_images.cu where an image has few channels: a tile is a row of windows, and a stage has all
+// rows of the image that it reads, as conv_tap_rows.cu lays them out, 16 bytes a pixel, which come at once. Pixels a
+// stride apart lie side by side there, so what a tap reads of 8 windows are 128 bytes, as the tensor cores take a
+// factor that is not in TMA tiles; the next tap's may be anywhere behind. A CTA keeps the weights.
 
 constexpr int kRowElements = kPlanes * kPlanePixels * 8, kBroughtElements = kRowsBrought * kRowElements;
 constexpr int kTapElements = kColumns * kDepth, kKeptElements = kKernelRows * kTapElements;
@@ -31,7 +31,7 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, 
   mailbox_expect(full, (kBroughtElements + (is_first ? kKeptElements : 0)) * 2);
   int n = tile;
   const int row = next_coordinate(n, size.window_rows) * size.step_h;
-  bring_box(stages, image, 0, (n * size.laid_rows + row) * (kRowElements / 64), full);
+  tma_load(stages, image, 0, (n * size.laid_rows + row) * (kRowElements / 64), full);
   for (int k = 0; is_first && k < kKernelRows; ++k) bring_weights(kept + k * kTapElements, weights, 0, k, column, full);
   turn.next();
 }

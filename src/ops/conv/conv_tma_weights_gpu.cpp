@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients for weights by boxes: the tile, and into how many parts its sums over windows are cut.
+// Gradients for weights by TMA: the tile, and into how many parts its sums over windows are cut.
 #include <algorithm>
 
 #include "base/rounding.h"
 #include "cuda_text.h"
-#include "gpu/box_products.h"
-#include "ops/conv/conv_boxes_gpu.h"
+#include "gpu/wgmma_products.h"
 #include "ops/conv/conv_tap_rows_gpu.h"
+#include "ops/conv/conv_tma_tiles_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 
-namespace paoding::boxes {
+namespace paoding::tma {
 namespace {
 
 // How the sums are shared out: to groups of four warps, one below the other or two beside each other where 64 rows are
@@ -64,7 +64,7 @@ struct Counts {
   std::int64_t tiles_m, tiles_n, blocks, parts;
 };
 gpu::TextPlan plan_sums(const KernelCall& call, gpu::TextParts* text, const Counts& counts, std::int64_t stages,
-                        std::int64_t stage_bytes, std::vector<BoxMap> maps, std::string why) {
+                        std::int64_t stage_bytes, std::vector<TensorMap> maps, std::string why) {
   const ConvShape shape(call);
   const Walked walked(shape);
   const std::int64_t elements = counts.rows * counts.taps * counts.channels;
@@ -103,8 +103,8 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
   const std::int64_t stages = std::min<std::int64_t>(kStages, (call.target->shared_bytes - 2 * kAlign) / stage_bytes);
   const std::array<int, 2> pitches{8, static_cast<int>(patch.columns)};
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
-                                      gpu::box_products(shape.dtype, kChannels, {true, true}, pitches));
-  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_patch_weights_cu;
+                                      gpu::wgmma_products(shape.dtype, kChannels, {true, true}, pitches));
+  text.functions += std::string(k_conv_tma_weight_parts_cu) + k_conv_tma_patch_weights_cu;
   text.constants += tap_constants(down, across) + tile_constants(kChannels, kChannels);
   const std::int64_t squares = shape.batch * Patch::squares(down) * Patch::squares(across);
   const std::int64_t tiles_m = ceil_div(shape.outputs, kChannels), tiles_n = ceil_div(walked.channels, kChannels);
@@ -128,7 +128,7 @@ gpu::TextPlan plan_weights_by_rows(const KernelCall& call, const TapRows& laid) 
       std::min<std::int64_t>(kMostStages, (call.target->shared_bytes - 2 * kAlign) / stage_bytes);
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
                                       gpu::row_sums(shape.dtype, static_cast<int>(kChannels / laid.planes)));
-  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_row_weights_cu;
+  text.functions += std::string(k_conv_tma_weight_parts_cu) + k_conv_tma_row_weights_cu;
   text.constants += fmt::format(
       "constexpr int kKernelRows = {}, kRowsBrought = {}, kRowApart = {}, kPlanes = {}, kPlanePixels = {}, kWindows = "
       "{};\n",
@@ -164,9 +164,10 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const Shares shares = shares_of(*call.target, rows, chunks, blocks, rows * taps * channels);
   const std::int64_t stages = shares.tile.stages(*call.target);
   const std::int64_t columns_of_group = shares.groups_m() == 1 ? shares.tile.columns / 2 : shares.tile.columns;
-  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", shares.threads(), stages,
-                                      gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), {true, true}));
-  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_weights_cu;
+  gpu::TextParts text =
+      parts_of_text(shape, "conv2d_grad_weight", shares.threads(), stages,
+                    gpu::wgmma_products(shape.dtype, static_cast<int>(columns_of_group), {true, true}));
+  text.functions += std::string(k_conv_tma_weight_parts_cu) + k_conv_tma_weights_cu;
   text.constants +=
       fmt::format("constexpr int kGroupsM = {}, kChunks = {};\n", shares.groups_m(), shares.tile.columns / kChunk) +
       tile_constants(shares.tile.rows, shares.tile.columns / kChunk);
@@ -181,8 +182,8 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   return plan_sums(call, &text, {rows, channels, taps, shares.tiles_m, shares.tiles_n, blocks, shares.parts}, stages,
                    shares.tile.stage_bytes(),
                    {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)},
-                   fmt::format("{} tiles of {} x {} by boxes, windows in {} parts", shares.tiles_m * shares.tiles_n,
+                   fmt::format("{} tiles of {} x {} by TMA, windows in {} parts", shares.tiles_m * shares.tiles_n,
                                shares.tile.rows, shares.tile.columns, shares.parts));
 }
 
-}  // namespace paoding::boxes
+}  // namespace paoding::tma

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulation's copy engine has in place of a CUtensorMap, and what a launch of it returns.
+// What the emulation's TMA has in place of a CUtensorMap, and what a launch of it returns.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 namespace emulation {
 
 /// Of a CUtensorMap's size. Two numbers are of columns and of rows.
-struct alignas(64) BoxWords {
+struct alignas(64) TensorMapWords {
   const char* base;
   std::uint32_t element_bytes;
   std::int32_t rank;  // less than 0: f32 is not rounded
   std::uint64_t extents[4], strides[3];
-  std::uint32_t box_rows, box_columns;  // columns: of a part of an image, or 0
+  std::uint32_t tile_rows, tile_columns;  // columns: of a part of an image, or 0
   std::uint16_t has_windows, is_plain;
   std::int32_t first[2], step[2], count[2];
 };
-static_assert(sizeof(BoxWords) == 128);
+static_assert(sizeof(TensorMapWords) == 128);
 
 /// Where the memory lies that CTAs have in common, when their plain accesses are looked at (plain_accesses.h).
 constexpr std::uintptr_t kCommonMemory = 0x600000000000, kCommonBytes = std::uintptr_t{1} << 40;
