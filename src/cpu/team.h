@@ -8,7 +8,7 @@
 
 namespace paoding {
 
-/// Where all threads of a team meet. They spin for some microseconds, then sleep.
+/// Where all threads of a team synchronize. They spin for some microseconds, then sleep.
 class TeamBarrier {
  public:
   /// Returns when `team` threads have called it. What each wrote before is seen by all.

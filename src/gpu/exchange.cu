@@ -15,9 +15,9 @@ using emulation::cluster_barrier;
 using emulation::cluster_rank;
 using emulation::fence_stores;
 using emulation::load_relaxed;
-using emulation::mailbox_expect;
-using emulation::mailbox_init;
-using emulation::mailbox_try;
+using emulation::mbarrier_arrive_expect_tx;
+using emulation::mbarrier_init;
+using emulation::mbarrier_try_wait;
 using emulation::send;
 using emulation::store_relaxed;
 PD_DEVICE void cluster_arrive() {}
@@ -53,7 +53,7 @@ PD_DEVICE void store_relaxed(uint4* at, uint4 value) {
                "r"(value.z), "r"(value.w)
                : "memory");
 }
-// What this thread stored before is seen before what it stores next, and what threads do that it meets.
+// What this thread stored before is seen before what it stores next, and what the threads that it synchronizes with do.
 PD_DEVICE void fence_stores() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Others that see it see all that this thread, and threads it was in a barrier with, stored before.
 PD_DEVICE unsigned add_release(unsigned* at, unsigned value) {
@@ -71,7 +71,7 @@ PD_DEVICE unsigned cluster_rank() {
 PD_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The same in two parts, of which the first orders nothing but mailbox_init(): a release waits for what is being
+// The same in two parts, of which the first orders nothing but mbarrier_init(): a release waits for what is being
 // loaded.
 PD_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 // And this one what this CTA has stored.
@@ -89,29 +89,29 @@ PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
 }
 // TMA and the tensor cores see what this thread has stored in shared memory before.
 PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// A mailbox (an mbarrier) is in one phase after the other. A phase ends when `arrivals` threads have said how many
+// An mbarrier is in one phase after the other. A phase ends when `arrivals` threads have said how many
 // bytes they expect and these have come.
-PD_DEVICE void mailbox_init(unsigned long long* mailbox, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(mailbox)), "r"(arrivals) : "memory");
+PD_DEVICE void mbarrier_init(unsigned long long* mbarrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(mbarrier)), "r"(arrivals) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-PD_DEVICE void mailbox_expect(unsigned long long* mailbox, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(mailbox)), "r"(bytes)
+PD_DEVICE void mbarrier_arrive_expect_tx(unsigned long long* mbarrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(mbarrier)), "r"(bytes)
                : "memory");
 }
 // Whether the phase of this parity (0, 1, 0, ..) is over.
-PD_DEVICE bool mailbox_try(unsigned long long* mailbox, unsigned parity) {
+PD_DEVICE bool mbarrier_try_wait(unsigned long long* mbarrier, unsigned parity) {
   unsigned is_over;
   asm volatile(
       "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-      : "=r"(is_over) : "r"(shared_address(mailbox)), "r"(parity) : "memory");
+      : "=r"(is_over) : "r"(shared_address(mbarrier)), "r"(parity) : "memory");
   return is_over != 0;
 }
-// Puts a word where `at` is in CTA `rank` of the cluster, and counts its bytes in the mailbox there.
-PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsigned rank) {
+// Puts a word where `at` is in CTA `rank` of the cluster, and counts its bytes in the mbarrier there.
+PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mbarrier, unsigned rank) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
                    address_in(shared_address(at), rank)),
-               "r"(value), "r"(address_in(shared_address(mailbox), rank))
+               "r"(value), "r"(address_in(shared_address(mbarrier), rank))
                : "memory");
 }
 #endif

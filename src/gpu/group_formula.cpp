@@ -211,13 +211,13 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
                                                                                      : prim.cuda,
                         node);
     }
-    if (i == label.node) value = "kMeets && " + value;
+    if (i == label.node) value = "kMayHaveLabel && " + value;
     body += fmt::format("  const {} v{} = {};\n", computed_type(group.expr.dtype_of(i)), i, value);
   }
   for (const FormulaResult& result : results) body += fmt::format("  {} = v{};\n", result.name, result.value);
   const bool has_label = label.node >= 0 && use.nodes[static_cast<std::size_t>(label.node)] && !is_known(label.node);
-  return fmt::format("{}PD_DEVICE void {}({}) {{\n{}}}\n", has_label ? "template <bool kMeets> " : "", name, params,
-                     body);
+  return fmt::format("{}PD_DEVICE void {}({}) {{\n{}}}\n", has_label ? "template <bool kMayHaveLabel> " : "", name,
+                     params, body);
 }
 
 }  // namespace paoding::gpu

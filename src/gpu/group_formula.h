@@ -43,7 +43,8 @@ struct RowLabel {
 RowLabel find_row_label(const Group& group, const std::vector<bool>& in_row);
 
 /// "void name(loads, indices, reductions and known nodes in use by value, results by reference)". With the
-/// comparison of a label in it, a template <bool kMeets>: without kMeets the label is known to be elsewhere.
+/// comparison of a label in it, a template <bool kMayHaveLabel>: without kMayHaveLabel the label is known to be
+/// elsewhere.
 std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results,
                          const std::vector<bool>& known = {}, const RowLabel& label = {});
 

@@ -439,7 +439,7 @@ void KernelText::emit_element_store(std::size_t o, const std::string& value) {
 }
 
 /// Of what CTAs share, a CTA's first warps have 32 elements each: each counts for itself, so that its CTA need not
-/// meet, and its lanes combine the few parts of their own.
+/// synchronize, and its lanes combine the few parts of their own.
 void KernelText::emit_last_sharers(std::size_t p) {
   std::int64_t most = 1;
   for (const std::size_t o : parts_[p].outputs) most = std::max(most, tile_elements(o));

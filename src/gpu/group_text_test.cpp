@@ -494,7 +494,7 @@ TEST(GroupText, ColumnsOfAFewMegabytesTakeOneCtaAnSmWhoseLastToComeAddsUp) {
     const GroupSchedule s = schedule(dtype);
     EXPECT_EQ(s.ctas, 128) << s.why;
     EXPECT_EQ(s.lanes * s.vector, 32) << s.why;
-    EXPECT_EQ(s.rows, 64) << "few enough to meet soon: " << s.why;
+    EXPECT_EQ(s.rows, 64) << "few enough to synchronize soon: " << s.why;
   }
   EXPECT_EQ(schedule(f32).unroll, 7) << "all rows in two batches of loads";
   EXPECT_EQ(schedule(bf16).unroll, 13) << "all rows in one";

@@ -24,7 +24,7 @@ constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 // Of a CTA that shares a reduction with others so that there is one an SM. Clusters of them that add up out of each
 // other's shared memory are slower, which takes 1.3 us more for the loads alone (H200).
 constexpr int kSharerThreads = 512;
-// Rows of threads of such a CTA that sums columns: more take longer to meet than narrower loads to come.
+// Rows of threads of such a CTA that sums columns: more take longer to synchronize than narrower loads to come.
 constexpr int kMostSharerRows = 64;
 // Beyond, memory is kept busier by many CTAs, and that is worth more (H200). Columns have more room: as many as a batch
 // of any usual length sums up, so that all lengths have one text.

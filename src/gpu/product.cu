@@ -18,22 +18,22 @@ constexpr int kLowFloats = kLowPlaces * kRows * kBlockK;  // of a part
 PD_DEVICE int in_tma_tile(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 
 // The thread that has blocks brought; b's before the launch in front has ended, where that does not write b.
-PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mailboxes* mail, Index row, Index column,
+PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mbarriers* mbarriers, Index row, Index column,
                             Index first, Index last, const Room& room) {
   const auto bring_b = [&](Index block, int s) {
     float* const to = stages + s * kStageFloats + kRows * kBlockK;
-    mailbox_expect(&mail->full[s], kStageFloats * 4);
+    mbarrier_arrive_expect_tx(&mbarriers->full[s], kStageFloats * 4);
     if constexpr (kIsTransposedB) {
-      tma_load(to, b_map, block * kBlockK, column, &mail->full[s]);
+      tma_load(to, b_map, block * kBlockK, column, &mbarriers->full[s]);
     } else {
 #pragma unroll
       for (int i = 0; i < kColumns / 32; ++i) {
-        tma_load(to + i * 32 * kBlockK, b_map, column + i * 32, block * kBlockK, &mail->full[s]);
+        tma_load(to + i * 32 * kBlockK, b_map, column + i * 32, block * kBlockK, &mbarriers->full[s]);
       }
     }
   };
   const auto bring_a = [&](Index block, int s) {
-    tma_load(stages + s * kStageFloats, a_map, block * kBlockK, row, &mail->full[s]);
+    tma_load(stages + s * kStageFloats, a_map, block * kBlockK, row, &mbarriers->full[s]);
   };
   const Index ahead = first + kStages < last ? first + kStages : last;
   if constexpr (kIsSettledB) {
@@ -48,7 +48,7 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
   }
   Turn turn;
   for (Index block = ahead; block < last; ++block, turn.next()) {
-    wait_for(&mail->free[turn.stage], turn.round);
+    wait_for(&mbarriers->free[turn.stage], turn.round);
     bring_b(block, turn.stage);
     bring_a(block, turn.stage);
   }
@@ -109,7 +109,7 @@ PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
 // products add up a block for itself, as the tensor cores cut off what they add; a block's low rows have places behind
 // the stages, kLowPlaces in turn: a warp may be at the products of a block while another has waited for them and makes
 // the rows of the block behind the next.
-PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes* mail, int all_blocks) {
+PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mbarriers* mbarriers, int all_blocks) {
   const int of_part = threadIdx.x / kOfPart, blocks = (all_blocks - of_part + kParts - 1) / kParts;
   const Words lane;
   unsigned words[2][4][4], low[2][4][4];
@@ -121,7 +121,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
   turn.next(of_part);
   const auto load = [&](int i, int block) {
     float* const stage = stages + turn.stage * kStageFloats;
-    wait_for(&mail->full[turn.stage], turn.round);
+    wait_for(&mbarriers->full[turn.stage], turn.round);
     lane.load(words[i], stage + kRows * kBlockK);
     if constexpr (kIsExact) {
       split_words(words[i], low[i]);
@@ -149,7 +149,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
 #pragma unroll
       for (int step = 0; step < 4; ++step) add_product(kIsExact ? part : sum, words[i][step], a, step);
       products_start();
-      unsigned long long* const free = &mail->free[turn.stage];
+      unsigned long long* const free = &mbarriers->free[turn.stage];
       turn.next(kParts);
       if (pair + i + 1 < blocks) load(1 - i, pair + i + 1);
       if constexpr (kIsExact) {
@@ -159,7 +159,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
       } else {
         products_wait(sum);
       }
-      if (threadIdx.x % 32 == 0) mailbox_expect(free, 0);
+      if (threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(free, 0);
     }
   }
 }
@@ -203,19 +203,19 @@ PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const flo
 
 PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
   float* const stages = shared_for_tma<float>();
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kParts * kLowFloats);
+  Mbarriers* const mbarriers = (Mbarriers*)(stages + kStages * kStageFloats + kParts * kLowFloats);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
   Index tile = blockIdx.x / kCluster;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
   const Index first = rank * size.blocks / kCluster, last = (rank + 1) * size.blocks / kCluster;
-  open_stages(mail, a_map, b_map, kConsumers, kParts);
+  open_stages(mbarriers, a_map, b_map, kConsumers, kParts);
 
   const bool is_consumer = threadIdx.x < kConsumers;
   float sum[kRows / 2];
 #pragma unroll
   for (int i = 0; i < kRows / 2; ++i) sum[i] = 0;
-  if (is_consumer) multiply_blocks(sum, stages, mail, last - first);
-  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mail, row, column, first, last, room);
+  if (is_consumer) multiply_blocks(sum, stages, mbarriers, last - first);
+  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mbarriers, row, column, first, last, room);
   const unsigned called_off = is_consumer ? called_off_word(room) : 0;
   __syncthreads();
 

@@ -170,7 +170,7 @@ std::string column_partial(std::size_t o) {
 
 }  // namespace
 
-void StagedText::emit_points_that(const std::string& meets, const Pass& pass) {
+void StagedText::emit_points_that(const std::string& may_have_label, const Pass& pass) {
   k_.raw("#pragma unroll");
   k_.raw("for (int v = 0; v < kVector; ++v) {");
   if (s_.is_ragged) {
@@ -187,10 +187,10 @@ void StagedText::emit_points_that(const std::string& meets, const Pass& pass) {
     k_.add("{} {}_value;", type, result.name);
     call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);
   }
-  k_.add("{}{}({});", pass.formula, meets.empty() ? "" : "<" + meets + ">", call);
+  k_.add("{}{}({});", pass.formula, may_have_label.empty() ? "" : "<" + may_have_label + ">", call);
   for (const std::int32_t node : pass.carried) k_.add("{} = carried{}_value;", carried_value(node), node);
   for (const std::size_t r : pass.reductions) {
-    if (meets == "false" && is_of_label(r)) continue;
+    if (may_have_label == "false" && is_of_label(r)) continue;
     k_.add("red{0}{1} = {2}::of(red{0}{1}, ({3})red{0}_new_value);", r, element(), reduction_op(r), reduction_type(r));
   }
   for (const std::size_t o : pass.outputs) emit_point_sink(o);

@@ -61,8 +61,8 @@ class StagedText : public KernelText {
   void emit_same(const Pass& pass);
   void emit_loads_of(const Pass& pass, const std::string& index);
   void emit_points(const Pass& pass);
-  /// `meets`: "", or whether the vector may have the row's label, "true" or "false".
-  void emit_points_that(const std::string& meets, const Pass& pass);
+  /// `may_have_label`: "", or whether the vector may have the row's label, "true" or "false".
+  void emit_points_that(const std::string& may_have_label, const Pass& pass);
   bool has_label(const Pass& pass) const;
   std::string label_text(const Pass& pass) const;
   std::string label_place();

@@ -14,7 +14,7 @@ using emulation::fetch_map;
 using emulation::give_registers;
 using emulation::keep;
 using emulation::load_remote;
-using emulation::mailbox_try_here;
+using emulation::mbarrier_try_wait_cta;
 using emulation::products_begin;
 using emulation::products_start;
 using emulation::products_wait_but_one;
@@ -22,32 +22,32 @@ using emulation::shared_address;
 using emulation::take_registers;
 #else
 // The TMA tile of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the
-// mailbox.
-template <class T> PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+// mbarrier.
+template <class T> PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mbarrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
           shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(shared_address(mailbox))
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(mbarrier))
       : "memory");
 }
 // The same of an operand of three axes.
 template <class T>
-PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
+PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mbarrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
           shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(mailbox))
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(mbarrier))
       : "memory");
 }
 // The channels from `channel` on of what tap (tap_row, tap_column) reads in windows of `map`, the first of which begins
 // at (row, column) of image `image`.
 template <class T>
 PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column,
-                             int tap_row, unsigned long long* mailbox) {
+                             int tap_row, unsigned long long* mbarrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
       "[%6], {%7, %8};" ::"r"(shared_address(to)),
-      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mailbox)),
+      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mbarrier)),
       "h"((unsigned short)tap_column), "h"((unsigned short)tap_row)
       : "memory");
 }
@@ -55,11 +55,11 @@ PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int
 // and columns.
 template <class T>
 PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int row, int image,
-                           unsigned long long* mailbox) {
+                           unsigned long long* mbarrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
           "r"(shared_address(to)),
-      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mailbox))
+      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mbarrier))
       : "memory");
 }
 // What this thread has done to shared memory comes before what copies do to it that are asked for behind the next
@@ -107,12 +107,12 @@ template <class T> PD_DEVICE unsigned long long row_columns_descriptor(const T* 
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }
-// As mailbox_try, of what threads of this CTA and TMA do: others' stores are not waited for.
-PD_DEVICE bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) {
+// As mbarrier_try_wait, of what threads of this CTA and TMA do: others' stores are not waited for.
+PD_DEVICE bool mbarrier_try_wait_cta(unsigned long long* mbarrier, unsigned parity) {
   unsigned is_over;
   asm volatile(
       "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-      : "=r"(is_over) : "r"(shared_address(mailbox)), "r"(parity) : "memory");
+      : "=r"(is_over) : "r"(shared_address(mbarrier)), "r"(parity) : "memory");
   return is_over != 0;
 }
 // What lies there in the shared memory of CTA `rank` of the cluster.

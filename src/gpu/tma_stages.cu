@@ -9,7 +9,7 @@ PD_DEVICE T* shared_for_tma() {
   return dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / (int)sizeof(T);
 }
 
-struct Mailboxes {
+struct Mbarriers {
   unsigned long long full[kStages], free[kStages];
 };
 
@@ -23,16 +23,16 @@ struct Turn {
 
 // By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and
 // the warps in front of it multiply, in `parts` that take turns at stages.
-PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int consumers, int parts = 1) {
+PD_DEVICE void open_stages(Mbarriers* mbarriers, const Map& a, const Map& b, int consumers, int parts = 1) {
   if (threadIdx.x == consumers) fetch_map(a), fetch_map(b);
   if (threadIdx.x < kStages) {
-    mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], consumers / parts / 32);
+    mbarrier_init(&mbarriers->full[threadIdx.x], 1);
+    mbarrier_init(&mbarriers->free[threadIdx.x], consumers / parts / 32);
   }
   __syncthreads();
 }
 
 // Waits for TMA or for warps of this CTA, which come whatever others do.
-PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
-  while (!mailbox_try_here(mailbox, round & 1)) {}
+PD_DEVICE void wait_for(unsigned long long* mbarrier, int round) {
+  while (!mbarrier_try_wait_cta(mbarrier, round & 1)) {}
 }

@@ -21,7 +21,7 @@ bool is_whole_slot(const Plan& plan, const Operand& operand) {
 
 // Whether the slots of both are touched by the step once each: that of the result by none before it, that of the input
 // by none behind it.
-bool meet_here(const SlotUses& uses, std::size_t step, int made, int old) {
+bool are_in_one_step(const SlotUses& uses, std::size_t step, int made, int old) {
   const auto is_here = [&](const SlotUses::Use& use) { return use.step == step; };
   const auto &of_made = uses.of(made), &of_old = uses.of(old);
   return is_here(of_made.front()) && is_here(of_old.back()) && std::ranges::count_if(of_made, is_here) == 1 &&
@@ -39,7 +39,7 @@ void write_over_inputs(Plan* plan) {
     for (const auto& [result, input] : step.kernel->in_place) {
       const Operand &made = step.operands[step.reads + result], &old = step.operands[input];
       if (made.layout.type != old.layout.type || !is_whole_slot(*plan, made) || !is_whole_slot(*plan, old)) continue;
-      if (!meet_here(uses, i, made.slot, old.slot)) continue;
+      if (!are_in_one_step(uses, i, made.slot, old.slot)) continue;
       plan->notes.push_back(one_line(fmt::format("{}: result {} is written over input {}{}", step.label.op, result,
                                                  input, in_scope(step.label.scope))));
       Slot& slot = plan->slots[static_cast<std::size_t>(old.slot)];

@@ -26,21 +26,21 @@ std::string exchange_text(int places) {
   return "constexpr int kPlaces = " + std::to_string(places) + R"cuda(;
 PD_DEVICE unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + other * 22695477u + 1013904223u; }
 PD_DEVICE void exchange(unsigned* out, const Room&, const Sizes& size) {
-  PD_DYNAMIC_SHARED(unsigned long long, mailboxes);
-  unsigned* const words = (unsigned*)(mailboxes + 2);
+  PD_DYNAMIC_SHARED(unsigned long long, mbarriers);
+  unsigned* const words = (unsigned*)(mbarriers + 2);
   const unsigned rank = cluster_rank(), t = threadIdx.x;
   if (t == 0) {
-    for (int p = 0; p < 2; ++p) mailbox_init(mailboxes + p, 1);
-    for (int p = 0; p < 2; ++p) mailbox_expect(mailboxes + p, kThreads * 4);
+    for (int p = 0; p < 2; ++p) mbarrier_init(mbarriers + p, 1);
+    for (int p = 0; p < 2; ++p) mbarrier_arrive_expect_tx(mbarriers + p, kThreads * 4);
   }
   cluster_barrier();
   unsigned mine = rank * kThreads + t;
   for (int s = 0; s < size.steps; ++s) {
     const int place = s % 2;
-    send(words + (place % kPlaces) * kThreads + t, mine, mailboxes + place, rank ^ 1);
-    while (!mailbox_try(mailboxes + place, s / 2 % 2)) {}
+    send(words + (place % kPlaces) * kThreads + t, mine, mbarriers + place, rank ^ 1);
+    while (!mbarrier_try_wait(mbarriers + place, s / 2 % 2)) {}
     const unsigned other = words[(place % kPlaces) * kThreads + t];
-    if (t == 0) mailbox_expect(mailboxes + place, kThreads * 4);
+    if (t == 0) mbarrier_arrive_expect_tx(mbarriers + place, kThreads * 4);
     mine = next_of(mine, other);
   }
   out[rank * kThreads + t] = mine;
@@ -108,10 +108,11 @@ PD_DEVICE void pass_on(unsigned*, const Room& room, const Sizes&) {
 
 // The end of a run that is waited for: CTA 1 is the host, which takes the results when it is told.
 constexpr unsigned kMoved = 64, kEndThreads = 64;
-std::string end_text(bool meets) {
+std::string end_text(bool synchronizes) {
   std::string text = k_to_host_cu;
-  const std::string meeting = "  __syncthreads();\n  if (threadIdx.x != 0) return;\n";
-  if (!meets) text.replace(text.find(meeting), meeting.size(), "  if (threadIdx.x != 0) return;\n");
+  const std::string synchronization = "  __syncthreads();\n  if (threadIdx.x != 0) return;\n";
+  if (!synchronizes)
+    text.replace(text.find(synchronization), synchronization.size(), "  if (threadIdx.x != 0) return;\n");
   return text + R"cuda(
 PD_DEVICE void end_run(unsigned* out, const Room&, const Sizes&) {
   unsigned *const to = out + 4, *const from = to + 64, *const seen = from + 64;

@@ -217,14 +217,14 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
                         const End& end, const Room& room, const Sizes& size) {
   Stored* const kept = shared_for_tma<Stored>();
   Stored* const stages = kept + kKeptElements;
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
+  Mbarriers* const mbarriers = (Mbarriers*)(stages + kStages * kStageElements);
   int tile = blockIdx.x;
   const int tile_n = next_coordinate(tile, size.tiles_n), first_column = tile_n * kColumns;
-  open_stages(mail, image, weights, kConsumers);
+  open_stages(mbarriers, image, weights, kConsumers);
 
   // Where the tile has a place of its own, TMA tiles of the next are on their way while it is gone over; else it lies
   // where TMA tiles come, of which there are more then.
-  Stored* const own = kIsAhead ? (Stored*)(mail + 1) : stages;
+  Stored* const own = kIsAhead ? (Stored*)(mbarriers + 1) : stages;
   Turn turn;
 #if PD_HAS_END
   constexpr bool kIsLaidDown = true;
@@ -232,7 +232,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   float ended[kSums + 1][8] = {};
   Ahead ahead;
 #if PD_AHEAD > 0
-  ahead.slots = (char*)(mail + 1) + threadIdx.x * 16;
+  ahead.slots = (char*)(mbarriers + 1) + threadIdx.x * 16;
   for (int turn = 0; threadIdx.x < kConsumers && turn < PD_AHEAD; ++turn, ahead.next()) {
     ahead.ask(end, tile, turn, column, size);
   }
@@ -246,7 +246,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
       float sum[kColumns / 2];
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
-      multiply_blocks(sum, kept, stages, mail, turn, size);
+      multiply_blocks(sum, kept, stages, mbarriers, turn, size);
       if constexpr (kIsLaidDown) {
         barrier_wait(1, kConsumers);
         lay_down(sum, own, bias, first_column, size);
@@ -268,7 +268,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   } else {
     if constexpr (kRegisters > 0) give_registers<kFewRegisters>();
     do {
-      if (threadIdx.x == kConsumers) bring_blocks(image, weights, kept, stages, mail, turn, tile, first_column, size);
+      if (threadIdx.x == kConsumers) bring_blocks(image, weights, kept, stages, mbarriers, turn, tile, first_column, size);
       if constexpr (kIsLaidDown && kStays && !kIsAhead) __syncthreads();
       tile += size.tiles_apart;
     } while (kStays && tile < size.tiles);

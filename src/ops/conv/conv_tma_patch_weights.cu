@@ -12,10 +12,10 @@ constexpr int kStageElements = kGradientElements + (kPatchColumns * kPatchRows +
 PD_DEVICE void bring_squares(const Map& image, const Map& gradient, const Cta& cta, const Sizes& size) {
   Turn turn;
   for (int square = cta.share.first; square < cta.share.last; ++square, turn.next()) {
-    wait_for(&cta.mail->free[turn.stage], turn.round + 1);
-    unsigned long long* const full = &cta.mail->full[turn.stage];
+    wait_for(&cta.mbarriers->free[turn.stage], turn.round + 1);
+    unsigned long long* const full = &cta.mbarriers->full[turn.stage];
     Stored* const to = cta.stages + turn.stage * kStageElements;
-    mailbox_expect(full, (kGradientElements + kPatchColumns * kPatchRows * 64) * 2);
+    mbarrier_arrive_expect_tx(full, (kGradientElements + kPatchColumns * kPatchRows * 64) * 2);
     int n = square;
     const int w = next_coordinate(n, size.square_columns) * kSide, h = next_coordinate(n, size.square_rows) * kSide;
     bring_patch(to, gradient, cta.share.row, w, h, n, full);
@@ -36,7 +36,7 @@ PD_DEVICE void multiply_squares(float (&sum)[kTapsOfGroup][32], const Cta& cta) 
   Turn turn;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int square = 0; square < squares; ++square, turn.next()) {
-    wait_for(&cta.mail->full[turn.stage], turn.round);
+    wait_for(&cta.mbarriers->full[turn.stage], turn.round);
     const int at = turn.stage * kStageElements;
     products_begin();
 #pragma unroll
@@ -46,8 +46,8 @@ PD_DEVICE void multiply_squares(float (&sum)[kTapsOfGroup][32], const Cta& cta) 
     }
     products_start();
     products_wait_but_one();
-    if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &cta.mail->free[turn.stage];
+    if (before != nullptr && threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(before, 0);
+    before = &cta.mbarriers->free[turn.stage];
   }
 #pragma unroll
   for (int i = 0; i < kTapsOfGroup; ++i) products_wait(sum[i]);

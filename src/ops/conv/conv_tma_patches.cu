@@ -20,12 +20,12 @@ PD_DEVICE bool find_place(Place& place, int tile, int r, const Sizes& size) {
   return place.n < size.images && place.h < size.window_rows && place.w < size.window_columns;
 }
 
-PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, Stored* stages, Mailboxes* mail, Turn& turn,
+PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, Stored* stages, Mbarriers* mbarriers, Turn& turn,
                             int tile, int column, const Sizes& size) {
   const bool is_first = turn.round == 0 && turn.stage == 0;
-  wait_for(&mail->free[turn.stage], turn.round + 1);
-  unsigned long long* const full = &mail->full[turn.stage];
-  mailbox_expect(full, (kSquares * kPatchColumns * kPatchRows * kDepth + (is_first ? kKeptElements : 0)) * 2);
+  wait_for(&mbarriers->free[turn.stage], turn.round + 1);
+  unsigned long long* const full = &mbarriers->full[turn.stage];
+  mbarrier_arrive_expect_tx(full, (kSquares * kPatchColumns * kPatchRows * kDepth + (is_first ? kKeptElements : 0)) * 2);
 #pragma unroll
   for (int i = 0; i < kSquares; ++i) {
     int n = tile * kSquares + i;
@@ -44,9 +44,9 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, 
   turn.next();
 }
 
-PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, const Stored* stages, Mailboxes* mail,
+PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, const Stored* stages, Mbarriers* mbarriers,
                                Turn& turn, const Sizes&) {
-  wait_for(&mail->full[turn.stage], turn.round);
+  wait_for(&mbarriers->full[turn.stage], turn.round);
   const Stored* const patch = stages + turn.stage * kStageElements + (int)threadIdx.x / 128 * kPatchElements;
   products_begin();
 #pragma unroll
@@ -62,6 +62,6 @@ PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, c
   }
   products_start();
   products_wait(sum);
-  if (threadIdx.x % 32 == 0) mailbox_expect(&mail->free[turn.stage], 0);
+  if (threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(&mbarriers->free[turn.stage], 0);
   turn.next();
 }

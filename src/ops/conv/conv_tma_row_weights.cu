@@ -12,10 +12,10 @@ constexpr int kSumsOfPlane = 32 / kPlanes;
 PD_DEVICE void bring_rows(const Map& image, const Map& gradient, const Cta& cta, const Sizes& size) {
   Turn turn;
   for (int row = cta.share.first; row < cta.share.last; ++row, turn.next()) {
-    wait_for(&cta.mail->free[turn.stage], turn.round + 1);
-    unsigned long long* const full = &cta.mail->full[turn.stage];
+    wait_for(&cta.mbarriers->free[turn.stage], turn.round + 1);
+    unsigned long long* const full = &cta.mbarriers->full[turn.stage];
     Stored* const to = cta.stages + turn.stage * kStageElements;
-    mailbox_expect(full, (kGradientElements + kBroughtElements) * 2);
+    mbarrier_arrive_expect_tx(full, (kGradientElements + kBroughtElements) * 2);
     int n = row;
     const int h = next_coordinate(n, size.window_rows);
     bring_patch(to, gradient, cta.share.row, 0, h, n, full);
@@ -29,7 +29,7 @@ PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], 
   Turn turn;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int row = 0; row < rows; ++row, turn.next()) {
-    wait_for(&cta.mail->full[turn.stage], turn.round);
+    wait_for(&cta.mbarriers->full[turn.stage], turn.round);
     const Stored* const gradient = cta.stages + turn.stage * kStageElements;
     products_begin();
 #pragma unroll
@@ -46,8 +46,8 @@ PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], 
     }
     products_start();
     products_wait_but_one();
-    if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &cta.mail->free[turn.stage];
+    if (before != nullptr && threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(before, 0);
+    before = &cta.mbarriers->free[turn.stage];
   }
 #pragma unroll
   for (int i = 0; i < kRowsOfGroup; ++i) {

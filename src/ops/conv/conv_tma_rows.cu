@@ -18,17 +18,17 @@ PD_DEVICE bool find_place(Place& place, int tile, int r, const Sizes& size) {
   return place.n < size.images && r < size.window_columns;
 }
 
-PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, Stored* stages, Mailboxes* mail, Turn& turn,
+PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, Stored* stages, Mbarriers* mbarriers, Turn& turn,
                             int tile, int column, const Sizes& size) {
   const bool is_first = turn.round == 0;
-  wait_for(&mail->free[0], turn.round + 1);
+  wait_for(&mbarriers->free[0], turn.round + 1);
   if (is_first) {
     const Pack<Stored, 8> zeros = {};
     for (int i = 0; i < kZeros; i += 8) store(stages + kZerosAt + i, zeros);
     fence_for_copies();
   }
-  unsigned long long* const full = &mail->full[0];
-  mailbox_expect(full, (kBroughtElements + (is_first ? kKeptElements : 0)) * 2);
+  unsigned long long* const full = &mbarriers->full[0];
+  mbarrier_arrive_expect_tx(full, (kBroughtElements + (is_first ? kKeptElements : 0)) * 2);
   int n = tile;
   const int row = next_coordinate(n, size.window_rows) * size.step_h;
   tma_load(stages, image, 0, (n * size.laid_rows + row) * (kRowElements / 64), full);
@@ -36,9 +36,9 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, 
   turn.next();
 }
 
-PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, const Stored* stages, Mailboxes* mail,
+PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, const Stored* stages, Mbarriers* mbarriers,
                                Turn& turn, const Sizes&) {
-  wait_for(&mail->full[0], turn.round);
+  wait_for(&mbarriers->full[0], turn.round);
   const Stored* const windows = stages + (int)threadIdx.x / 128 * 64 * 8;
   products_begin();
 #pragma unroll
@@ -54,6 +54,6 @@ PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* kept, c
   }
   products_start();
   products_wait(sum);
-  if (threadIdx.x % 32 == 0) mailbox_expect(&mail->free[0], 0);
+  if (threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(&mbarriers->free[0], 0);
   turn.next();
 }

@@ -140,7 +140,7 @@ double Tile::stage_us() const {
 }
 
 unsigned shared_bytes(std::int64_t stages, std::int64_t stage_bytes) {
-  return static_cast<unsigned>(kAlign + stages * (stage_bytes + kMailboxBytes));
+  return static_cast<unsigned>(kAlign + stages * (stage_bytes + kMbarrierBytes));
 }
 
 gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, int threads, std::int64_t stages,

@@ -17,7 +17,7 @@ using gpu::TensorMap;
 using Windows = TensorMap::Windows;
 
 inline constexpr std::int64_t kDepth = 64, kChunk = 64;  // channels of a TMA tile
-inline constexpr std::int64_t kMailboxBytes = 16, kAlign = 1 << 10;
+inline constexpr std::int64_t kMbarrierBytes = 16, kAlign = 1 << 10;
 inline constexpr std::int64_t kSide = 8, kSquares = 2;  // of windows that a patch is of; of a stage
 
 /// One axis of the windows that read the taps of one phase: where the first begins, how far the next is, and the taps,
@@ -77,11 +77,11 @@ struct Tile {
   std::int64_t stage_bytes() const { return (rows + columns) * kDepth * 2; }
   /// Stages of a CTA beside something else that it has in shared memory.
   std::int64_t stages(const Target& target, std::int64_t other_bytes = 0) const {
-    return (bytes_of_cta(target) - other_bytes) / (stage_bytes() + kMailboxBytes);
+    return (bytes_of_cta(target) - other_bytes) / (stage_bytes() + kMbarrierBytes);
   }
   /// Beside so many stages.
   std::int64_t bytes_beside(const Target& target, std::int64_t stages) const {
-    return bytes_of_cta(target) - stages * (stage_bytes() + kMailboxBytes);
+    return bytes_of_cta(target) - stages * (stage_bytes() + kMbarrierBytes);
   }
   std::int64_t bytes_of_cta(const Target& target) const;
   /// How long an SM has of a stage: what its tensor cores take, or what L2 takes to bring it.

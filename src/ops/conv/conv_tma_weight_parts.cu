@@ -19,16 +19,16 @@ PD_DEVICE Share share_of(int cta, const Sizes& size) {
 // A CTA whose thread `consumers` fills stages, and whose warps in front of it multiply what is in them.
 struct Cta {
   Stored* stages;
-  Mailboxes* mail;
+  Mbarriers* mbarriers;
   Share share;
 };
 template <int consumers, int stage_elements>
 PD_DEVICE Cta open_cta(const Map& image, const Map& gradient, const Sizes& size) {
   Cta cta;
   cta.stages = shared_for_tma<Stored>();
-  cta.mail = (Mailboxes*)(cta.stages + kStages * stage_elements);
+  cta.mbarriers = (Mbarriers*)(cta.stages + kStages * stage_elements);
   cta.share = share_of(blockIdx.x, size);
-  open_stages(cta.mail, image, gradient, consumers);
+  open_stages(cta.mbarriers, image, gradient, consumers);
   return cta;
 }
 

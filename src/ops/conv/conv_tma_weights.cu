@@ -29,10 +29,10 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& gradient, const Cta& ct
   }
   Turn turn;
   for (int block = cta.share.first; block < cta.share.last; ++block, turn.next()) {
-    wait_for(&cta.mail->free[turn.stage], turn.round + 1);
-    unsigned long long* const full = &cta.mail->full[turn.stage];
+    wait_for(&cta.mbarriers->free[turn.stage], turn.round + 1);
+    unsigned long long* const full = &cta.mbarriers->full[turn.stage];
     Stored* const to = cta.stages + turn.stage * kStageElements;
-    mailbox_expect(full, kStageElements * 2);
+    mbarrier_arrive_expect_tx(full, kStageElements * 2);
     int window = block * kDepth;
     const int w = next_coordinate(window, size.window_columns), h = next_coordinate(window, size.window_rows);
 #pragma unroll
@@ -52,7 +52,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kChunksOfGroup * 32], const Cta& cta
   Turn turn;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int block = 0; block < blocks; ++block, turn.next()) {
-    wait_for(&cta.mail->full[turn.stage], turn.round);
+    wait_for(&cta.mbarriers->full[turn.stage], turn.round);
     const Stored* const gradient = cta.stages + turn.stage * kStageElements + group_m * kChunk;
     const Stored* const image =
         cta.stages + turn.stage * kStageElements + (kGroupsM + group_n * kChunksOfGroup) * kChunk;
@@ -61,8 +61,8 @@ PD_DEVICE void multiply_blocks(float (&sum)[kChunksOfGroup * 32], const Cta& cta
     for (int step = 0; step < kDepth / 16; ++step) add_product(sum, gradient, image, step);
     products_start();
     products_wait_but_one();
-    if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &cta.mail->free[turn.stage];
+    if (before != nullptr && threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(before, 0);
+    before = &cta.mbarriers->free[turn.stage];
   }
   products_wait(sum);
 }

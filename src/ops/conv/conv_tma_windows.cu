@@ -16,7 +16,7 @@ PD_DEVICE bool find_place(Place& place, int tile, int r, const Sizes& size) {
   return true;
 }
 
-PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored*, Stored* stages, Mailboxes* mail, Turn& turn,
+PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored*, Stored* stages, Mbarriers* mbarriers, Turn& turn,
                             int tile, int column, const Sizes& size) {
   int window = tile * kRows;
   const int w = next_coordinate(window, size.window_columns) * size.step_w + size.first_w;
@@ -25,10 +25,10 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored*, Store
     for (int l = 0; l < size.taps_w; ++l) {
       const int tap = size.first_tap + k * size.next_tap_h + l * size.next_tap_w;
       for (int c = 0; c < size.channels; c += kDepth, turn.next()) {
-        wait_for(&mail->free[turn.stage], turn.round + 1);
-        unsigned long long* const full = &mail->full[turn.stage];
+        wait_for(&mbarriers->free[turn.stage], turn.round + 1);
+        unsigned long long* const full = &mbarriers->full[turn.stage];
         Stored* const to = stages + turn.stage * kStageElements;
-        mailbox_expect(full, kStageElements * 2);
+        mbarrier_arrive_expect_tx(full, kStageElements * 2);
         bring_windows(to, image, c, w, h, window, l * size.tap_w, k * size.tap_h, full);
         bring_weights(to + kRows * kDepth, weights, c, tap, column, full);
       }
@@ -36,12 +36,12 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored*, Store
   }
 }
 
-PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored*, const Stored* stages, Mailboxes* mail,
+PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored*, const Stored* stages, Mbarriers* mbarriers,
                                Turn& turn, const Sizes& size) {
   const int group = threadIdx.x / 128;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int block = 0; block < size.blocks; ++block, turn.next()) {
-    wait_for(&mail->full[turn.stage], turn.round);
+    wait_for(&mbarriers->full[turn.stage], turn.round);
     const Stored* const image = stages + turn.stage * kStageElements + group * 64 * kDepth;
     const Stored* const weights = stages + turn.stage * kStageElements + kRows * kDepth;
     products_begin();
@@ -49,10 +49,10 @@ PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored*, const 
     for (int step = 0; step < kDepth / 16; ++step) add_product(sum, image, weights, step);
     products_start();
     products_wait_but_one();
-    if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &mail->free[turn.stage];
+    if (before != nullptr && threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(before, 0);
+    before = &mbarriers->free[turn.stage];
   }
   products_wait(sum);
-  if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
+  if (before != nullptr && threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(before, 0);
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of a recurrent layer for a few rows (kRows), which is as long as its weights take to come. A cluster has
-// kUnits hidden units; each of its CTAs has the columns of one gate of them, of w or of u: rows of at least 64 bytes that
-// lie side by side. Threads have pieces of 16 bytes of every kLanes-th row, all loads of kChunk rows under way at once.
-// What a CTA's columns add up to goes to the CTA that finishes the row's cells.
+// kUnits hidden units; each of its CTAs has the columns of one gate of them, of w or of u: rows of at least 64 bytes
+// that lie side by side. Threads have pieces of 16 bytes of every kLanes-th row, all loads of kChunk rows under way at
+// once. What a CTA's columns add up to goes to the CTA that finishes the row's cells.
 
 constexpr int kInPiece = 16 / (int)sizeof(Stored), kPieces = kUnits / kInPiece, kLanes = kThreads / kPieces;
 constexpr int kAhead = kChunk / kLanes, kCluster = 2 * kGates, kWarps = kThreads / 32;
 constexpr int kRowsOfCta = (kRows + kCluster - 1) / kCluster;  // that it finishes, by a thread a cell
 
 struct StepMemory {
-  unsigned long long mailbox;
+  unsigned long long mbarrier;
   float factors[kRows][kChunk];                 // a chunk of x, or of h
   float of_warps[kWarps][kRows][kUnits];        // what each warp's lanes add up to
   unsigned sums[kRowsOfCta][kCluster][kUnits];  // of the rows that this CTA finishes, from every CTA
@@ -71,7 +71,7 @@ PD_DEVICE void send_sums(float (&sum)[kRows][kInPiece], StepMemory& memory, int 
     float total = 0;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) total += memory.of_warps[warp][row][unit];
-    send(&memory.sums[row / kCluster][rank][unit], __float_as_uint(total), &memory.mailbox, row % kCluster);
+    send(&memory.sums[row / kCluster][rank][unit], __float_as_uint(total), &memory.mbarrier, row % kCluster);
   }
 }
 
@@ -85,7 +85,7 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
   const Stored* const column = (is_of_state ? operands.u : w) + gate * hidden + unit;
   const Stored* const factors = is_of_state ? operands.h0 : x;
   const Index stride = (Index)kGates * hidden;
-  if (threadIdx.x == 0) mailbox_init(&memory.mailbox, 1);
+  if (threadIdx.x == 0) mbarrier_init(&memory.mbarrier, 1);
 
   Pack<Stored, kInPiece> piece[kAhead];
   Factors factor_of;
@@ -132,11 +132,11 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
       __syncthreads();
   }
 
-  cluster_wait();  // all mailboxes are there
-  if (threadIdx.x == 0 && mine > 0) mailbox_expect(&memory.mailbox, mine * kCluster * kUnits * 4);
+  cluster_wait();  // all mbarriers are there
+  if (threadIdx.x == 0 && mine > 0) mbarrier_arrive_expect_tx(&memory.mbarrier, mine * kCluster * kUnits * 4);
   send_sums(sum, memory, rank);
   if (!finishes) return;
-  while (!mailbox_try(&memory.mailbox, 0)) {}
+  while (!mbarrier_try_wait(&memory.mbarrier, 0)) {}
 #pragma unroll
   for (int k = 0; k < kGates; ++k) {
     from_x[k] += __uint_as_float(memory.sums[cell_row][k][of_cta]);

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // What both directions of a recurrence over time are written with. A team of kTeam CTAs has kRows rows of the batch for
-// all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared memory from the
-// first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes, piece p of row n at
-// place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there: recurrence_cluster.cu,
-// recurrence_memory.cu.
-// A cell is one unit of one row; a thread has kCells (CellPlace).
+// all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared memory from
+// the first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes, piece p of row
+// n at place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there:
+// recurrence_cluster.cu, recurrence_memory.cu. A cell is one unit of one row; a thread has kCells (CellPlace).
 
 // A Factor is what weights are multiplied by: as stored, or f32 where lanes multiply.
 constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
 constexpr int kHidden = kTeam * kUnits;                  // what is behind the last unit is zero
-// Forward, CTAs may share out K (recurrence_neighbours.cu): each has a part of the state, and multiplies it for all units
-// of its neighbours and its own.
+// Forward, CTAs may share out K (recurrence_neighbours.cu): each has a part of the state, and multiplies it for all
+// units of its neighbours and its own.
 constexpr bool kSharesState = kIsOnce && kNeighbours > 1;
 constexpr int kMatrixUnits = kSharesState ? kNeighbours * kUnits : kUnits;
 constexpr int kStateUnits = kSharesState ? kHidden / kNeighbours : kHidden;
-// Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of four.
+// Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of
+// four.
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
-// Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its quads.
-// A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell. Of few rows
-// that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
+// Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its
+// quads. A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell. Of few
+// rows that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
 constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
-// Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the others.
+// Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the
+// others.
 constexpr bool kHasGatePairs = kKeepsSums && !kIsByLanes && kRows == 1;
 constexpr int kLaneGates = kHasGateLanes ? 1 : kHasGatePairs ? 2 : kGates;  // of a thread's cell
 // Threads that share units: all of them, or those of a group that has its own (kIsApart).
@@ -73,7 +74,8 @@ PD_DEVICE int staged_column(int gate, int unit) {
 }
 
 // Brings rows of u into shared memory, of each what belongs to the units from `of` * kMatrixUnits on: of kGroups groups
-// of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
+// of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a
+// barrier.
 template <int kGroups, int kGroupRows, int kAtOnce>
 PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int first, int hidden) {
   constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kMatrixUnits / kPiece, kLines = kGroups * kAtOnce;
@@ -131,21 +133,22 @@ struct TeamRows {
 
 // Where things lie in shared memory. While the weights come, `work` is theirs too.
 struct Shared {
-  unsigned long long* mailboxes;  // two, of each half of the units
+  unsigned long long* mbarriers;  // two, of each half of the units
   TeamRows* rows;
   uint4* weights;  // those that registers have no room for
   unsigned char* work;
 
   PD_DEVICE explicit Shared(unsigned char* memory) {
-    mailboxes = (unsigned long long*)memory;
+    mbarriers = (unsigned long long*)memory;
     rows = (TeamRows*)(memory + 16 * kHalves);
     weights = (uint4*)(memory + (16 * kHalves + sizeof(TeamRows) + 15) / 16 * 16);
     work = (unsigned char*)(weights + kWarps * kRestFragments * 32);
   }
 };
 
-// Where a step's elements of [steps, batch, hidden] begin, with a start in front or behind: the entry before it, its own,
-// the one behind it; and the state that it began with, which is not before it where the reverse direction enters a row.
+// Where a step's elements of [steps, batch, hidden] begin, with a start in front or behind: the entry before it, its
+// own, the one behind it; and the state that it began with, which is not before it where the reverse direction enters a
+// row.
 struct StepElements {
   Index before, here, after, began;
 };

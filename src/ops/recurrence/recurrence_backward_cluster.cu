@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of what comes back within a cluster: TMA brings each CTA its parts of all others. Two places for what
-// is sent and for what comes are used in turn, each with a mailbox: who sends the parts of step s + 1 has had all of
+// is sent and for what comes are used in turn, each with an mbarrier: who sends the parts of step s + 1 has had all of
 // step s.
 
 // What is stored as 16 bits is rounded on the way too, two rows in a word: what comes back to a unit, the sum of all
@@ -18,20 +18,20 @@ constexpr int kPortions = kGivesByWarps && kIsByGroups && kUnits % 16 == 0 ? kWa
 
 struct PartExchange {
   static constexpr bool kIsTogether = false;  // each takes those of its cells
-  unsigned long long* mailboxes;
+  unsigned long long* mbarriers;
   unsigned* come;  // two of [kTeam][kPartRows][kPartStride], from each CTA, its own too
   unsigned* sent;  // the same for each other CTA
   int rank;
 
   PD_DEVICE PartExchange(const Shared& shared, void* work, const Room&, unsigned cta)
-      : mailboxes(shared.mailboxes), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team(cta)) {
-    if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
+      : mbarriers(shared.mbarriers), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team(cta)) {
+    if (threadIdx.x < 2) mbarrier_init(&mbarriers[threadIdx.x], 1);
   }
-  PD_DEVICE void begin() const { meet_team(); }
+  PD_DEVICE void begin() const { synchronize_team(); }
   PD_DEVICE void give_gate(int, const CellPlace&, float, int) const {}
   PD_DEVICE void take_gates(unsigned char*, int) const {}
   PD_DEVICE void wait(int step) const {
-    wait_for_mail(&mailboxes[step % 2], step / 2);
+    wait_on_mbarrier(&mbarriers[step % 2], step / 2);
     if constexpr (kGivesByWarps) __syncthreads();  // its own parts are there, and nobody reads the factors any more
   }
   PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells]) const {
@@ -53,8 +53,8 @@ struct PartExchange {
   template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const parts = sent + step % 2 * (kTeam * kPartWords);
     unsigned* const there = come + (step % 2 * kTeam + rank) * kPartWords;  // in every CTA
-    unsigned long long* const mailbox = &mailboxes[step % 2];
-    const auto copy = [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mailbox, to); };
+    unsigned long long* const mbarrier = &mbarriers[step % 2];
+    const auto copy = [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mbarrier, to); };
     store_parts<kPortion>(sum, parts, there);
     if constexpr (kTeam > 1) copies_follow_stores();
     if constexpr (kGivesByWarps) {
@@ -66,9 +66,9 @@ struct PartExchange {
       __syncthreads();
       copy_to_others(copy, rank);
     }
-    if (kPortion + 1 == kPortions && threadIdx.x == 0) mailbox_expect(mailbox, kPartBytes * (kTeam - 1));
+    if (kPortion + 1 == kPortions && threadIdx.x == 0) mbarrier_arrive_expect_tx(mbarrier, kPartBytes * (kTeam - 1));
   }
-  PD_DEVICE void end(int) const { meet_team(); }
+  PD_DEVICE void end(int) const { synchronize_team(); }
 
  private:
   static PD_DEVICE float part_of(unsigned word, int row) {

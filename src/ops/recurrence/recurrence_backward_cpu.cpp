@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward part of a thread: of its units it makes the gradients of the gates, and of all gates' gradients, for
-// which the threads of its group of rows meet once a step, what goes on to its states.
+// which the threads of its group of rows synchronize once a step, what goes on to its states.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif

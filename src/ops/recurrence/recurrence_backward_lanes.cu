@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes back from a step in f32, of few rows of the batch: nothing is rounded. A CTA has the weights that give what
-// comes back to its own units, rows of u, and every step gets the gradients of all gates, through memory. Threads share
-// out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so they go from
-// memory into registers, and the CTA meets once a step, where the sums of its warps are added up.
-// A block is 16 weights: four units that something comes back to, by four units of a gate. Some blocks of a thread
-// are kept in registers, as many as there is room for, the others in shared memory, and what that has no room for comes
-// out of memory for each of kAskedRows (recurrence_stream.cu, a block is a group).
-// A team has two places for the gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who
-// gives those of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
+// What comes back from a step in f32, of few rows of the batch: nothing is rounded. A CTA has the weights that give
+// what comes back to its own units, rows of u, and every step gets the gradients of all gates, through memory. Threads
+// share out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so they go
+// from memory into registers, and the CTA synchronizes once a step, where the sums of its warps are added up. A block
+// is 16 weights: four units that something comes back to, by four units of a gate. Some blocks of a thread are kept in
+// registers, as many as there is room for, the others in shared memory, and what that has no room for comes out of
+// memory for each of kAskedRows (recurrence_stream.cu, a block is a group). A team has two places for the gradients,
+// used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s + 2 has had those
+// of step s + 1 from everybody, who then had all of step s.
 
 constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPieces of all gates
 constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]
@@ -28,8 +28,8 @@ PD_DEVICE float one_of(bool is_high, float high, float low) {
 #endif
 }
 
-// Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of what is
-// left, and so on. Lane n is left with sum n * kCount / 32.
+// Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of what
+// is left, and so on. Lane n is left with sum n * kCount / 32.
 template <int kCount, int kReach = 16> PD_DEVICE float sum_over_lanes(const float (&sums)[kCount], int lane) {
   if constexpr (kCount == 1) {
     float sum = sums[0];
@@ -58,7 +58,8 @@ struct BackwardProducts {
   unsigned* places;
   PlaceMarks marks;
   int rank, thread, lane;
-  // Of the first of two: this thread's first piece, what its cells give of their first gate; sums of its warp, of its cells.
+  // Of the first of two: this thread's first piece, what its cells give of their first gate; sums of its warp, of its
+  // cells.
   const uint4* asked;
   unsigned* given[kCells];
   Place mine, of_warps[kCells];

@@ -19,8 +19,8 @@ PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
   return kSharesState ? slice_of(shared) + kSliceBytes : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
 }
 
-// Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which wait
-// for their copies.
+// Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which
+// wait for their copies.
 PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int rank, int hidden) {
   const int behind = kSharesState ? rank % kNeighbours * kStateUnits : 0, left = hidden - behind;
   const int units = left < kStateUnits ? left : kStateUnits;
@@ -166,8 +166,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That is
-    // asked for beside the products: polling does not begin before all that was asked for is there.
+    // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That
+    // is asked for beside the products: polling does not begin before all that was asked for is there.
     Ahead<typename Stack::Part> ahead, next;
     typename Stack::Source from[kCells];  // of the step that is asked for next, this thread's first gate
     const Index input_stride = stack.stride(is_reverse, input_elements);
@@ -268,7 +268,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         float h[kCells];
 #pragma unroll
         for (int i = 0; i < kCells; ++i) h[i] = place[i].at >= 0 ? cell[i].h : 0.0f;
-        // Without a branch, which lanes would have to meet behind.
+        // Without a branch, behind which lanes would have to synchronize.
         if (kIsNarrow || !is_last) exchange.give(h, word, after, aim, state + 1, kIsNarrow && is_last);
       } else {
 #pragma unroll

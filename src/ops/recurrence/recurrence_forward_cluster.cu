@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state from step to step within a cluster: of little each piece goes to every CTA by a thread, of much by the copy
-// engine. Two places for the state are used in turn, each with a mailbox: who sends the state of step s + 1 has had all
-// of step s, so nobody reads what it overwrites. Where each warp gives what it made (kGivesEach), that holds of warps: each
-// of them sends to its own CTA too, and one that has no units does not read.
+// engine. Two places for the state are used in turn, each with an mbarrier: who sends the state of step s + 1 has had
+// all of step s, so nobody reads what it overwrites. Where each warp gives what it made (kGivesEach), that holds of
+// warps: each of them sends to its own CTA too, and one that has no units does not read.
 
 constexpr int kStates = 2;  // places
 
@@ -17,49 +17,50 @@ constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in al
 constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
-// Where this thread's part of a step's result goes: of one CTA, where warps give what they made and a lane has one peer.
+// Where this thread's part of a step's result goes: of one CTA, where warps give what they made and a lane has one
+// peer.
 struct Aim {
-  Place at, mailbox;
+  Place at, mbarrier;
 };
 constexpr bool kIsOnePeer = kGivesEach && kTeam > 1 && kIsNarrow;
 
 struct StateExchange {
-  unsigned long long* mailboxes;
+  unsigned long long* mbarriers;
   int rank, thread;
   int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
   Peer peers[kPeers];  // whom it is sent to
   int next;            // how far behind it this thread's piece of the second turn is
   Aim aims[2];         // of steps in turn, found out beforehand
 
-  PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
+  PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_team(cta)) {
     thread = kept_known((int)threadIdx.x);
-    if (kTeam > 1 && threadIdx.x < 2 * kHalves) mailbox_init(&mailboxes[threadIdx.x], 1);
+    if (kTeam > 1 && threadIdx.x < 2 * kHalves) mbarrier_init(&mbarriers[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
     if constexpr (kKnowsPeers) {
       own = kept_known(rank * kSliceBytes + (int)threadIdx.x % kSlicePieces * 16);
 #pragma unroll
       for (int turn = 0; turn < kPeers; ++turn) {
         const int to = ((int)threadIdx.x + turn * kFinishers) / kSlicePieces;
-        peers[turn] = kept_known((int)peer_of(mailboxes, to < kTeam - 1 ? to + (to >= rank) : rank));
+        peers[turn] = kept_known((int)peer_of(mbarriers, to < kTeam - 1 ? to + (to >= rank) : rank));
       }
       const int second = ((int)threadIdx.x + kFinishers) % kSlicePieces;
       next = kHasOnePiece ? 0 : kept_known((second - (int)threadIdx.x % kSlicePieces) * 16);
     } else {
       own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
-      peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mailboxes, threadIdx.x % kTeam)) : 0;
+      peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mbarriers, threadIdx.x % kTeam)) : 0;
     }
 #pragma unroll
     for (int i = 0; i < 2 && kIsOnePeer; ++i) {
-      aims[i] = {place_at(place_of(shared.work + i * kStateBytes + own), peers[0]), place_at(place_of(&mailboxes[i]), peers[0])};
+      aims[i] = {place_at(place_of(shared.work + i * kStateBytes + own), peers[0]), place_at(place_of(&mbarriers[i]), peers[0])};
     }
   }
   // For step `step`, between the states `before` and `after`.
   PD_DEVICE Aim aim(unsigned char*, unsigned char* after, int step) const {
     if constexpr (kIsOnePeer) return step % 2 ? aims[0] : aims[1];
-    return {place_of(after + own), place_of(&mailboxes[(step + 1) % 2])};
+    return {place_of(after + own), place_of(&mbarriers[(step + 1) % 2])};
   }
-  // Its places and mailboxes are ready for what others send: said early where warps give what they made. (Others took up
-  // to 0.4 us longer so.)
+  // Its places and mbarriers are ready for what others send: said early where warps give what they made. (Others took
+  // up to 0.4 us longer so.)
   static constexpr bool kComesEarly = kTeam > 1 && kGivesEach;
   PD_DEVICE void come() const {
     if constexpr (kComesEarly) cluster_arrive_stored();
@@ -67,25 +68,25 @@ struct StateExchange {
   PD_DEVICE void ask() const {}
   PD_DEVICE void begin() const {
     if constexpr (kGivesEach && kTeam > 1) {  // of the first two states
-      if (threadIdx.x < 2) mailbox_expect(&mailboxes[threadIdx.x], kSliceBytes * kTeam);
+      if (threadIdx.x < 2) mbarrier_arrive_expect_tx(&mbarriers[threadIdx.x], kSliceBytes * kTeam);
     }
     if constexpr (kComesEarly) cluster_wait(), __syncthreads();
-    else meet_team();
+    else synchronize_team();
   }
   PD_DEVICE bool takes_part() const {
     return !kGivesEach || kTeam == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
   }
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim&, int step) const {
-    if constexpr (kTeam > 1) wait_for_mail(&mailboxes[step % 2], (step - 1) / 2);
+    if constexpr (kTeam > 1) wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
     else __syncthreads();
     if constexpr (!kIsBulk) factors_stored();  // by others
   }
   // The other half of it.
-  PD_DEVICE void take_half(int step) const { wait_for_mail(&mailboxes[2 + step % 2], (step - 1) / 2); }
+  PD_DEVICE void take_half(int step) const { wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2); }
   // Behind all that others wait for: the state that comes where that of step `step` came is expected.
   PD_DEVICE void taken(int step) const {
-    if (kGivesEach && kTeam > 1 && thread == 0) mailbox_expect(&mailboxes[step % 2], kSliceBytes * kTeam);
+    if (kGivesEach && kTeam > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kTeam);
   }
   PD_DEVICE void stored() const {
     if constexpr (kIsBulk || kIsByGroups) copies_follow_stores();
@@ -93,17 +94,17 @@ struct StateExchange {
   // This CTA's units of it, for those that finish; they have met since they stored it.
   PD_DEVICE void give(unsigned char* state, const Aim& aim, int step) const {
     unsigned char* const slice = state + rank * kSliceBytes;
-    unsigned long long* const mailbox = &mailboxes[step % 2];
+    unsigned long long* const mbarrier = &mbarriers[step % 2];
     if constexpr (kIsApart) {
       constexpr int kHalfBytes = kSliceBytes / 2, kShares = kTogether / 32;
       const int half = thread / kTogether, to = thread / 32 % kShares + thread % 32 * kShares;
       unsigned char* const own = slice + half * kHalfBytes;
-      if (to < kTeam - 1) copy_to_peer(own, own, kHalfBytes, mailbox + half * 2, to + (to >= rank));
-      if (thread % kTogether == 0) mailbox_expect(mailbox + half * 2, kHalfBytes * (kTeam - 1));
+      if (to < kTeam - 1) copy_to_peer(own, own, kHalfBytes, mbarrier + half * 2, to + (to >= rank));
+      if (thread % kTogether == 0) mbarrier_arrive_expect_tx(mbarrier + half * 2, kHalfBytes * (kTeam - 1));
       return;
     }
     if constexpr (kIsBulk) {
-      copy_to_others([&](int to) { copy_to_peer(slice, slice, kSliceBytes, mailbox, to); }, rank);
+      copy_to_others([&](int to) { copy_to_peer(slice, slice, kSliceBytes, mbarrier, to); }, rank);
     } else if constexpr (kKnowsPeers) {
       uint4 piece = load_piece(aim.at);
 #pragma unroll
@@ -112,16 +113,16 @@ struct StateExchange {
         if (turn > 0 && !kHasOnePiece) piece = load_piece(at);
         const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
         const bool is_there = (turn + 1) * kFinishers <= kSends || thread + turn * kFinishers < kSends;
-        send_words(place_at(at, peers[turn]), words, place_at(aim.mailbox, peers[turn]), is_there);
+        send_words(place_at(at, peers[turn]), words, place_at(aim.mbarrier, peers[turn]), is_there);
       }
     } else {
       for (int i = threadIdx.x; i < kSends; i += kFinishers) {
         const int to = i / kSlicePieces;
         uint4* const piece = (uint4*)slice + i % kSlicePieces;
-        send_piece(piece, *piece, mailbox, to + (to >= rank));
+        send_piece(piece, *piece, mbarrier, to + (to >= rank));
       }
     }
-    if (kTeam > 1 && thread == 0) mailbox_expect(mailbox, kSliceBytes * (kTeam - 1));
+    if (kTeam > 1 && thread == 0) mbarrier_arrive_expect_tx(mbarrier, kSliceBytes * (kTeam - 1));
   }
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
@@ -149,9 +150,9 @@ struct StateExchange {
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +
                            ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kTeam) * 16;
         const bool is_there = row < kRows && has_units && !is_last;
-        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mailbox, is_there);
+        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mbarrier, is_there);
         else if constexpr (kTeam > 1)
-          send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mailbox, peers[0]), is_there);
+          send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mbarrier, peers[0]), is_there);
         else if (is_there) put_words(state + own + behind, words);
       }
     }

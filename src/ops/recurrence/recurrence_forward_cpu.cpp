@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward part of a thread: it has units of the hidden state, keeps their columns of u packed, which stay in its
-// cache, and computes their gates and states; the threads meet once a step, when all states of it are there. Where
-// there are rows enough, threads form groups, which have rows of their own and meet no other.
+// cache, and computes their gates and states; the threads synchronize once a step, when all states of it are there.
+// Where there are rows enough, threads form groups, which have rows of their own and wait for no other.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif

@@ -2,11 +2,11 @@
 // The state from step to step through memory.
 // Of few rows (kIsMarked) warps give what they made, a word of each cell (StateWords). Two places are used in turn: who
 // gives state s + 2 has had s + 1 from everybody, who then had all of state s.
-// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over: no
-// state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody has had
-// the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has fenced
-// that, so that who has it finds the place empty. (Where the state is shared out it takes a step more until everybody has
-// had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
+// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over:
+// no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody
+// has had the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has
+// fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a step more until
+// everybody has had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
 
 // As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
 constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ? 300 : 0;
@@ -14,7 +14,7 @@ constexpr int kSlicePieces = kIsMarked ? kUnits / 4 * kRows : kSliceBytes / 16;
 constexpr int kStatePieces = kTeam * kSlicePieces, kPlaces = kIsMarked ? 2 : 8;
 constexpr int kTakenPieces = kSharesState ? kStatePieces / kNeighbours : kStatePieces;  // by a CTA
 constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
-// Places in shared memory; one where all threads meet between the products and what comes next.
+// Places in shared memory; one where all threads synchronize between the products and what comes next.
 constexpr int kStates = kIsOnce ? 1 : 2;
 // Pieces are stored beside the look at them, come or not: nobody reads the place before all have. (In 16 bits slower.)
 constexpr bool kStoresBeside = kIsMarked && kIsByLanes && sizeof(Stored) == 4 && kStates == 2;

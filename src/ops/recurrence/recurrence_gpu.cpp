@@ -197,7 +197,7 @@ struct Teams {
     if (!layer.has_lengths) return "rows have all steps";
     if (env_flag("PAODING_PHASES")) return "phases are told of one launch";
     if (shares_stack(layer.extents, all, target)) return "layers of a stack share a launch";
-    if (all.exchange == Exchange::memory) return "they meet in memory that launches would share";
+    if (all.exchange == Exchange::memory) return "they synchronize through memory that launches would share";
     LayerExtents extents = layer.extents;
     extents.rounds = kRounds, extents.stacked = 1;
     few = choose_team(extents, target, nullptr);

@@ -24,7 +24,7 @@ Target chip_of(int sm_count) {
 }
 
 // Of every cluster.
-const Mistake kWaitsForNoMail = {"while (!mailbox_try(mailbox, round & 1)) {}", ""};
+const Mistake kWaitsOnNoMbarrier = {"while (!mbarrier_try_wait(mbarrier, round & 1)) {}", ""};
 
 std::vector<Exchange> exchanges() {
   const Target any = named_target("h200");
@@ -33,7 +33,7 @@ std::vector<Exchange> exchanges() {
        {"of 4 CTAs;a CTA, whole units", {f16, false, 6, 1, 130, false, false, false, gru}},
        "",
        any,
-       {kWaitsForNoMail, {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
+       {kWaitsOnNoMbarrier, {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
       {"copies within a cluster",
        {"of 16 CTAs;whole units, copied", {f32, true, 4, 6, 250, false, false, false}},
        "",
@@ -45,22 +45,22 @@ std::vector<Exchange> exchanges() {
        {"", {bf16, false, 6, 20, 100}},
        "",
        any,
-       {kWaitsForNoMail, {"come + step % 2 * (kTeam * kPartWords)", "come"}}},
+       {kWaitsOnNoMbarrier, {"come + step % 2 * (kTeam * kPartWords)", "come"}}},
       {"groups with units of their own",
        {"of 8 CTAs;groups apart", {bf16, false, 4, 26, 256, true, true, false}},
        "kIsApart = true",
        chip_of(9),
-       {{"wait_for_mail(&mailboxes[2 + step % 2], (step - 1) / 2);", ""},
+       {{"wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2);", ""},
         {"else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);", ""},
         {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
       {"gradients by portions",
        {"of 16 CTAs", {f16, false, 4, 10, 256}},
        "",
        chip_of(19),
-       {kWaitsForNoMail,
+       {kWaitsOnNoMbarrier,
         {"      __syncwarp();\n      if (lane < kCtas", "      if (lane < kCtas"},
         {"if constexpr (kGivesByWarps) __syncthreads();", ""},
-        {"PD_DEVICE void end(int) const { meet_team(); }", "PD_DEVICE void end(int) const {}"}}},
+        {"PD_DEVICE void end(int) const { synchronize_team(); }", "PD_DEVICE void end(int) const {}"}}},
       {"states through memory",
        {"9 rows;through memory", {f16, false, 22, 9, 200, false, false, false}},
        "kIsMarked = false",

@@ -86,7 +86,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Whether layers of a stack had better share a launch, by such teams.
 bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target);
-/// Words of a layer that those of a stack meet in.
+/// Words through which layers of a stack synchronize.
 std::int64_t stack_words(const LayerExtents& layer, const Team& team);
 /// Of teams like it, all that run at once.
 std::int64_t ctas_at_once(const Team& team, const Target& target);

@@ -140,7 +140,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     work = team->ring_at + ring;
   }
   const std::int64_t rest = team->rest_fragments() * team->warps * fragment_bytes(layer, *team);
-  const std::int64_t mailboxes = team->is_apart ? 4 : 2, head = round_up(mailboxes * 8 + team->rows * 8, 16) + rest;
+  const std::int64_t mbarriers = team->is_apart ? 4 : 2, head = round_up(mbarriers * 8 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work, team->work_bytes = work;
   if (layer.is_backward && team->is_by_lanes) return room >= work;  // weights go where they stay
@@ -196,7 +196,7 @@ void keep_wanted(const std::string& words, std::vector<Team>* teams) {
   if (!kept.empty()) *teams = kept;
 }
 
-// The same of CTAs that meet in memory.
+// The same of CTAs that synchronize through memory.
 std::int64_t teams_in_memory(std::int64_t ctas, const Target& target) { return target.sm_count / ctas; }
 
 // Blocks that stay in registers beside sums of all rows and two pieces of the state, or one: recurrence_lanes.cu.

@@ -42,7 +42,7 @@ struct LatePlace {
 struct LateWord {
   unsigned* at;
   unsigned value;
-  unsigned long long* mailbox;
+  unsigned long long* mbarrier;
   Cta* to;
 };
 struct LateCopy {
@@ -122,21 +122,21 @@ inline void wake_parked() {
   for (std::vector<Parked>& all : together.parked) all.clear();
 }
 
-// ---- mailboxes: bit 63 the phase, 48..62 arrivals of a phase, 32..47 those still missing, 0..31 bytes still missing
+// ---- mbarriers: bit 63 the phase, 48..62 arrivals of a phase, 32..47 those still missing, 0..31 bytes still missing
 // ----
 
-inline void settle(unsigned long long* mailbox, unsigned long long phase, unsigned arrivals, unsigned missing,
+inline void settle(unsigned long long* mbarrier, unsigned long long phase, unsigned arrivals, unsigned missing,
                    unsigned bytes) {
   if (missing == 0 && bytes == 0) {
     phase ^= 1, missing = arrivals;
-    changed(mailbox);
+    changed(mbarrier);
   }
-  *mailbox = phase << 63 | (unsigned long long)arrivals << 48 | (unsigned long long)missing << 32 | bytes;
+  *mbarrier = phase << 63 | (unsigned long long)arrivals << 48 | (unsigned long long)missing << 32 | bytes;
   ++machine.progress;
 }
-inline void arrive(unsigned long long* mailbox, unsigned count, unsigned expected) {
-  const unsigned long long m = *mailbox;
-  settle(mailbox, m >> 63, m >> 48 & 0x7fff, (m >> 32 & 0xffff) - count, (unsigned)m + expected);
+inline void arrive(unsigned long long* mbarrier, unsigned count, unsigned expected) {
+  const unsigned long long m = *mbarrier;
+  settle(mbarrier, m >> 63, m >> 48 & 0x7fff, (m >> 32 & 0xffff) - count, (unsigned)m + expected);
 }
 
 // ---- what comes ----
@@ -160,7 +160,7 @@ inline void deliver_word(std::size_t i) {
   together.words.pop_back();
   together.is_somebody_gone |= word.to->live == 0;
   *word.at = word.value;
-  arrive(word.mailbox, 0, 0u - 4u);
+  arrive(word.mbarrier, 0, 0u - 4u);
 }
 inline void deliver_copy(std::size_t i) {
   std::swap(together.copies[i], together.copies.back());

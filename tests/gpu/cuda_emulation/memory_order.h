@@ -17,14 +17,14 @@ namespace emulation {
 class Known {
  public:
   void join(const Known& other) {
-    join(&met_, other.met_);
+    join(&synchronized_, other.synchronized_);
     join(&releases_, other.releases_);
   }
   /// What a CTA stored before it met so often, what a warp stored before its so manyeth release.
-  void add_cta(int cta, std::uint64_t met) { raise(&met_, cta, met); }
+  void add_cta(int cta, std::uint64_t met) { raise(&synchronized_, cta, met); }
   void add_warp(int warp, std::uint64_t releases) { raise(&releases_, warp, releases); }
   bool has(int cta, std::uint64_t met, int warp, std::uint64_t releases) const {
-    return met < at(met_, cta) || releases < at(releases_, warp);
+    return met < at(synchronized_, cta) || releases < at(releases_, warp);
   }
 
  private:
@@ -43,7 +43,7 @@ class Known {
     }
   }
 
-  Counts met_, releases_;
+  Counts synchronized_, releases_;
 };
 
 class MemoryOrder {
@@ -94,7 +94,7 @@ class MemoryOrder {
     int cta, warp;
     std::uint64_t met, releases;
   };
-  // What a warp of a CTA learned when that had met so often: all know it when they meet next.
+  // What a warp of a CTA learned when that had synchronized so often: all know it when they synchronize next.
   struct Lesson {
     std::uint64_t met;
     Known known;

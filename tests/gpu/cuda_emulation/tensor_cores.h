@@ -37,7 +37,7 @@ using Place = std::array<int, 4>;
 
 // Row r of a TMA tile begins at place_of(r). It is lost at once, and comes some time later.
 template <class T, class Map, class PlaceOf>
-void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of) {
+void bring(T* to, const Map& map, unsigned long long* mbarrier, PlaceOf place_of) {
   TensorMapWords words;
   std::memcpy(&words, &map, sizeof(words));
   if (shared_address(to) % 1024 != 0) std::abort();  // as a GPU would fail
@@ -68,7 +68,7 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
         }
       }
     }
-    arrive(mailbox, 0, 0u - static_cast<unsigned>(words.tile_rows * 128));
+    arrive(mbarrier, 0, 0u - static_cast<unsigned>(words.tile_rows * 128));
   };
   together.copies.push_back({come, machine.cta});
   ++machine.progress;
@@ -76,18 +76,18 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
 }
 
 template <class T, class Map>
-void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const TensorMapWords&, int row) { return Place{x, y + row}; });
+void tma_load(T* to, const Map& map, int x, int y, unsigned long long* mbarrier) {
+  bring(to, map, mbarrier, [=](const TensorMapWords&, int row) { return Place{x, y + row}; });
 }
 template <class T, class Map>
-void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const TensorMapWords&, int row) { return Place{x, y, z + row}; });
+void tma_load(T* to, const Map& map, int x, int y, int z, unsigned long long* mbarrier) {
+  bring(to, map, mbarrier, [=](const TensorMapWords&, int row) { return Place{x, y, z + row}; });
 }
 template <class T, class Map>
 void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column, int tap_row,
-                   unsigned long long* mailbox) {
+                   unsigned long long* mbarrier) {
   if (tap_column < 0 || tap_row < 0 || tap_column > 255 || tap_row > 255) std::abort();
-  bring(to, map, mailbox, [=](const TensorMapWords& words, int i) {
+  bring(to, map, mbarrier, [=](const TensorMapWords& words, int i) {
     const int across = (column - words.first[0]) / words.step[0] + i;
     const int down = (row - words.first[1]) / words.step[1] + across / words.count[0];
     return Place{channel, words.first[0] + across % words.count[0] * words.step[0] + tap_column,
@@ -95,8 +95,8 @@ void bring_windows(T* to, const Map& map, int channel, int column, int row, int 
   });
 }
 template <class T, class Map>
-void bring_patch(T* to, const Map& map, int channel, int column, int row, int image, unsigned long long* mailbox) {
-  bring(to, map, mailbox, [=](const TensorMapWords& words, int i) {
+void bring_patch(T* to, const Map& map, int channel, int column, int row, int image, unsigned long long* mbarrier) {
+  bring(to, map, mbarrier, [=](const TensorMapWords& words, int i) {
     return Place{channel, column + i % int(words.tile_columns), row + i / int(words.tile_columns), image};
   });
 }
@@ -123,7 +123,9 @@ void take_registers() {}
 using TmaTile = const float*;
 inline TmaTile tma_tile_of(const float* at) { return at; }
 inline void keep(int&) {}
-inline bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) { return mailbox_try(mailbox, parity); }
+inline bool mbarrier_try_wait_cta(unsigned long long* mbarrier, unsigned parity) {
+  return mbarrier_try_wait(mbarrier, parity);
+}
 inline void products_start();
 
 template <std::size_t kSums>

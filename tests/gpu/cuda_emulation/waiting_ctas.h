@@ -10,17 +10,17 @@
 
 namespace emulation {
 
-inline void mailbox_init(unsigned long long* mailbox, unsigned arrivals) {
-  *mailbox = (unsigned long long)arrivals << 48 | (unsigned long long)arrivals << 32;
+inline void mbarrier_init(unsigned long long* mbarrier, unsigned arrivals) {
+  *mbarrier = (unsigned long long)arrivals << 48 | (unsigned long long)arrivals << 32;
 }
-inline void mailbox_expect(unsigned long long* mailbox, unsigned bytes) {
+inline void mbarrier_arrive_expect_tx(unsigned long long* mbarrier, unsigned bytes) {
   maybe_yield();
-  arrive(mailbox, 1, bytes);
+  arrive(mbarrier, 1, bytes);
 }
-inline bool mailbox_try(unsigned long long* mailbox, unsigned parity) {
+inline bool mbarrier_try_wait(unsigned long long* mbarrier, unsigned parity) {
   maybe_yield();
-  if (*mailbox >> 63 == parity) park(1, [&](std::size_t) { return mailbox; });
-  return *mailbox >> 63 != parity;
+  if (*mbarrier >> 63 == parity) park(1, [&](std::size_t) { return mbarrier; });
+  return *mbarrier >> 63 != parity;
 }
 
 inline unsigned cluster_rank() { return machine.cta->index.x % machine.cluster; }
@@ -32,34 +32,34 @@ template <class T>
 T* in_cta(T* at, Cta& cta) {
   return (T*)((char*)cta.shared.data() + ((char*)at - (char*)machine.cta->shared.data()));
 }
-// To where a word and the mailbox that counts it lie in the shared memory of one of the cluster's CTAs.
-inline void send_to(unsigned* there, unsigned value, unsigned long long* mailbox) {
+// To where a word and the mbarrier that counts it lie in the shared memory of one of the cluster's CTAs.
+inline void send_to(unsigned* there, unsigned value, unsigned long long* mbarrier) {
   const auto has = [](const Cta& cta, const void* at) {
     return at >= cta.shared.data() && at < cta.shared.data() + cta.shared.size();
   };
   for (unsigned rank = 0; rank < machine.cluster; ++rank) {
     Cta& to = cta_of_rank(rank);
-    if (!has(to, there) || !has(to, mailbox)) continue;
-    together.words.push_back({there, value, mailbox, &to});
+    if (!has(to, there) || !has(to, mbarrier)) continue;
+    together.words.push_back({there, value, mbarrier, &to});
     ++machine.progress;
     return maybe_yield();
   }
   std::abort();
 }
-inline void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsigned rank) {
+inline void send(unsigned* at, unsigned value, unsigned long long* mbarrier, unsigned rank) {
   Cta& to = cta_of_rank(rank);
-  send_to(in_cta(at, to), value, in_cta(mailbox, to));
+  send_to(in_cta(at, to), value, in_cta(mbarrier, to));
 }
-inline void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
+inline void send_piece(uint4* at, uint4 value, unsigned long long* mbarrier, unsigned rank) {
   const unsigned words[] = {value.x, value.y, value.z, value.w};
-  for (int i = 0; i < 4; ++i) send(reinterpret_cast<unsigned*>(at) + i, words[i], mailbox, rank);
+  for (int i = 0; i < 4; ++i) send(reinterpret_cast<unsigned*>(at) + i, words[i], mbarrier, rank);
 }
 // What lies there when it is brought is brought, so what is overwritten too early shows.
-inline void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mailbox, unsigned rank) {
+inline void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mbarrier, unsigned rank) {
   if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) std::abort();  // as a GPU would fail
   Cta& cta = cta_of_rank(rank);
   void* const there = in_cta(static_cast<char*>(to), cta);
-  unsigned long long* const tile = in_cta(mailbox, cta);
+  unsigned long long* const tile = in_cta(mbarrier, cta);
   const auto bring = [=, &cta, own = machine.cta] {
     together.is_somebody_gone |= cta.live == 0 || own->live == 0;
     std::memcpy(there, from, bytes);
