@@ -70,7 +70,7 @@ std::size_t take_scratch(std::string* text) {
 // A phase: the kernel as a function that begins with its work, as the chain has awaited and asked what there is to.
 std::string as_phase(const TextLaunch& launch) {
   std::string text = as_function(own_text(launch));
-  replace_all(&text, "  await_launch_before();\n", "");
+  replace_all(&text, "  grid_dependency_wait();\n", "");
   replace_all(&text, kBegin, "");
   return text;
 }
@@ -174,7 +174,7 @@ ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int
   name_entry("chain",
              fmt::format("// {} kernels one behind the other, every CTA its share of each.\n{}\n{}\n"
                          "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
-                         "    const Room room, const __grid_constant__ Sizes size) {{\n  await_launch_before();\n{}"
+                         "    const Room room, const __grid_constant__ Sizes size) {{\n  grid_dependency_wait();\n{}"
                          "  const Room none = {{}};\n  const long long share = blockIdx.x;\n{}}}\n",
                          phases.size(), kernel_prelude(), any_pointer_text(),
                          scratch > 0 ? fmt::format("__shared__ double scratch[{}];\n", scratch) : "", kernels, sizes,

@@ -216,7 +216,7 @@ std::string KernelText::signature(const std::string& bounds) {
   }
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) $entry(\n{}    const Room room, "
-      "const Sizes size) {{\n  await_launch_before();\n{}",
+      "const Sizes size) {{\n  grid_dependency_wait();\n{}",
       bounds, params, kBegin);
 }
 

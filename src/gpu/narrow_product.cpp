@@ -30,13 +30,14 @@ TextLaunch plan_narrow_product(const NarrowProduct& product) {
   parts.name = "product";
   parts.threads = kRows / 16 * kParts * 32;
   parts.constants = fmt::format(
-      "using Stored = {};\nconstexpr int kRows = {}, kColumns = {}, kDepth = {};\nconstexpr bool kIsSettledB = {};\n",
-      stored_type(product.dtype), kRows, kColumns, depth_of(product), product.is_settled_b);
+      "using Stored = {};\nconstexpr int kRows = {}, kColumns = {}, kDepth = {};\nconstexpr bool "
+      "kIsBUnmodifiedByPrevious = {};\n",
+      stored_type(product.dtype), kRows, kColumns, depth_of(product), product.is_b_unmodified_by_previous);
   parts.functions = std::string(k_warp_products_cu) + k_narrow_product_cu;
   parts.operands = {input_parameter(product.dtype, "a"), input_parameter(product.dtype, "b"),
                     output_parameter(product.dtype, "out")};
   parts.call = "product(a, b, out, room, size)";
-  parts.awaits_launch_before = parts.leaves_stamp = true;
+  parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = narrow_product_ctas(product);
   parts.sizes.number("m", product.m), parts.sizes.number("n", product.n), parts.sizes.number("k", product.k);
   parts.sizes.divisor("tiles_m", ceil_div(product.m, kRows));

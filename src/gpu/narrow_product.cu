@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[m, n] = a[m, k] b[k, n] of 16 bits, sums in f32, for few rows: what such a product waits for is its operands, so a
-// CTA asks for all of them at once. It has kRows rows and kColumns columns of the result and K as a whole, kDepth with
-// what is zero behind the last; of its warps each has 16 rows and a part of K (kParts). What the launch before does not
-// write is asked for before that has ended, and the next launch may begin as soon as this one has.
+// out[m, n] = a[m, k] b[k, n] of 16 bits, sums in f32, for few rows: what such a product waits for is its operands, so
+// a CTA asks for all of them at once. It has kRows rows and kColumns columns of the result and K as a whole, kDepth
+// with what is zero behind the last; of its warps each has 16 rows and a part of K (kParts). What the launch before
+// does not write is asked for before that has ended, and the next launch may begin as soon as this one has.
 
 constexpr int kTiles = kColumns / 8, kRowTiles = kRows / 16, kParts = kThreads / 32 / kRowTiles;
 constexpr int kSteps = kDepth / 16 / kParts;  // of a warp, 16 elements along K each
@@ -10,7 +10,8 @@ constexpr int kInPiece = 8;                   // elements of 16 bytes
 // Elements from row to row in shared memory: eight rows of 16 bytes lie in different banks.
 constexpr int kStrideA = kDepth + kInPiece, kStrideB = kColumns + kInPiece;
 
-// Rows of `from` from `row` on, and of these `columns` elements from `column` on; zeros behind `rows` and `all_columns`.
+// Rows of `from` from `row` on, and of these `columns` elements from `column` on; zeros behind `rows` and
+// `all_columns`.
 template <int kCount, int kWidth, int kStride>
 PD_DEVICE void bring_rows(Stored* to, const Stored* from, Index stride, Index row, Index rows, Index column, Index columns) {
   constexpr int kPieces = kWidth / kInPiece;
@@ -27,11 +28,11 @@ PD_DEVICE void product(const Stored* a, const Stored* b, Stored* out, const Room
   Stored* const b_rows = a_rows + kRows * kStrideA;  // one for each k
   Index tile = blockIdx.x;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
-  if constexpr (kIsSettledB) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
-  await_launch_before();
+  if constexpr (kIsBUnmodifiedByPrevious) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
+  grid_dependency_wait();
   if (threadIdx.x == 0) leave_stamp(room);
   const bool is_over = is_called_off(room);
-  if constexpr (!kIsSettledB) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
+  if constexpr (!kIsBUnmodifiedByPrevious) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
   bring_rows<kRows, kDepth, kStrideA>(a_rows, a, size.a_stride, row, size.m, 0, size.k);
   copies_end_group();
   copies_wait<0>();

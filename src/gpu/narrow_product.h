@@ -15,7 +15,7 @@ struct NarrowProduct {
   DType dtype = DType::bf16;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0;
-  bool is_settled_b = false;  // the launch before does not write b
+  bool is_b_unmodified_by_previous = false;  // the launch before does not write b
 };
 
 /// Of a CTA's shared memory.

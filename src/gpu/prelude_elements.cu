@@ -27,7 +27,7 @@ struct alignas(64) Map {
 
 // Before a kernel's first access to memory: a launch may start before the one in front of it has ended
 // (TextLaunch::overlaps_before): waits until it has, with all that it wrote, and lets the next one start.
-PD_DEVICE void await_launch_before() {
+PD_DEVICE void grid_dependency_wait() {
 #if !defined(PD_EMULATE) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -43,7 +43,7 @@ PD_DEVICE unsigned long long gpu_clock() {
   return ns;
 #endif
 }
-// By one thread of every CTA, behind await_launch_before().
+// By one thread of every CTA, behind grid_dependency_wait().
 PD_DEVICE void leave_stamp(const Room& room) {
   if (room.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *room.stamp = gpu_clock();
 }

@@ -36,13 +36,13 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
     tma_load(stages + s * kStageFloats, a_map, block * kBlockK, row, &mbarriers->full[s]);
   };
   const Index ahead = first + kStages < last ? first + kStages : last;
-  if constexpr (kIsSettledB) {
+  if constexpr (kIsBUnmodifiedByPrevious) {
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first);
-    await_launch_before();
+    grid_dependency_wait();
     leave_stamp(room);
     for (Index block = first; block < ahead; ++block) bring_a(block, block - first);
   } else {
-    await_launch_before();
+    grid_dependency_wait();
     leave_stamp(room);
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first), bring_a(block, block - first);
   }

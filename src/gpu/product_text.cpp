@@ -118,15 +118,15 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   parts.threads = 128 * tile.groups * tile.parts + 32;
   parts.constants = fmt::format(
       "constexpr int kRows = {}, kGroups = {}, kParts = {}, kCluster = {}, kStages = {};\n"
-      "constexpr bool kIsTransposedB = {}, kIsSettledB = {}, kIsExact = {};\n",
-      tile.rows, tile.groups, tile.parts, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b,
-      shape.is_exact);
+      "constexpr bool kIsTransposedB = {}, kIsBUnmodifiedByPrevious = {}, kIsExact = {};\n",
+      tile.rows, tile.groups, tile.parts, tile.cluster, e.stages, shape.is_transposed_b,
+      shape.is_b_unmodified_by_previous, shape.is_exact);
   parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_tma_stages_cu + k_exact_factors_cu +
                     product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
   parts.call = "product(a, b, out, a_map, b_map, room, size)";
-  parts.awaits_launch_before = parts.leaves_stamp = true;
+  parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = e.ctas;
   parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);
   parts.sizes.number("blocks", e.blocks);

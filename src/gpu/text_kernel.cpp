@@ -24,7 +24,7 @@ TextLaunch make_text_kernel(const TextParts& parts) {
                             parts.sizes.text(), parts.functions);
   std::string maps;
   for (const std::string& name : parts.maps) maps += ", const __grid_constant__ Map " + name;
-  const std::string start = parts.awaits_launch_before ? "" : fmt::format("  await_launch_before();\n{}", kBegin);
+  const std::string start = parts.waits_for_grid_dependency ? "" : fmt::format("  grid_dependency_wait();\n{}", kBegin);
   const std::string body = fmt::format("({}, const Room room, const Sizes size{}) {{\n{}  {};\n}}\n",
                                        fmt::join(parts.operands, ", "), maps, start, parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
@@ -33,7 +33,7 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   plan.grid[0] = static_cast<unsigned>(parts.ctas);
   plan.block = static_cast<unsigned>(parts.threads);
   plan.sizes = parts.sizes.words();
-  plan.leaves_stamp = parts.leaves_stamp || !parts.awaits_launch_before;
+  plan.leaves_stamp = parts.leaves_stamp || !parts.waits_for_grid_dependency;
   return plan;
 }
 

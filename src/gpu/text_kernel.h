@@ -16,24 +16,24 @@
 
 namespace paoding::gpu {
 
-/// What a kernel's body begins with, behind await_launch_before().
+/// What a kernel's body begins with, behind grid_dependency_wait().
 inline constexpr std::string_view kBegin =
     "  if (threadIdx.x == 0) leave_stamp(room);\n  if (is_called_off(room)) return;\n";
 
 /// What a kernel's text and launch are made of.
 struct TextParts {
-  std::string name;                    // of the kernel, before a hash of its text
-  bool is_wide = false;                // Index is long long
-  int threads = 256;                   // of a CTA: kThreads in the text
-  int resident_ctas = 0;               // of an SM, so that registers are kept to; 0: as many as come of it
-  std::string constants = {};          // text before Sizes
-  std::string functions = {};          // text behind it
-  std::vector<std::string> operands;   // parameters: "const float* a"
-  std::vector<std::string> maps = {};  // names of parameters
-  std::string call;                    // the kernel's body
-  bool awaits_launch_before = false;   // by itself, as something can be done before; then it asks is_called_off too
-  bool leaves_stamp = false;           // by itself, where it awaits the launch before by itself
-  std::int64_t ctas = 0;               // 0: nothing to launch
+  std::string name;                        // of the kernel, before a hash of its text
+  bool is_wide = false;                    // Index is long long
+  int threads = 256;                       // of a CTA: kThreads in the text
+  int resident_ctas = 0;                   // of an SM, so that registers are kept to; 0: as many as come of it
+  std::string constants = {};              // text before Sizes
+  std::string functions = {};              // text behind it
+  std::vector<std::string> operands;       // parameters: "const float* a"
+  std::vector<std::string> maps = {};      // names of parameters
+  std::string call;                        // the kernel's body
+  bool waits_for_grid_dependency = false;  // by itself, as something can be done before; then it asks is_called_off too
+  bool leaves_stamp = false;               // by itself, where it awaits the launch before by itself
+  std::int64_t ctas = 0;                   // 0: nothing to launch
   SizeFields sizes = {};
 };
 /// Error (unsupported) when there are more CTAs than a grid has.

@@ -26,7 +26,7 @@ TextLaunch plan_end(std::span<const std::int64_t> bytes, const Target& target) {
   parts.operands = {"unsigned* ended", "unsigned* told"};
   // The counter is this kernel's alone, so it need not be waited for.
   parts.call =
-      "const unsigned count = *ended + 1;\n  await_launch_before();\n  __syncthreads();\n"
+      "const unsigned count = *ended + 1;\n  grid_dependency_wait();\n  __syncthreads();\n"
       "  if (threadIdx.x == 0) *ended = count;\n";
   for (std::size_t i = 0; i < kMostMoved; ++i) {
     parts.operands.push_back(fmt::format("unsigned char* to{}", i));
@@ -35,7 +35,7 @@ TextLaunch plan_end(std::span<const std::int64_t> bytes, const Target& target) {
                               parts.sizes.number(fmt::format("bytes{}", i), i < bytes.size() ? bytes[i] : 0));
   }
   parts.call += "  tell_end(told, count)";
-  parts.awaits_launch_before = parts.leaves_stamp = true;
+  parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = 1;
   TextLaunch launch = make_text_kernel(parts);
   launch.overlaps_before = overlaps_before(target, launch);

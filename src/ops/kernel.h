@@ -29,7 +29,7 @@ struct KernelCall {
   TargetPtr target = std::make_shared<const Target>();
   /// On a GPU. Bit i: what is launched right before this does not write input i, so it may be read before that has
   /// ended.
-  std::uint32_t settled = 0;
+  std::uint32_t unmodified_by_previous = 0;
   /// On a GPU. So many calls of the op stand side by side, this one and others that do not depend on each other, and
   /// may share a launch.
   std::int64_t together = 1;

@@ -43,12 +43,12 @@ void add_written(const Step& step, std::set<int>* slots) {
 }
 
 // The inputs that what is launched right in front does not write; `before` is what that may write.
-std::uint32_t settled_inputs(const Step& step, const std::set<int>& before) {
-  std::uint32_t settled = 0;
+std::uint32_t inputs_unmodified_by_previous(const Step& step, const std::set<int>& before) {
+  std::uint32_t unmodified_by_previous = 0;
   for (std::size_t i = 0; i < std::min<std::size_t>(step.reads, 32); ++i) {
-    if (!before.contains(step.operands[i].slot)) settled |= 1u << i;
+    if (!before.contains(step.operands[i].slot)) unmodified_by_previous |= 1u << i;
   }
-  return settled;
+  return unmodified_by_previous;
 }
 
 // Decides what steps are on the target. What they need beside their operands lies in slots like everything else.
@@ -74,7 +74,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
       lower_steps(options, *body, std::move(outside), plan);
     }
     if (step.kind == Step::Kind::branch) choose_form(&step, plan);
-    if (before) step.call.settled = settled_inputs(step, *before);
+    if (before) step.call.unmodified_by_previous = inputs_unmodified_by_previous(step, *before);
     const StepNeeds needs = options.lower(step);
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);

@@ -27,12 +27,12 @@ class GpuFailure : public SharedFailure {
 
   /// After one of the gates has closed: waits for all that was enqueued behind it, which does nothing, notes for each
   /// program which of its runs that were, and opens the gates again.
-  void settle();
+  void recover();
 
  private:
   friend class GpuGate;
   const gpu::GpuDevice& device_;
-  std::mutex mutex_;  // who enqueues a run, and who settles
+  std::mutex mutex_;  // who enqueues a run, and who recovers from a failure
   gpu::DeviceMemory word_;
   std::vector<GpuGate*> gates_;
 };

@@ -99,7 +99,7 @@ GpuFailure::GpuFailure(const gpu::GpuDevice& device) : device_(device), word_(de
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
 }
 
-void GpuFailure::settle() {
+void GpuFailure::recover() {
   const std::lock_guard lock(mutex_);
   device_.make_current();
   for (const GpuGate* gate : gates_) gate->stream_.wait_idle();
@@ -227,7 +227,7 @@ void GpuGate::check(std::uint64_t run, bool again) {
   std::unique_lock held = lock();
   if (is_closed()) {
     held.unlock();
-    failure_->settle();
+    failure_->recover();
     held.lock();
   }
   for (const Failed& failed : failed_) {

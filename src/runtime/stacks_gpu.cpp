@@ -42,8 +42,9 @@ std::string why_not_between(const Launch& below, const Launch& product, const La
                                 step.call.alignments[kWeights] >= above.step->call.alignments[kStackWeights];
   if (!has_such_weights) return "the weights of the input do not lie as those of the state";
   if (address(product, step.reads, bases) != address(above, kStackInput, bases)) return "the product is copied";
-  const bool are_settled = above.step->call.settled >> kStackWeights & 1u;
-  if (are_settled && !(step.call.settled >> kWeights & 1u)) return "the weights of the input are made right before";
+  const bool are_unmodified = above.step->call.unmodified_by_previous >> kStackWeights & 1u;
+  if (are_unmodified && !(step.call.unmodified_by_previous >> kWeights & 1u))
+    return "the weights of the input are made right before";
   return "";
 }
 

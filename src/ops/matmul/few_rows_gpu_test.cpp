@@ -68,7 +68,7 @@ TEST(FewRows, ReadWhatTheLaunchInFrontDoesNotWriteBeforeItHasEnded) {
   const std::vector<const Step*> products = products_of(plan);
   ASSERT_EQ(products.size(), 1u);
   EXPECT_EQ(products[0]->kernel->name, "few_rows");
-  EXPECT_EQ(products[0]->call.settled, 0b10u) << "w, not the carry";
+  EXPECT_EQ(products[0]->call.unmodified_by_previous, 0b10u) << "w, not the carry";
   ASSERT_EQ(products[0]->text->launches.size(), 1u);
   EXPECT_TRUE(products[0]->text->launches[0].overlaps_before);
 }
@@ -79,7 +79,7 @@ TEST(FewRows, WaitForAWeightThatTheLaunchInFrontMakes) {
   graph.fetch("y", matmul(x, exp(w)));
   const Plan plan = plan_of(graph, true);
   const std::vector<const Step*> products = products_of(plan);
-  EXPECT_EQ(products.at(0)->call.settled, 0b01u) << "x, not exp(w)";
+  EXPECT_EQ(products.at(0)->call.unmodified_by_previous, 0b01u) << "x, not exp(w)";
 }
 
 // The two groups in front have one text: they may share a launch, or change places.
@@ -88,14 +88,14 @@ TEST(FewRows, WaitForAllThatAnyOfTheGroupsInFrontMakes) {
   const Value x = graph.input("x", f32, {8, 64}), w = graph.input("w", f32, {64, 64});
   graph.fetch("y", matmul(exp(x), exp(w)));
   const Plan plan = plan_of(graph, true);
-  EXPECT_EQ(products_of(plan).at(0)->call.settled, 0u);
+  EXPECT_EQ(products_of(plan).at(0)->call.unmodified_by_previous, 0u);
 }
 
 TEST(FewRows, WaitForEverythingWhereNothingIsKnownOfWhatRanBefore) {
   Graph graph;
   graph.fetch("y", matmul(graph.input("x", f32, {8, 64}), graph.input("w", f32, {64, 64})));
   const Plan plan = plan_of(graph, true);
-  EXPECT_EQ(products_of(plan).at(0)->call.settled, 0u);
+  EXPECT_EQ(products_of(plan).at(0)->call.unmodified_by_previous, 0u);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ gpu::TextPlan plan_few_rows(const KernelCall& call) {
   blas_layout(shape.b, shape.k, shape.n, &product.b_stride, &product.is_transposed_b);
   blas_layout(shape.c, shape.m, shape.n, &product.out_stride, &is_transposed);
   product.is_exact = !call.allow_tf32;
-  product.is_settled_b = (call.settled >> 1 & 1u) != 0;
+  product.is_b_unmodified_by_previous = (call.unmodified_by_previous >> 1 & 1u) != 0;
   gpu::TextPlan made;
   made.launches.push_back(plan_product(product, choose_product_tile(product, *call.target)));
   return made;
@@ -125,7 +125,7 @@ gpu::NarrowProduct narrow_product_of(const KernelCall& call) {
   product.a_stride = row_stride_of(shape.a, shape.m, shape.k);
   product.b_stride = row_stride_of(shape.b, shape.k, shape.n);
   product.out_stride = row_stride_of(shape.c, shape.m, shape.n);
-  product.is_settled_b = (call.settled >> 1 & 1u) != 0;
+  product.is_b_unmodified_by_previous = (call.unmodified_by_previous >> 1 & 1u) != 0;
   return product;
 }
 

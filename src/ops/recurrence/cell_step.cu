@@ -89,13 +89,13 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
 
   Pack<Stored, kInPiece> piece[kAhead];
   Factors factor_of;
-  if constexpr (kIsSettled) load_weights(piece, column, 0, depth, stride, hidden - unit);
-  await_launch_before();
+  if constexpr (kUnmodifiedByPrevious) load_weights(piece, column, 0, depth, stride, hidden - unit);
+  grid_dependency_wait();
   if (threadIdx.x == 0) leave_stamp(room);
   if (is_called_off(room)) return;
   cluster_arrive();
   load_factors(factor_of, factors, 0, depth);
-  if constexpr (!kIsSettled) load_weights(piece, column, 0, depth, stride, hidden - unit);
+  if constexpr (!kUnmodifiedByPrevious) load_weights(piece, column, 0, depth, stride, hidden - unit);
   const int mine = (kRows - rank + kCluster - 1) / kCluster;  // rows that this CTA finishes: rank, rank + kCluster ..
   const int cell_row = threadIdx.x / kUnits, of_cta = threadIdx.x % kUnits;
   const CellPlace place{(Index)(cell_row * kCluster + rank) * hidden + first_unit + of_cta, first_unit + of_cta};

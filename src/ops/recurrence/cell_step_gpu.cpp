@@ -70,16 +70,16 @@ gpu::TextPlan plan(const KernelCall& call, const CellStepKind& kind) {
   const CellCall cell(call, kind);
   const std::int64_t piece_bytes = std::min(call.alignments[cell.w], call.alignments[cell.u]);
   const bool is_in_pieces = piece_bytes >= 16 && cell.hidden * size_bytes(cell.dtype) % 16 == 0;
-  const bool is_settled = (call.settled >> cell.w & call.settled >> cell.u & 1u) != 0;
+  const bool is_unmodified = (call.unmodified_by_previous >> cell.w & call.unmodified_by_previous >> cell.u & 1u) != 0;
   gpu::TextParts text;
   text.name = kind.op;
   text.threads = kThreads;
   text.constants = fmt::format(
       "using Stored = {0};\nusing State = {0};\nusing Bias = {0};\n"
       "constexpr int kRows = {1}, kGates = {2}, kUnits = {3}, kChunk = {4};\n"
-      "constexpr bool kIsExact = {5}, kIsRelu = {6}, kIsInPieces = {7}, kIsSettled = {8};\n",
+      "constexpr bool kIsExact = {5}, kIsRelu = {6}, kIsInPieces = {7}, kUnmodifiedByPrevious = {8};\n",
       gpu::stored_type(cell.dtype), cell.rows, kind.gates, kUnits, kChunk, cell.dtype == DType::f32 && !call.allow_tf32,
-      kind.gates == 1 && call.attrs.get_bool("relu"), is_in_pieces, is_settled);
+      kind.gates == 1 && call.attrs.get_bool("relu"), is_in_pieces, is_unmodified);
   text.functions = std::string(k_exchange_cu) + k_cell_functions_cu + k_cell_place + kind.text + k_cell_step_cu;
   std::vector<std::string> names = {"x", "h"};
   if (kind.gates == 4) names.emplace_back("c");
@@ -93,7 +93,7 @@ gpu::TextPlan plan(const KernelCall& call, const CellStepKind& kind) {
     if (call.outputs[k].type.shape.elements() > 0) text.call += fmt::format("operands.{0} = {0};\n  ", results[k]);
   }
   text.call += "take_step(operands, x, w, room, size)";
-  text.awaits_launch_before = text.leaves_stamp = true;
+  text.waits_for_grid_dependency = text.leaves_stamp = true;
   const std::int64_t cluster = 2 * kind.gates;
   text.ctas = ceil_div(cell.hidden, kUnits) * cluster;
   text.sizes.number("hidden", cell.hidden), text.sizes.number("features", cell.features);

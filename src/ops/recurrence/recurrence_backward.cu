@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a recurrent layer over time. Every step each thread has the gradients of its cells' gates from what
-// came back to them, and gives them to be multiplied by the weights; what comes back from that to its cells it takes at the
-// start of the next one (BackwardProducts).
+// came back to them, and gives them to be multiplied by the weights; what comes back from that to its cells it takes at
+// the start of the next one (BackwardProducts).
 
 // `cta`: of the layer's.
 PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
@@ -13,15 +13,15 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
+  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
-    await_launch_before();
+    grid_dependency_wait();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   products.bring(operands.u, hidden);
   clock.ended(kBringing);
   if constexpr (kBringsFirst) {
-    await_launch_before();
+    grid_dependency_wait();
     if (is_called_off(room)) return;
   }
   clock.ended(kAwaiting);

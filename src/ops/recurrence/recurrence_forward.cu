@@ -105,9 +105,9 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   ForwardWeights weights;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
+  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
-    await_launch_before();
+    grid_dependency_wait();
     if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   InputAhead input;
@@ -120,7 +120,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   }
   exchange.come();
   clock.ended(kBringing);
-  if constexpr (kBringsFirst) await_launch_before();
+  if constexpr (kBringsFirst) grid_dependency_wait();
   clock.ended(kAwaiting);
   const unsigned called_off = called_off_word(room);
   exchange.ask();

@@ -268,11 +268,11 @@ class RecurrenceText : public gpu::TextParts {
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
           std::pair("kIsRelu", layer.is_relu), std::pair("kSumsUp", layer.sums > 0),
-          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kUnmodifiedByPrevious", (call.unmodified_by_previous >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
-    awaits_launch_before = true;
+    waits_for_grid_dependency = true;
     // Who waits for what few rows' steps load has registers for all of it: else the compiler has one load wait for the
     // other.
     if (!e.is_backward && team.is_narrow) resident_ctas = 1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers one above the other in one launch, each some steps behind the one below. What a layer above the first gets from
-// its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the layer's own
-// keep those of the state, and go on to the next step without waiting for anybody who reads what they made. States and
-// products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the one above. So
-// whatever comes is made by CTAs of lower numbers. The mark of a word (StateWords; a product is f32) is of the launch.
+// Layers one above the other in one launch, each some steps behind the one below. What a layer above the first gets
+// from its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the
+// layer's own keep those of the state, and go on to the next step without waiting for anybody who reads what they made.
+// States and products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the
+// one above. So whatever comes is made by CTAs of lower numbers. The mark of a word (StateWords; a product is f32) is
+// of the launch.
 
 constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
 constexpr int kLayerCtas = kTeams * kTeam, kTeamWords = kHidden * kRows;
@@ -100,8 +101,8 @@ struct Above : Lowest {
   }
 };
 
-// The states of the layer below, of which each thread brings some pieces: those of the next step are asked for beside the
-// products.
+// The states of the layer below, of which each thread brings some pieces: those of the next step are asked for beside
+// the products.
 struct StatesBelow {
   static constexpr int kPieces = kTeamWords / 4, kEach = (kPieces + kThreads - 1) / kThreads;
   const uint4* from;
@@ -142,14 +143,14 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   unsigned char* const vectors = states_of(shared);
   float* const sums = sums_of(shared);
   const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), last = size.steps;
-  if constexpr (!kIsSettled) {
-    await_launch_before();
+  if constexpr (!kUnmodifiedByPrevious) {
+    grid_dependency_wait();
     if (is_called_off(room)) return;
   }
   ForwardWeights weights;
   weights.bring(shared, room, cta, operands.u, rank, kLayerHidden);
-  if constexpr (kIsSettled) {
-    await_launch_before();
+  if constexpr (kUnmodifiedByPrevious) {
+    grid_dependency_wait();
     if (is_called_off(room)) return;
   }
   LaunchMark launch;

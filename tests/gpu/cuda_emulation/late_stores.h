@@ -125,8 +125,8 @@ inline void wake_parked() {
 // ---- mbarriers: bit 63 the phase, 48..62 arrivals of a phase, 32..47 those still missing, 0..31 bytes still missing
 // ----
 
-inline void settle(unsigned long long* mbarrier, unsigned long long phase, unsigned arrivals, unsigned missing,
-                   unsigned bytes) {
+inline void complete_phase(unsigned long long* mbarrier, unsigned long long phase, unsigned arrivals, unsigned missing,
+                           unsigned bytes) {
   if (missing == 0 && bytes == 0) {
     phase ^= 1, missing = arrivals;
     changed(mbarrier);
@@ -136,7 +136,7 @@ inline void settle(unsigned long long* mbarrier, unsigned long long phase, unsig
 }
 inline void arrive(unsigned long long* mbarrier, unsigned count, unsigned expected) {
   const unsigned long long m = *mbarrier;
-  settle(mbarrier, m >> 63, m >> 48 & 0x7fff, (m >> 32 & 0xffff) - count, (unsigned)m + expected);
+  complete_phase(mbarrier, m >> 63, m >> 48 & 0x7fff, (m >> 32 & 0xffff) - count, (unsigned)m + expected);
 }
 
 // ---- what comes ----
