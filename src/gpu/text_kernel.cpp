@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "gpu/group_text.h"
 #include "gpu/kernel_prelude.h"
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 
 namespace paoding::gpu {
 
@@ -71,9 +71,10 @@ bool overlaps_before(const Target& target, const TextLaunch& launch) {
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) {
   if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
     const std::string& op = step.call.op->name;
-    auto text = std::make_shared<TextPlan>(step.has_start  ? *started_kernel(op)->plan_text(step.call, start_of(step))
-                                           : has_end(step) ? *ending_kernel(op)->plan_text(step.call, end_of(step))
-                                                           : *step.kernel->plan_text(step.call));
+    auto text =
+        std::make_shared<TextPlan>(step.has_prologue    ? *prologue_kernel(op)->plan_text(step.call, prologue_of(step))
+                                   : has_epilogue(step) ? *epilogue_kernel(op)->plan_text(step.call, epilogue_of(step))
+                                                        : *step.kernel->plan_text(step.call));
     overlap_launches(target, text.get());
     return text;
   }

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/all_kernels.h"
-#include "ops/kernel_start.h"
+#include "ops/prologue.h"
 
 namespace paoding {
 namespace {
@@ -17,8 +17,8 @@ namespace {
 struct KernelTable {
   std::mutex mutex;
   std::map<std::string, std::deque<KernelImplementation>> of_op;  // deque: addresses stay
-  std::map<std::string, EndingKernel> ending;                     // by op
-  std::map<std::string, StartedKernel> started;
+  std::map<std::string, EpilogueKernel> epilogues;                // by op
+  std::map<std::string, PrologueKernel> prologues;
 };
 
 KernelTable& table() {
@@ -38,28 +38,28 @@ void register_kernel(std::string op, KernelImplementation implementation) {
   table().of_op[std::move(op)].push_back(std::move(implementation));
 }
 
-void register_ending_kernel(const std::string& op, EndingKernel kernel) {
+void register_epilogue_kernel(const std::string& op, EpilogueKernel kernel) {
   const std::lock_guard lock(table().mutex);
-  table().ending.emplace(op, std::move(kernel));
+  table().epilogues.emplace(op, std::move(kernel));
 }
 
-void register_started_kernel(const std::string& op, StartedKernel kernel) {
+void register_prologue_kernel(const std::string& op, PrologueKernel kernel) {
   const std::lock_guard lock(table().mutex);
-  table().started.emplace(op, std::move(kernel));
+  table().prologues.emplace(op, std::move(kernel));
 }
 
-const StartedKernel* started_kernel(const std::string& op) {
+const PrologueKernel* prologue_kernel(const std::string& op) {
   register_once();
   const std::lock_guard lock(table().mutex);
-  const auto found = table().started.find(op);
-  return found == table().started.end() ? nullptr : &found->second;
+  const auto found = table().prologues.find(op);
+  return found == table().prologues.end() ? nullptr : &found->second;
 }
 
-const EndingKernel* ending_kernel(const std::string& op) {
+const EpilogueKernel* epilogue_kernel(const std::string& op) {
   register_once();
   const std::lock_guard lock(table().mutex);
-  const auto found = table().ending.find(op);
-  return found == table().ending.end() ? nullptr : &found->second;
+  const auto found = table().epilogues.find(op);
+  return found == table().epilogues.end() ? nullptr : &found->second;
 }
 
 std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals) {

@@ -17,7 +17,7 @@
 //   d = sub(c, near);  mean = add(near, m = div(sum(d), n));  variance = sub(div(sum(square(d)), n), square(m))
 //
 // A convolution's result of 16 bits has lost more by its own rounding, so there they are distances from 0: the sums
-// wait for no element, and a kernel may add them up while it makes the result (plan/ends.h).
+// wait for no element, and a kernel may add them up while it makes the result (plan/epilogues.h).
 #include <map>
 #include <optional>
 #include <set>

@@ -99,9 +99,9 @@ TEST(SumOverTime, TakesTheGradientOfWhatAttentionReadsOutOfTheLoop) {
 using Next = std::function<Value(const Value& total, const Value& element)>;
 
 // total = next(total, x) over 5 steps, from `start` or from zeros.
-std::vector<std::string> total_of(Graph& g, const Next& next, bool has_start = false) {
+std::vector<std::string> total_of(Graph& g, const Next& next, bool has_prologue = false) {
   const Value xs = g.input("xs", f32, {5, 3, 4});
-  const Value start = has_start ? g.input("start", f32, {3, 4}) : expand(full(g, {}, 0), {3, 4});
+  const Value start = has_prologue ? g.input("start", f32, {3, 4}) : expand(full(g, {}, 0), {3, 4});
   g.fetch("total", scan({start}, {xs}, [&](const Values& carry, const Values& element) {
                      return step({next(carry[0], element[0])}, {});
                    }).carries[0]);

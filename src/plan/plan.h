@@ -90,8 +90,8 @@ struct Step {
   std::vector<Operand> operands;  // what it reads, then what it writes
   std::size_t reads = 0;
 
-  Group group;  // Kind::group; Kind::kernel: behind it, or, has_start, in front of its input 0 (plan/ends.h)
-  bool has_start = false;
+  Group group;  // Kind::group; Kind::kernel: behind it, or, has_prologue, in front of its input 0 (plan/epilogues.h)
+  bool has_prologue = false;
   KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
   /// On a GPU, of groups and kernel ops that are CUDA text of our own: what is launched.

@@ -10,7 +10,7 @@
 #include "group/lower.h"
 #include "ops/views.h"
 #include "plan/choice.h"
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 #include "plan/host_steps.h"
 #include "plan/slot_alignment.h"
 
@@ -112,7 +112,7 @@ Plan Planner::run(const Graph& graph) {
   fetch(frame);
   plan_assigns(frame);
   order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
-  join_ends(&plan_);
+  fuse_epilogues(&plan_);
   order_commit();
   write_over_inputs(&plan_);
   place_slots(&plan_);

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "gpu/stacked_launch.h"
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 #include "runtime/independent.h"
 #include "runtime/stacks.h"
 
@@ -29,7 +29,7 @@ const gpu::TextLaunch* layer_text(const Launch& launch) {
 std::string why_not_between(const Launch& below, const Launch& product, const Launch& above,
                             const std::vector<std::byte*>& bases) {
   const Step& step = *product.step;
-  if (has_end(step) || step.has_start) return "more than a product is between them";
+  if (has_epilogue(step) || step.has_prologue) return "more than a product is between them";
   const Layout &states = below.step->operands[below.step->reads].layout, &read = step.operands[kStates].layout;
   const Layout &weights = step.operands[kWeights].layout, &own = above.step->operands[kStackWeights].layout;
   const std::int64_t of_step = size_bytes(states.type) / states.type.shape[0];

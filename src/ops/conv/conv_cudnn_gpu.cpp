@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of images whose channels lie innermost, by cuDNN's graph API: where it was measured to be faster than
-// ours, by a rule, or for the very call (PlanCache). What is added behind a convolution is the end of kernels of ours,
-// and a launch of its own behind cuDNN's, so those with a bias stay ours.
+// ours, by a rule, or for the very call (PlanCache). What is added behind a convolution is the epilogue of kernels of
+// ours, and a launch of its own behind cuDNN's, so those with a bias stay ours.
 #include "ops/conv/conv_cudnn_gpu.h"
 
 #include <algorithm>

@@ -200,7 +200,7 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   text.weights(weights);
   text.constant("int kWeightPiece", weight_piece);
   text.constant("bool kAreWeightsByRows", weight_piece == 1 && weights.strides[0] < weights.strides[1]);
-  text.parts().constants += ending_constants(shape);
+  text.parts().constants += epilogue_constants(shape);
   text.constant("bool kIsOutInPairs", out.piece(columns) > 1);
   auto& sizes = text.sizes();
   sizes.number("columns", columns), sizes.number("blocks", blocks);

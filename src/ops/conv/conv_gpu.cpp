@@ -43,7 +43,7 @@ gpu::TextPlan plan(const KernelCall& call) {
     text.ctas = extents.elements();
   } else {
     text.constants =
-        fmt::format("constexpr bool kChannelsLast = {};\n{}", is_channels_last(result), ending_constants(shape));
+        fmt::format("constexpr bool kChannelsLast = {};\n{}", is_channels_last(result), epilogue_constants(shape));
     gpu::add_strides(&sizes, "added", shape.added);
     sizes.number("total", extents.elements());
     sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);

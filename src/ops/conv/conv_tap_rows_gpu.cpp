@@ -18,7 +18,7 @@ constexpr std::int64_t kMostWindows = 128, kMostOutputs = 64, kMostKernelRows = 
 constexpr std::int64_t kAlignedPixels = 8, kMostPieces = 256, kWindowsAtOnce = 16;  // of which none may be missing
 
 gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std::string name, std::int64_t units,
-                             const KernelEnd* end) {
+                             const Epilogue* epilogue) {
   gpu::TextParts parts;
   parts.name = std::move(name);
   parts.threads = kTapThreads;
@@ -27,8 +27,8 @@ gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std
   parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts.operands.push_back(gpu::input_parameter(shape.dtype, "added"));
-  if (end != nullptr) {
-    add_end_operands(&parts, shape.dtype, *end);
+  if (epilogue != nullptr) {
+    add_epilogue_operands(&parts, shape.dtype, *epilogue);
   } else {
     parts.operands.push_back(gpu::output_parameter(call.outputs[0].type.dtype, "out"));
   }
@@ -83,11 +83,11 @@ gpu::TensorMap TapRows::map() const {
           .windows = {}};
 }
 
-gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end) {
+gpu::TextLaunch plan_tap_rows(const KernelCall& call, const Epilogue* epilogue) {
   const ConvShape shape(call);
   const TapRows rows(shape);
   const std::int64_t pixels = rows.batch * rows.rows * rows.columns;
-  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels, end);
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels, epilogue);
   auto& s = parts.sizes;
   s.number("pixels", pixels), s.divisor("columns", rows.columns / rows.planes), s.divisor("planes", rows.planes);
   s.divisor("rows", rows.rows), s.number("image_rows", shape.axes[0].size), s.number("before_h", rows.rows_above);
@@ -99,11 +99,11 @@ gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end) {
   return gpu::make_text_kernel(parts);
 }
 
-gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const KernelEnd* end) {
+gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const Epilogue* epilogue) {
   const ConvShape shape(call);
   const TapRows rows(shape);
   const std::int64_t taps = shape.outputs * shape.axes[0].kernel * shape.axes[1].kernel;
-  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_weight_tap_rows", taps, end);
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_weight_tap_rows", taps, epilogue);
   auto& s = parts.sizes;
   s.number("taps", taps), s.number("channels", shape.channels);
   s.divisor("kernel_columns", shape.axes[1].kernel), s.divisor("kernel_rows", shape.axes[0].kernel);

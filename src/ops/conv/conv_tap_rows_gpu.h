@@ -5,7 +5,7 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
@@ -37,8 +37,8 @@ struct TapRows {
 };
 
 /// Lays the image out.
-gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end = nullptr);
+gpu::TextLaunch plan_tap_rows(const KernelCall& call, const Epilogue* epilogue = nullptr);
 /// Lays the weights out: [o, row of taps, column of taps, 8].
-gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const KernelEnd* end = nullptr);
+gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const Epilogue* epilogue = nullptr);
 
 }  // namespace paoding

@@ -3,17 +3,18 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
 
-/// The operands in the order of the op: image, weights, bias and added where there are any, out; or those of an end.
-inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape, const KernelEnd* end = nullptr) {
+/// The operands in the order of the op: image, weights, bias and added where there are any, out; or those of an
+/// epilogue.
+inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape, const Epilogue* epilogue = nullptr) {
   for (const char* name : {"image", "weights"}) parts->operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) parts->operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts->operands.push_back(gpu::input_parameter(shape.dtype, "added"));
-  if (end != nullptr) return add_end_operands(parts, shape.dtype, *end);
+  if (epilogue != nullptr) return add_epilogue_operands(parts, shape.dtype, *epilogue);
   parts->operands.push_back(gpu::output_parameter(shape.dtype, "out"));
 }
 
@@ -29,7 +30,7 @@ template <class Value> PD_DEVICE Value activated(Value value) {{
 }
 
 /// The constants that say what happens to a sum before it is stored.
-inline std::string ending_constants(const ConvShape& shape) {
+inline std::string epilogue_constants(const ConvShape& shape) {
   return fmt::format("constexpr bool kHasBias = {}, kHasAdded = {};\n{}", shape.has_bias, shape.has_added,
                      activation_text(shape));
 }

@@ -8,7 +8,7 @@
 #include "cuda_text.h"
 #include "gpu/wgmma_products.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/conv_tma_tiles_gpu.h"
@@ -78,13 +78,13 @@ struct Tiles {
   Tile tile;
   std::int64_t stage_bytes, stages;
   bool is_ahead = false;   // the tile has a place of its own
-  int images = 0;          // that an end reads,
+  int images = 0;          // that an epilogue reads,
   std::int64_t ahead = 0;  // of so many pixels of each thread ahead
 
-  Tiles(const KernelCall& call, const Walked& walked, const Walk& down, const Walk& across, const KernelEnd* end)
+  Tiles(const KernelCall& call, const Walked& walked, const Walk& down, const Walk& across, const Epilogue* epilogue)
       : patch(patch_of(walked, down, across)),
         by_rows(Rows::of(ConvShape(call), walked)),
-        images(end != nullptr ? images_of(*end) : 0) {
+        images(epilogue != nullptr ? images_of(*epilogue) : 0) {
     const ConvShape shape(call);
     const Layout &from = walked.is_back ? shape.y : shape.x, &to = walked.is_back ? shape.x : shape.y;
     if (patch) {
@@ -96,7 +96,7 @@ struct Tiles {
       return;
     }
     const std::int64_t columns = to.type.shape[1];
-    const bool stores_only = end == nullptr && !shape.has_added;
+    const bool stores_only = epilogue == nullptr && !shape.has_added;
     tile = columns <= kNarrow.columns ? kNarrow
            : stores_only              ? fastest(*call.target, to.type.shape[0] * down.windows * across.windows, columns,
                                                 down.taps * across.taps * ceil_div(walked.channels, kDepth))
@@ -106,14 +106,14 @@ struct Tiles {
       const std::int64_t turns = tile.rows * tile.columns / 8 / consumers();
       ahead = std::min({turns, kMostAhead, tile.bytes_beside(*call.target, kLeastStages) / bytes_ahead()});
     }
-    // What comes from memory is asked for while a tile is gone over: the image, unless L2 has it, or those that an end
-    // reads.
-    is_ahead = end != nullptr && images == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
+    // What comes from memory is asked for while a tile is gone over: the image, unless L2 has it, or those that an
+    // epilogue reads.
+    is_ahead = epilogue != nullptr && images == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
     stages = tile.stages(*call.target, own_bytes());
   }
   /// Of all phases, where there is one.
-  Tiles(const KernelCall& call, const Walked& walked, const KernelEnd& end)
-      : Tiles(call, walked, walked.walk(0, 0), walked.walk(1, 0), &end) {}
+  Tiles(const KernelCall& call, const Walked& walked, const Epilogue& epilogue)
+      : Tiles(call, walked, walked.walk(0, 0), walked.walk(1, 0), &epilogue) {}
 
   int consumers() const { return static_cast<int>(tile.rows / 64 * 128); }
   int threads() const { return consumers() + (takes_registers(tile) ? 128 : 32); }
@@ -128,10 +128,10 @@ struct Tiles {
     return std::max<std::int64_t>(1, tile.ctas_of_sm * target.sm_count / tiles_n);
   }
   /// Whether a CTA has tile after tile: where no other on its SM multiplies while it stores one.
-  bool stay(const KernelEnd* end) const { return end != nullptr || patch || by_rows || tile.ctas_of_sm == 1; }
+  bool stay(const Epilogue* epilogue) const { return epilogue != nullptr || patch || by_rows || tile.ctas_of_sm == 1; }
   std::int64_t bytes_ahead() const { return images * consumers() * 16; }  // of a pixel of each thread
   std::int64_t own_bytes() const { return (is_ahead ? tile.rows * (tile.columns + 8) * 2 : 0) + ahead * bytes_ahead(); }
-  /// Pixels that a thread has registers for, of an end.
+  /// Pixels that a thread has registers for, of an epilogue.
   int at_once() const {
     if (ahead > 0) return 1;
     return images == 0 || (patch && images <= kMostAtOnce) ? 4 : 1;
@@ -143,7 +143,7 @@ struct Tiles {
 };
 
 gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, const Tiles& tiles, const Walk& down,
-                               const Walk& across, const KernelEnd* end) {
+                               const Walk& across, const Epilogue* epilogue) {
   const auto pitch = static_cast<int>(tiles.patch ? tiles.patch->columns : 8);
   const bool is_across = shape.kind == ConvKind::grad_input;
   gpu::TextParts parts =
@@ -155,8 +155,8 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
       "constexpr int kRegisters = {}, kFewRegisters = {};\nconstexpr bool kStays = {}, kIsAhead = {}, kIsAcross = {};\n"
       "{}#define PD_HAS_END {}\n#define PD_AHEAD {}\n",
       tiles.tile.rows, kDepth, tiles.consumers(), tiles.tile.columns, takes_registers(tiles.tile) ? kRegisters : 0,
-      kFewRegisters, tiles.stay(end), tiles.is_ahead, is_across, ending_constants(shape), end != nullptr ? 1 : 0,
-      tiles.ahead);
+      kFewRegisters, tiles.stay(epilogue), tiles.is_ahead, is_across, epilogue_constants(shape),
+      epilogue != nullptr ? 1 : 0, tiles.ahead);
   if (tiles.ahead > 0) parts.functions += k_warp_products_cu;
   if (tiles.patch) parts.constants += tap_constants(down, across);
   if (tiles.by_rows) {
@@ -170,21 +170,22 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
   }
   parts.functions += k_conv_tma_filters_cu;
   parts.functions += tiles.patch ? k_conv_tma_patches_cu : tiles.by_rows ? k_conv_tma_rows_cu : k_conv_tma_windows_cu;
-  parts.functions += (end != nullptr ? end_text(&parts, *end, tiles.at_once(), tiles.ahead) + k_conv_end_sums_cu
-                                     : text_without_end()) +
-                     k_conv_tma_images_cu;
+  parts.functions +=
+      (epilogue != nullptr ? epilogue_text(&parts, *epilogue, tiles.at_once(), tiles.ahead) + k_conv_epilogue_sums_cu
+                           : text_without_epilogue()) +
+      k_conv_tma_images_cu;
   return parts;
 }
 
-// `parts_at`: where of the workspace sums of an end's channels are.
+// `parts_at`: where of the workspace sums of an epilogue's channels are.
 gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed,
-                           const KernelEnd* end, std::int64_t parts_at) {
+                           const Epilogue* epilogue, std::int64_t parts_at) {
   const ConvShape shape(call);
   const Walked walked(shape);
   const Layout& to = walked.is_back ? shape.x : shape.y;
   const std::int64_t channels = walked.channels, all_columns = to.type.shape[1], images = to.type.shape[0];
-  const Tiles tiles(call, walked, rows, columns, end);
-  gpu::TextParts parts = parts_of_images(shape, call.op->name, tiles, rows, columns, end);
+  const Tiles tiles(call, walked, rows, columns, epilogue);
+  gpu::TextParts parts = parts_of_images(shape, call.op->name, tiles, rows, columns, epilogue);
   auto& s = parts.sizes;
   const std::int64_t tiles_m = tiles.of_windows(images, rows, columns), tiles_n = tiles.of_columns(to);
   if (tiles.patch) {
@@ -211,14 +212,14 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   s.number("out_n", to.strides[0]);
   s.number("out_h", to.strides[2] * rows.out_step), s.number("out_w", to.strides[3] * columns.out_step);
 
-  add_image_operands(&parts, shape, end);
+  add_image_operands(&parts, shape, epilogue);
   parts.maps = {"image_map", "weight_map"};
   parts.call =
       fmt::format("convolve(image_map, weight_map, {}, {}, {}, {}, room, size)", shape.has_bias ? "bias" : "nullptr",
-                  shape.has_added ? "added" : "nullptr", end == nullptr || end->is_kept ? "out" : "nullptr",
-                  end != nullptr ? end_argument(*end) : "End{}");
+                  shape.has_added ? "added" : "nullptr", epilogue == nullptr || epilogue->is_kept ? "out" : "nullptr",
+                  epilogue != nullptr ? epilogue_argument(*epilogue) : "EpilogueOperands{}");
   std::int64_t ctas_of_columns = tiles_m;
-  if (tiles.stay(end)) {
+  if (tiles.stay(epilogue)) {
     parts.resident_ctas = static_cast<int>(tiles.tile.ctas_of_sm);
     ctas_of_columns = std::min(tiles_m, tiles.most_ctas(*call.target, tiles_n));
   }
@@ -249,7 +250,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   return launch;
 }
 
-gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
+gpu::TextPlan plan_with_epilogue(const KernelCall& call, const Epilogue* epilogue) {
   const ConvShape shape(call);
   const Walked walked(shape);
   gpu::TextPlan made;
@@ -257,45 +258,45 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
   const bool is_packed = !is_channels_last(shape.w) || call.alignments[1] % 16 != 0;
   if (walked.has_tap_rows) {
     const TapRows tap_rows(shape);
-    made.launches = {plan_tap_rows(call, end), plan_weight_tap_rows(call, end)};
+    made.launches = {plan_tap_rows(call, epilogue), plan_weight_tap_rows(call, epilogue)};
     made.workspace_bytes = tap_rows.image_bytes() + tap_rows.weight_bytes();
   } else if (is_packed) {
-    made.launches.push_back(plan_forward_weight_pack(call, end));
+    made.launches.push_back(plan_forward_weight_pack(call, epilogue));
     made.workspace_bytes = size_bytes(shape.w.type);
   }
   const std::int64_t parts_at = round_up(made.workspace_bytes, kPartsAlignment);
-  if (end != nullptr && sums_of(*end) > 0) {
-    const Tiles tiles(call, walked, *end);
+  if (epilogue != nullptr && sums_of(*epilogue) > 0) {
+    const Tiles tiles(call, walked, *epilogue);
     const std::int64_t tiles_n = tiles.of_columns(walked.is_back ? shape.x : shape.y);
     const std::int64_t parts = tiles_n * tiles.most_ctas(*call.target, tiles_n);
-    made.workspace_bytes = parts_at + parts * sums_of(*end) * tiles.tile.columns * 4;
+    made.workspace_bytes = parts_at + parts * sums_of(*epilogue) * tiles.tile.columns * 4;
     made.ticket_count = tiles_n;
   }
   for (std::int64_t i = 0; i < walked.phases(0); ++i) {
     for (std::int64_t j = 0; j < walked.phases(1); ++j) {
       made.launches.push_back(
-          plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows, end, parts_at));
+          plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows, epilogue, parts_at));
     }
   }
   return made;
 }
 
-gpu::TextPlan plan_box_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
+gpu::TextPlan plan_box_images(const KernelCall& call) { return plan_with_epilogue(call, nullptr); }
 
-// What the end does not read and write again, and how much longer the kernel takes than the one that has no end, where
-// that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
-// results/2026-11-25-convolutions.txt). Images that the end reads take no longer than in a kernel of its own
+// What the epilogue does not read and write again, and how much longer the kernel takes than the one that has no
+// epilogue, where that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
+// results/2026-11-25-convolutions.txt). Images that the epilogue reads take no longer than in a kernel of its own
 // (results/2026-11-25-convolutions-2.txt).
-double saved_us(const Target& target, const KernelEnd& end, std::int64_t bytes) {
+double saved_us(const Target& target, const Epilogue& epilogue, std::int64_t bytes) {
   if (bytes <= target.last_cache_bytes) return double(bytes) / std::max(target.cached_bytes_per_us, 1e-3);
-  return target.stream_us(double(bytes), end.is_kept ? 0 : double(bytes));
+  return target.stream_us(double(bytes), epilogue.is_kept ? 0 : double(bytes));
 }
-double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& before) {
+double lost_us(const KernelCall& call, const Epilogue& epilogue, const std::string& before) {
   constexpr double kBlock = 0.45;
   const ConvShape shape(call);
   const Walked walked(shape);
   const Layout& to = walked.is_back ? shape.x : shape.y;
-  const Tiles tiles(call, walked, end);
+  const Tiles tiles(call, walked, epilogue);
   const Walk down = walked.walk(0, 0), across = walked.walk(1, 0);
   const std::int64_t all =
       tiles.of_windows(to.type.shape[0], down, across) * tiles.of_columns(to) * walked.phases(0) * walked.phases(1);
@@ -305,16 +306,17 @@ double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& 
   return before == "tma" && alone.tile == tiles.tile ? 0 : turns * double(blocks) * kBlock;
 }
 
-std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation& before) {
+std::string epilogue_refusal_of(const KernelCall& call, const Epilogue& epilogue, const KernelImplementation& before) {
   if (std::string why = refusal(call); !why.empty()) return why;
   const ConvShape shape(call);
   const Walked walked(shape);
   const Layout& to = walked.is_back ? shape.x : shape.y;
-  if (std::string why = paoding::end_refusal(to, end); !why.empty()) return why;
+  if (std::string why = paoding::epilogue_refusal(to, epilogue); !why.empty()) return why;
   const bool is_whole = walked.phases(0) * walked.phases(1) == 1;
-  if (sums_of(end) > 0 && !is_whole) return "sums over several launches";
-  if (reads_places(end) && !is_whole) return "it reads where it is, of pixels that are some apart";
-  const double saved = saved_us(*call.target, end, size_bytes(to.type)), lost = lost_us(call, end, before.name);
+  if (sums_of(epilogue) > 0 && !is_whole) return "sums over several launches";
+  if (reads_places(epilogue) && !is_whole) return "it reads where it is, of pixels that are some apart";
+  const double saved = saved_us(*call.target, epilogue, size_bytes(to.type)),
+               lost = lost_us(call, epilogue, before.name);
   if (saved < lost) return fmt::format("it saves {:.1f} us and takes {:.1f} more than {}", saved, lost, before.name);
   return "";
 }
@@ -344,12 +346,14 @@ void register_convolution_tma_gpu() {
     gpu::register_text_kernel(op, "tma", refusal, plan_weights, Faults::none, 0b011);
   }
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
-    register_ending_kernel(
-        op, {.name = "tma", .refusal = end_refusal_of, .plan_text = [](const KernelCall& call, const KernelEnd& end) {
-               gpu::TextPlan made = plan_with_end(call, &end);
-               std::erase_if(made.launches, [](const gpu::TextLaunch& each) { return each.grid[0] == 0; });
-               return std::make_shared<const gpu::TextPlan>(std::move(made));
-             }});
+    register_epilogue_kernel(op, {.name = "tma",
+                                  .refusal = epilogue_refusal_of,
+                                  .plan_text = [](const KernelCall& call, const Epilogue& epilogue) {
+                                    gpu::TextPlan made = plan_with_epilogue(call, &epilogue);
+                                    std::erase_if(made.launches,
+                                                  [](const gpu::TextLaunch& each) { return each.grid[0] == 0; });
+                                    return std::make_shared<const gpu::TextPlan>(std::move(made));
+                                  }});
   }
 }
 

@@ -2,8 +2,8 @@
 // out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a
 // phase of its gradient for the image. One warp has TMA load factors of kRows windows, by taps (conv_tma_windows.cu) or
 // once for all of them (conv_tma_patches.cu); groups of four warps multiply 64 windows each by all kColumns columns.
-// What stands behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared memory; a CTA has tile
-// after tile then, and the last CTA of its columns adds up what all of them found.
+// What stands behind the convolution (conv_epilogue_gpu.h) goes over the tile while it is in shared memory; a CTA has
+// tile after tile then, and the last CTA of its columns adds up what all of them found.
 
 constexpr int kOutStride = kColumns + 8;  // a warp's words go to different banks
 
@@ -134,19 +134,19 @@ PD_DEVICE int pixel_at(Place& place, int tile, int turn, int column, const Sizes
   return find_place(place, tile, threadIdx.x / kPieces + turn * kApart, size) ? offset_of(place, size) + column : -1;
 }
 
-PD_DEVICE void end_pixel(const Stored* laid, int turn, const EndPixel& pixel, const EndChannels& channels, const End& end,
+PD_DEVICE void finish_epilogue_pixel(const Stored* laid, int turn, const EpiloguePixel& pixel, const EpilogueChannels& channels, const EpilogueOperands& epilogue,
                          int at, const Place& place, int column, Stored* out, float (&sum)[kSums + 1][8],
                          const Sizes& size) {
   Pack<Stored, 8> result;
   const int row = threadIdx.x / kPieces + turn * kApart;
   load<false>(result, laid + row * kOutStride + threadIdx.x % kPieces * 8);
   if constexpr (kIsKept) store(out + at, result);
-  finish_pixel(result, pixel, channels, end, at, place, column, sum, size);
+  finish_pixel(result, pixel, channels, epilogue, at, place, column, sum, size);
 }
 
 #if PD_AHEAD > 0
-// What an end reads of PD_AHEAD pixels ahead is on its way while those before are gone over and products are made, from
-// tile to tile: each thread asks for it and takes it.
+// What an epilogue reads of PD_AHEAD pixels ahead is on its way while those before are gone over and products are made,
+// from tile to tile: each thread asks for it and takes it.
 struct Ahead {
   char* slots;  // this thread's pieces of the first
   int slot = 0;
@@ -156,11 +156,11 @@ struct Ahead {
     if (++slot == PD_AHEAD) slot = 0;
   }
   // Into the place of now.
-  PD_DEVICE void ask(const End& end, int tile, int turn, int column, const Sizes& size) const {
+  PD_DEVICE void ask(const EpilogueOperands& epilogue, int tile, int turn, int column, const Sizes& size) const {
     if (turn >= kTurns) turn -= kTurns, tile += size.tiles_apart;
     Place pixel;
     const int at = column < size.columns ? pixel_at(pixel, tile, turn, column, size) : -1;
-    if (at >= 0) ask_pixel(place(), end, at);
+    if (at >= 0) ask_pixel(place(), epilogue, at);
     copies_end_group();
   }
 };
@@ -170,11 +170,11 @@ struct Ahead {};
 
 // A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together, where nothing is ahead. It
 // adds up the tile's sums by themselves, as there are registers for them while no products are under way.
-PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end, Stored* out, Ahead& ahead,
+PD_DEVICE void finish_tile(const Stored* laid, int tile, int column, const EpilogueOperands& epilogue, Stored* out, Ahead& ahead,
                         float (&ended)[kSums + 1][8], const Sizes& size) {
   if (column >= size.columns) return;
-  EndChannels channels;
-  read_channels(channels, end, column, size);
+  EpilogueChannels channels;
+  read_channels(channels, epilogue, column, size);
   float of_tile[kSums + 1][8] = {};
 #if PD_AHEAD > 0
   for (int turn = 0; turn < kTurns; ++turn, ahead.next()) {
@@ -182,26 +182,26 @@ PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end
     const int at = pixel_at(place, tile, turn, column, size);
     copies_wait<PD_AHEAD - 1>();
     if (at >= 0) {
-      EndPixel pixel;
+      EpiloguePixel pixel;
       take_pixel(pixel, ahead.place());
-      end_pixel(laid, turn, pixel, channels, end, at, place, column, out, of_tile, size);
+      finish_epilogue_pixel(laid, turn, pixel, channels, epilogue, at, place, column, out, of_tile, size);
     }
-    ahead.ask(end, tile, turn + PD_AHEAD, column, size);
+    ahead.ask(epilogue, tile, turn + PD_AHEAD, column, size);
   }
 #else
   for (int first = 0; first < kTurns; first += kAtOnce) {
-    EndPixel pixels[kAtOnce];
+    EpiloguePixel pixels[kAtOnce];
     Place places[kAtOnce];
     int at[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       at[u] = pixel_at(places[u], tile, first + u, column, size);
-      if (at[u] >= 0) read_pixel(pixels[u], end, at[u]);
+      if (at[u] >= 0) read_pixel(pixels[u], epilogue, at[u]);
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       if (at[u] < 0) continue;
-      end_pixel(laid, first + u, pixels[u], channels, end, at[u], places[u], column, out, of_tile, size);
+      finish_epilogue_pixel(laid, first + u, pixels[u], channels, epilogue, at[u], places[u], column, out, of_tile, size);
     }
   }
 #endif
@@ -214,7 +214,7 @@ PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end
 #endif
 
 PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
-                        const End& end, const Room& room, const Sizes& size) {
+                        const EpilogueOperands& epilogue, const Room& room, const Sizes& size) {
   Stored* const kept = shared_for_tma<Stored>();
   Stored* const stages = kept + kKeptElements;
   Mbarriers* const mbarriers = (Mbarriers*)(stages + kStages * kStageElements);
@@ -234,7 +234,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
 #if PD_AHEAD > 0
   ahead.slots = (char*)(mbarriers + 1) + threadIdx.x * 16;
   for (int turn = 0; threadIdx.x < kConsumers && turn < PD_AHEAD; ++turn, ahead.next()) {
-    ahead.ask(end, tile, turn, column, size);
+    ahead.ask(epilogue, tile, turn, column, size);
   }
 #endif
 #else
@@ -252,7 +252,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
         lay_down(sum, own, bias, first_column, size);
         barrier_wait(1, kConsumers);
 #if PD_HAS_END
-        end_tile(own, tile, column, end, out, ahead, ended, size);
+        finish_tile(own, tile, column, epilogue, out, ahead, ended, size);
 #else
         write_out(own, tile, first_column, added, out, size);
 #endif
@@ -274,6 +274,6 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
     } while (kStays && tile < size.tiles);
   }
 #if PD_HAS_END
-  if constexpr (kSums > 0) add_up_ends(ended, (float*)own, tile_n, which, size.tiles_apart, end, room, size);
+  if constexpr (kSums > 0) add_up_epilogues(ended, (float*)own, tile_n, which, size.tiles_apart, epilogue, room, size);
 #endif
 }

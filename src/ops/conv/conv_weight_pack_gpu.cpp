@@ -30,7 +30,7 @@ Layout packed_weights(const ConvShape& shape) {
 
 namespace {
 
-gpu::TextLaunch plan_pack(const ConvShape& shape, const KernelEnd* end) {
+gpu::TextLaunch plan_pack(const ConvShape& shape, const Epilogue* epilogue) {
   constexpr int kThreads = 256;
   const auto& w = shape.w.strides;
   gpu::TextParts text;
@@ -45,7 +45,7 @@ gpu::TextLaunch plan_pack(const ConvShape& shape, const KernelEnd* end) {
   s.number("weight_n", w[is_back(shape) ? 1 : 0]), s.number("weight_c", w[is_back(shape) ? 0 : 1]);
   s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   text.ctas = ceil_div(pairs, kThreads);
-  add_image_operands(&text, shape, end);
+  add_image_operands(&text, shape, epilogue);
   text.functions = k_conv_weight_pack_cu;
   text.call = "pack_weights(weights, (Stored*)room.workspace, size)";
   return gpu::make_text_kernel(text);
@@ -60,10 +60,10 @@ std::uint32_t turned_weights(const KernelCall& call) {
 
 gpu::TextLaunch plan_weight_pack(const KernelCall& call) { return plan_pack(ConvShape(call), nullptr); }
 
-gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call, const KernelEnd* end) {
+gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call, const Epilogue* epilogue) {
   ConvShape shape(call);
   shape.kind = ConvKind::forward;
-  return plan_pack(shape, end);
+  return plan_pack(shape, epilogue);
 }
 
 }  // namespace paoding

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
@@ -19,6 +19,6 @@ std::uint32_t turned_weights(const KernelCall& call);
 Layout packed_weights(const ConvShape& shape);
 
 /// The same with columns and channels as a convolution forward has them, whatever the call is.
-gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call, const KernelEnd* end = nullptr);
+gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call, const Epilogue* epilogue = nullptr);
 
 }  // namespace paoding

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a max pool in 16 bits: a thread has 8 channels of a block of kStrideH x kStrideW pixels, which the same
-// windows read, and brings the gradient of each window, and what it chose, once for all of them. Where a group stands
-// behind it (conv_end_gpu.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from block to
-// block.
+// The gradient of a max pool in 16 bits: a thread has 8 channels of a block of kStrideH x kStrideW pixels, which the
+// same windows read, and brings the gradient of each window, and what it chose, once for all of them. Where a group
+// stands behind it (conv_epilogue_gpu.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from
+// block to block.
 
 constexpr int kPieces = kColumns / 8, kRows = kThreads / kPieces;
 constexpr int kWindowsH = 1 + (kKernelH - 1) / kStrideH, kWindowsW = 1 + (kKernelW - 1) / kStrideW;
@@ -47,21 +47,21 @@ PD_DEVICE Pack<Stored, 8> gathered(const BlockWindows& windows, int r, int q) {
   return made.pack();
 }
 
-PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const End& end, const Room& room,
+PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const EpilogueOperands& epilogue, const Room& room,
                       const Sizes& size) {
   int which = blockIdx.x;
   const int tile_n = next_coordinate(which, size.tiles_n), channel = tile_n * kColumns + threadIdx.x % kPieces * 8;
   float sum[kSums + 1][8] = {};
   if (channel < size.columns) {
-    EndChannels channels;
-    read_channels(channels, end, channel, size);
+    EpilogueChannels channels;
+    read_channels(channels, epilogue, channel, size);
     for (int i = which * kRows + threadIdx.x / kPieces; i < size.blocks; i += size.ctas_apart * kRows) {
       Place block;
       block.n = i;
       block.w = next_coordinate(block.n, size.block_columns), block.h = next_coordinate(block.n, size.block_rows);
       BlockWindows windows;
       read_windows(windows, dy, chosen, block, channel, size);
-      EndPixel pixels[kStrideH * kStrideW];
+      EpiloguePixel pixels[kStrideH * kStrideW];
       Place places[kStrideH * kStrideW];
       int at[kStrideH * kStrideW];
 #pragma unroll
@@ -71,18 +71,18 @@ PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const End& 
         place.w = block.w * kStrideW + p % kStrideW - kBeforeW;
         const bool is_there = place.h >= 0 && place.h < size.rows && place.w >= 0 && place.w < size.image_columns;
         at[p] = is_there ? place.n * size.to_n + place.h * size.to_h + place.w * size.to_w + channel : -1;
-        if (is_there) read_pixel(pixels[p], end, at[p]);
+        if (is_there) read_pixel(pixels[p], epilogue, at[p]);
       }
 #pragma unroll
       for (int p = 0; p < kStrideH * kStrideW; ++p) {
         if (at[p] < 0) continue;
-        finish_pixel(gathered(windows, p / kStrideW, p % kStrideW), pixels[p], channels, end, at[p], places[p], channel,
+        finish_pixel(gathered(windows, p / kStrideW, p % kStrideW), pixels[p], channels, epilogue, at[p], places[p], channel,
                      sum, size);
       }
     }
   }
   if constexpr (kSums > 0) {
     PD_DYNAMIC_SHARED(float, dynamic);
-    add_up_ends(sum, dynamic, tile_n, which, size.ctas_apart, end, room, size);
+    add_up_epilogues(sum, dynamic, tile_n, which, size.ctas_apart, epilogue, room, size);
   }
 }

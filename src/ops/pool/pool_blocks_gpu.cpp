@@ -8,7 +8,7 @@
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/window_gpu.h"
 #include "ops/pool/pool_shape.h"
 
@@ -60,30 +60,30 @@ std::string blocks_refusal(const KernelCall& call) {
   return "";
 }
 
-std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation&) {
-  if (images_of(end) > kMostImages) return fmt::format("it reads {} images", images_of(end));
-  return end_refusal(call.outputs[0], end);
+std::string epilogue_refusal_of(const KernelCall& call, const Epilogue& epilogue, const KernelImplementation&) {
+  if (images_of(epilogue) > kMostImages) return fmt::format("it reads {} images", images_of(epilogue));
+  return epilogue_refusal(call.outputs[0], epilogue);
 }
 
 // The text of a gradient that is written as it is.
 std::string text_that_stores() {
   return R"(constexpr int kSums = 0;
-struct End {
+struct EpilogueOperands {
   Stored* out;
 };
-struct EndChannels {};
-struct EndPixel {};
-PD_DEVICE void read_channels(EndChannels&, const End&, int, const Sizes&) {}
-PD_DEVICE void read_pixel(EndPixel&, const End&, Index) {}
-PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EndPixel&, const EndChannels&, const End& end, Index at,
+struct EpilogueChannels {};
+struct EpiloguePixel {};
+PD_DEVICE void read_channels(EpilogueChannels&, const EpilogueOperands&, int, const Sizes&) {}
+PD_DEVICE void read_pixel(EpiloguePixel&, const EpilogueOperands&, Index) {}
+PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EpiloguePixel&, const EpilogueChannels&, const EpilogueOperands& epilogue, Index at,
                             const Place&, int, float (&)[1][8], const Sizes&) {
-  store(end.out + at, result);
+  store(epilogue.out + at, result);
 }
-PD_DEVICE void store_sum(const End&, int, int, float, const Sizes&) {}
+PD_DEVICE void store_sum(const EpilogueOperands&, int, int, float, const Sizes&) {}
 )";
 }
 
-gpu::TextPlan plan_blocks(const KernelCall& call, const KernelEnd* end) {
+gpu::TextPlan plan_blocks(const KernelCall& call, const Epilogue* epilogue) {
   const Spread spread(call);
   const PoolShape& shape = spread.shape;
   const auto& [down, across] = spread.windows;
@@ -93,8 +93,8 @@ gpu::TextPlan plan_blocks(const KernelCall& call, const KernelEnd* end) {
   parts.constants = fmt::format("using Stored = {};\nconstexpr int kColumns = {}, kConsumers = kThreads;\n{}",
                                 gpu::stored_type(shape.dtype), kColumns, gpu::window_constants(spread.windows));
   parts.functions = "struct Place { int n, h, w; };\n" +
-                    (end != nullptr ? end_text(&parts, *end) : text_that_stores()) + k_conv_end_sums_cu +
-                    k_pool_blocks_cu;
+                    (epilogue != nullptr ? epilogue_text(&parts, *epilogue) : text_that_stores()) +
+                    k_conv_epilogue_sums_cu + k_pool_blocks_cu;
   auto& s = parts.sizes;
   s.number("columns", shape.channels), s.divisor("tiles_n", spread.tiles_n());
   s.number("blocks", shape.batch * spread.blocks(0) * spread.blocks(1));
@@ -106,19 +106,20 @@ gpu::TextPlan plan_blocks(const KernelCall& call, const KernelEnd* end) {
   const std::int64_t ctas_apart = spread.ctas_apart(*call.target);
   s.number("ctas_apart", ctas_apart), s.wide_number("parts_at", 0);
   parts.operands = {gpu::input_parameter(shape.dtype, "from"), gpu::input_parameter(shape.index.type.dtype, "chosen")};
-  if (end != nullptr) {
-    add_end_operands(&parts, shape.dtype, *end);
+  if (epilogue != nullptr) {
+    add_epilogue_operands(&parts, shape.dtype, *epilogue);
   } else {
     parts.operands.push_back(gpu::output_parameter(shape.dtype, "to"));
   }
-  parts.call = fmt::format("spread(from, chosen, {}, room, size)", end != nullptr ? end_argument(*end) : "End{to}");
+  parts.call = fmt::format("spread(from, chosen, {}, room, size)",
+                           epilogue != nullptr ? epilogue_argument(*epilogue) : "EpilogueOperands{to}");
   parts.ctas = ctas_apart * spread.tiles_n();
   gpu::TextPlan made;
   made.launches.push_back(gpu::make_text_kernel(parts));
   made.launches.back().shared_bytes = kBlockThreads / 32 * kColumns * 4;  // of sums, by warps
   made.launches.back().why = fmt::format("{} CTAs by blocks of {} x {} pixels", parts.ctas, down.stride, across.stride);
-  if (end != nullptr && sums_of(*end) > 0) {
-    made.workspace_bytes = parts.ctas * sums_of(*end) * kColumns * 4;
+  if (epilogue != nullptr && sums_of(*epilogue) > 0) {
+    made.workspace_bytes = parts.ctas * sums_of(*epilogue) * kColumns * 4;
     made.ticket_count = spread.tiles_n();
   }
   return made;
@@ -130,13 +131,14 @@ void register_pool_blocks_gpu() {
   gpu::register_text_kernel(
       "max_pool2d_grad", "blocks", blocks_refusal, [](const KernelCall& call) { return plan_blocks(call, nullptr); },
       Faults::none, ~0u);
-  register_ending_kernel(
-      "max_pool2d_grad",
-      {.name = "blocks",
-       .refusal = end_refusal_of,
-       .plan_text = [](const KernelCall& call,
-                       const KernelEnd& end) { return std::make_shared<const gpu::TextPlan>(plan_blocks(call, &end)); },
-       .is_remade = true});
+  register_epilogue_kernel("max_pool2d_grad",
+                           {.name = "blocks",
+                            .refusal = epilogue_refusal_of,
+                            .plan_text =
+                                [](const KernelCall& call, const Epilogue& epilogue) {
+                                  return std::make_shared<const gpu::TextPlan>(plan_blocks(call, &epilogue));
+                                },
+                            .is_remade = true});
 }
 
 }  // namespace paoding

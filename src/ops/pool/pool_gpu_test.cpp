@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 #include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
@@ -123,7 +123,7 @@ void check_on_a_gpu(const std::vector<Case>& cases, std::initializer_list<void (
 TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
   Built built(cases(), build);
   built.expect_each(2, is_kernel("max_pool2d_grad", "blocks"));
-  built.expect_each(2, has_end);
+  built.expect_each(2, has_epilogue);
   built.check();
 }
 
@@ -139,7 +139,7 @@ void build_behind_group(Graph& g, const Case& c) {
 }
 TEST(PoolByRows, OfWhatAGroupInFrontMakesIsRight) {
   Built built(row_cases(), build_behind_group);
-  built.expect_each(1, [](const Step& step) { return step.has_start; });
+  built.expect_each(1, [](const Step& step) { return step.has_prologue; });
   built.check();
 }
 

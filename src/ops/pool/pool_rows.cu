@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A max pool in 16 bits: a thread has 8 channels of kWindows windows below each other, and keeps the largest of rows that
-// two of them share. What it reads of an image may go through a group first (conv_end_gpu.h), whose result nobody
-// writes, nor rounds.
+// A max pool in 16 bits: a thread has 8 channels of kWindows windows below each other, and keeps the largest of rows
+// that two of them share. What it reads of an image may go through a group first (conv_epilogue_gpu.h), whose result
+// nobody writes, nor rounds.
 
 constexpr int kShared = kKernelH > kStrideH ? kKernelH - kStrideH : 0;  // rows of a window that the next reads too
 
@@ -23,17 +23,17 @@ PD_DEVICE void look(Largest& best, int v, float candidate, int tap) {
 // What the taps of a row read.
 struct RowOfTaps {
   Pack<Stored, 8> image[kKernelW];
-  EndPixel pixel[kKernelW];
+  EpiloguePixel pixel[kKernelW];
 };
 
-PD_DEVICE void pool(const Stored* image, const End& start, Stored* to, unsigned char* choice, const Sizes& size) {
+PD_DEVICE void pool(const Stored* image, const EpilogueOperands& prologue, Stored* to, unsigned char* choice, const Sizes& size) {
   int rest = blockIdx.x * kThreads + threadIdx.x;
   if (rest >= size.total) return;
   const int channel = next_coordinate(rest, size.pieces) * 8, column = next_coordinate(rest, size.window_columns);
   const int first_row = next_coordinate(rest, size.parts) * kWindows, left = column * kStrideW - kBeforeW;
   const int first_l = left < 0 ? -left : 0;
-  EndChannels channels;
-  read_channels(channels, start, channel, size);
+  EpilogueChannels channels;
+  read_channels(channels, prologue, channel, size);
   float no_sum[kSums + 1][8];
   Largest rows[kKernelH];
   for (int i = 0; i < kWindows; ++i) {
@@ -53,7 +53,7 @@ PD_DEVICE void pool(const Stored* image, const End& start, Stored* to, unsigned 
         if (place.w < 0 || place.w >= size.image_columns) continue;
         const int at = place.n * size.from_n + place.h * size.from_h + place.w * size.from_w + channel;
         load<true>(taps[k].image[l], image + at);
-        read_pixel(taps[k].pixel[l], start, at);
+        read_pixel(taps[k].pixel[l], prologue, at);
       }
     }
     Largest best;
@@ -68,7 +68,7 @@ PD_DEVICE void pool(const Stored* image, const End& start, Stored* to, unsigned 
         for (int l = 0; l < kKernelW; ++l) {
           place.w = left + l;
           if (place.w < 0 || place.w >= size.image_columns) continue;
-          EndMade made;
+          EpilogueResults made;
           make_pixel(made, taps[k].image[l], taps[k].pixel[l], channels, place, channel, no_sum, size);
 #pragma unroll
           for (int v = 0; v < 8; ++v) look(rows[k], v, made.out0.value[v], l);

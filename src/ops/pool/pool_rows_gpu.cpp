@@ -8,10 +8,10 @@
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 #include "ops/conv/window_gpu.h"
-#include "ops/kernel_start.h"
 #include "ops/pool/pool_shape.h"
+#include "ops/prologue.h"
 
 namespace paoding {
 namespace {
@@ -45,22 +45,22 @@ std::string rows_refusal(const KernelCall& call) {
   return "";
 }
 
-std::string start_refusal(const KernelCall& call, const KernelEnd& start) {
-  if (images_of(start) > 0) return "it reads several images";
-  if (reads_places(start)) return "it reads where it is";
-  return end_refusal(call.inputs[0], start);
+std::string start_refusal(const KernelCall& call, const Epilogue& prologue) {
+  if (images_of(prologue) > 0) return "it reads several images";
+  if (reads_places(prologue)) return "it reads where it is";
+  return epilogue_refusal(call.inputs[0], prologue);
 }
 
 // The text of a pool that reads its image itself.
-std::string text_without_start() {
-  return text_without_end() + R"(struct EndChannels {};
-struct EndPixel {};
-struct EndMade {
+std::string text_without_prologue() {
+  return text_without_epilogue() + R"(struct EpilogueChannels {};
+struct EpiloguePixel {};
+struct EpilogueResults {
   Draft<Stored, 8> out0;
 };
-PD_DEVICE void read_channels(EndChannels&, const End&, int, const Sizes&) {}
-PD_DEVICE void read_pixel(EndPixel&, const End&, Index) {}
-PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const EndPixel&, const EndChannels&, const Place&,
+PD_DEVICE void read_channels(EpilogueChannels&, const EpilogueOperands&, int, const Sizes&) {}
+PD_DEVICE void read_pixel(EpiloguePixel&, const EpilogueOperands&, Index) {}
+PD_DEVICE void make_pixel(EpilogueResults& made, const Pack<Stored, 8>& result, const EpiloguePixel&, const EpilogueChannels&, const Place&,
                           int, float (&)[1][8], const Sizes&) {
 #pragma unroll
   for (int v = 0; v < 8; ++v) made.out0.value[v] = result.get(v);
@@ -68,7 +68,7 @@ PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const En
 )";
 }
 
-gpu::TextPlan plan_rows(const KernelCall& call, const KernelEnd* start) {
+gpu::TextPlan plan_rows(const KernelCall& call, const Epilogue* prologue) {
   const PoolShape shape(call);
   const std::array<WindowAxis, 2> axes = windows_of(call, shape);
   const auto& [down, across] = axes;
@@ -79,7 +79,7 @@ gpu::TextPlan plan_rows(const KernelCall& call, const KernelEnd* start) {
   made.constants = fmt::format("using Stored = {};\nconstexpr int kWindows = {};\n{}", gpu::stored_type(shape.dtype),
                                windows, gpu::window_constants(axes));
   made.functions = "struct Place { int n, h, w; };\n" +
-                   (start != nullptr ? end_text(&made, *start) : text_without_start()) + k_pool_rows_cu;
+                   (prologue != nullptr ? epilogue_text(&made, *prologue) : text_without_prologue()) + k_pool_rows_cu;
   auto& s = made.sizes;
   const std::int64_t pieces = shape.channels / kRowPiece, total = shape.batch * parts * across.outputs * pieces;
   s.number("total", total), s.divisor("pieces", pieces), s.divisor("parts", parts);
@@ -89,14 +89,14 @@ gpu::TextPlan plan_rows(const KernelCall& call, const KernelEnd* start) {
   gpu::add_strides(&s, "index", shape.index);
   made.operands = {gpu::input_parameter(shape.dtype, "image")};
   std::string loads;
-  for (std::size_t i = 1; start != nullptr && i < start->group.loads.size(); ++i) {
-    made.operands.push_back(gpu::input_parameter(start->group.loads[i].dtype, fmt::format("start_in{}", i)));
+  for (std::size_t i = 1; prologue != nullptr && i < prologue->group.loads.size(); ++i) {
+    made.operands.push_back(gpu::input_parameter(prologue->group.loads[i].dtype, fmt::format("start_in{}", i)));
     loads += fmt::format("start_in{}, ", i);
   }
   made.operands.push_back(gpu::output_parameter(shape.dtype, "to"));
   made.operands.push_back(gpu::output_parameter(shape.index.type.dtype, "choice"));
-  const std::string result = start != nullptr ? "nullptr" : "";  // nobody writes it
-  made.call = fmt::format("pool(image, End{{{}{}}}, to, choice, size)", loads, result);
+  const std::string result = prologue != nullptr ? "nullptr" : "";  // nobody writes it
+  made.call = fmt::format("pool(image, EpilogueOperands{{{}{}}}, to, choice, size)", loads, result);
   made.ctas = ceil_div(total, kRowThreads);
   gpu::TextPlan text;
   text.launches.push_back(gpu::make_text_kernel(made));
@@ -110,10 +110,10 @@ void register_pool_rows_gpu() {
   gpu::register_text_kernel(
       "max_pool2d", "rows", rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); }, Faults::none,
       ~0u);
-  register_started_kernel(
+  register_prologue_kernel(
       "max_pool2d",
-      {.name = "rows", .refusal = start_refusal, .plan_text = [](const KernelCall& call, const KernelEnd& start) {
-         return std::make_shared<const gpu::TextPlan>(plan_rows(call, &start));
+      {.name = "rows", .refusal = start_refusal, .plan_text = [](const KernelCall& call, const Epilogue& prologue) {
+         return std::make_shared<const gpu::TextPlan>(plan_rows(call, &prologue));
        }});
 }
 

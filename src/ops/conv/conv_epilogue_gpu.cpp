@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/conv_epilogue_gpu.h"
 
 #include "gpu/group_formula.h"
 
@@ -37,8 +37,8 @@ bool is_image(const Group& group, std::size_t load) {
   return load == 0 || !is_per_channel(group.loads[load].strides, single_axes(group));
 }
 // Whether 8 numbers of neighbouring channels can be read at once.
-bool is_whole(const KernelEnd& end, std::size_t load) {
-  return end.group.loads[load].strides[1] == 1 && end.alignments[load - 1] % 16 == 0;
+bool is_whole(const Epilogue& epilogue, std::size_t load) {
+  return epilogue.group.loads[load].strides[1] == 1 && epilogue.alignments[load - 1] % 16 == 0;
 }
 bool is_sum(const GroupOutput& output) { return output.reduce_mask != 0; }
 
@@ -50,10 +50,10 @@ gpu::FormulaUse use_of(const Group& group) {
 std::string index_text(gpu::TextParts* parts, const Group& group, std::size_t i) {
   const GroupIndex& index = group.indices[i];
   const char* const places[] = {"place.n", "(first + v)", "place.h", "place.w"};
-  std::string text = parts->sizes.wide_number(fmt::format("end_idx{}", i), index.start);
+  std::string text = parts->sizes.wide_number(fmt::format("epilogue_idx{}", i), index.start);
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (index.strides[axis] == 0) continue;
-    const std::string step = parts->sizes.wide_number(fmt::format("end_idx{}_{}", i, axis), index.strides[axis]);
+    const std::string step = parts->sizes.wide_number(fmt::format("epilogue_idx{}_{}", i, axis), index.strides[axis]);
     text += fmt::format(" + {} * {}", places[axis], step);
   }
   return fmt::format("({})({})", gpu::computed_type(index.dtype), text);
@@ -61,8 +61,8 @@ std::string index_text(gpu::TextParts* parts, const Group& group, std::size_t i)
 
 }  // namespace
 
-std::string end_refusal(const Layout& result, const KernelEnd& end) {
-  const Group& group = end.group;
+std::string epilogue_refusal(const Layout& result, const Epilogue& epilogue) {
+  const Group& group = epilogue.group;
   const Shape& shape = result.type.shape;
   if (group.rank() != 4) return fmt::format("it goes over {} axes", group.rank());
   for (int axis = 0; axis < 4; ++axis) {
@@ -78,7 +78,7 @@ std::string end_refusal(const Layout& result, const KernelEnd& end) {
     }
     if (!lies_as(result, load.strides, single)) return "it reads an image that does not lie as the result does";
     if (!is_narrow(load.dtype)) return fmt::format("it reads an image of {}", to_string(load.dtype));
-    if (end.alignments[i - 1] % 16 != 0) return "it reads an image that does not begin at a multiple of 16 bytes";
+    if (epilogue.alignments[i - 1] % 16 != 0) return "it reads an image that does not begin at a multiple of 16 bytes";
   }
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
     const GroupOutput& output = group.outputs[o];
@@ -91,46 +91,48 @@ std::string end_refusal(const Layout& result, const KernelEnd& end) {
     }
     if (!lies_as(result, output.strides, single)) return "it writes an image that does not lie as the result does";
     if (!is_narrow(output.dtype)) return fmt::format("it writes an image of {}", to_string(output.dtype));
-    if (end.alignments[group.loads.size() - 1 + o] % 16 != 0)
+    if (epilogue.alignments[group.loads.size() - 1 + o] % 16 != 0)
       return "it writes an image that does not begin at a multiple of 16 bytes";
   }
   return "";
 }
 
-bool reads_places(const KernelEnd& end) { return !end.group.indices.empty(); }
+bool reads_places(const Epilogue& epilogue) { return !epilogue.group.indices.empty(); }
 
-int sums_of(const KernelEnd& end) { return static_cast<int>(std::ranges::count_if(end.group.outputs, is_sum)); }
+int sums_of(const Epilogue& epilogue) {
+  return static_cast<int>(std::ranges::count_if(epilogue.group.outputs, is_sum));
+}
 
-int images_of(const KernelEnd& end) {
-  const std::vector<bool> used = use_of(end.group).loads;
+int images_of(const Epilogue& epilogue) {
+  const std::vector<bool> used = use_of(epilogue.group).loads;
   int images = 0;
-  for (std::size_t i = 1; i < used.size(); ++i) images += used[i] && is_image(end.group, i) ? 1 : 0;
+  for (std::size_t i = 1; i < used.size(); ++i) images += used[i] && is_image(epilogue.group, i) ? 1 : 0;
   return images;
 }
 
-void add_end_operands(gpu::TextParts* parts, DType result, const KernelEnd& end) {
-  const Group& group = end.group;
+void add_epilogue_operands(gpu::TextParts* parts, DType result, const Epilogue& epilogue) {
+  const Group& group = epilogue.group;
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
-    parts->operands.push_back(gpu::input_parameter(group.loads[i].dtype, fmt::format("end_in{}", i)));
+    parts->operands.push_back(gpu::input_parameter(group.loads[i].dtype, fmt::format("epilogue_in{}", i)));
   }
-  if (end.is_kept) parts->operands.push_back(gpu::output_parameter(result, "out"));
+  if (epilogue.is_kept) parts->operands.push_back(gpu::output_parameter(result, "out"));
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    parts->operands.push_back(gpu::output_parameter(group.outputs[o].dtype, fmt::format("end_out{}", o)));
+    parts->operands.push_back(gpu::output_parameter(group.outputs[o].dtype, fmt::format("epilogue_out{}", o)));
   }
 }
 
-std::string end_argument(const KernelEnd& end) {
+std::string epilogue_argument(const Epilogue& epilogue) {
   std::string list;
   const auto add = [&](const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
-  for (std::size_t i = 1; i < end.group.loads.size(); ++i) add(fmt::format("end_in{}", i));
-  for (std::size_t o = 0; o < end.group.outputs.size(); ++o) add(fmt::format("end_out{}", o));
-  return "End{" + list + "}";
+  for (std::size_t i = 1; i < epilogue.group.loads.size(); ++i) add(fmt::format("epilogue_in{}", i));
+  for (std::size_t o = 0; o < epilogue.group.outputs.size(); ++o) add(fmt::format("epilogue_out{}", o));
+  return "EpilogueOperands{" + list + "}";
 }
 
-std::string text_without_end() { return "constexpr int kSums = 0;\nstruct End {};\n"; }
+std::string text_without_epilogue() { return "constexpr int kSums = 0;\nstruct EpilogueOperands {};\n"; }
 
-std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, std::int64_t ahead) {
-  const Group& group = end.group;
+std::string epilogue_text(gpu::TextParts* parts, const Epilogue& epilogue, int at_once, std::int64_t ahead) {
+  const Group& group = epilogue.group;
   const gpu::FormulaUse use = use_of(group);
   const std::vector<bool>& used = use.loads;
   gpu::Lines text;
@@ -138,10 +140,10 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, s
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
     results.push_back({fmt::format("out{}", o), group.outputs[o].value});
   }
-  text.add("constexpr bool kIsKept = {};", end.is_kept);
-  text.add("constexpr int kSums = {}, kAtOnce = {}, kImages = {};", sums_of(end), at_once, images_of(end));
+  text.add("constexpr bool kIsKept = {};", epilogue.is_kept);
+  text.add("constexpr int kSums = {}, kAtOnce = {}, kImages = {};", sums_of(epilogue), at_once, images_of(epilogue));
   text.raw(gpu::formula_text(group, "formula", results));
-  text.raw("struct End {");
+  text.raw("struct EpilogueOperands {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     text.add("{};", gpu::input_parameter(group.loads[i].dtype, fmt::format("in{}", i)));
   }
@@ -151,51 +153,53 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, s
   text.raw("};");
 
   // What 8 channels have of numbers, and what a pixel's 8 have of images.
-  text.raw("struct EndChannels {");
+  text.raw("struct EpilogueChannels {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     if (!used[i] || is_image(group, i)) continue;
-    if (is_whole(end, i))
+    if (is_whole(epilogue, i))
       text.add("Pack<{}, 8> in{};", gpu::stored_type(group.loads[i].dtype), i);
     else
       text.add("float in{}[8];", i);
   }
   text.raw("};");
-  text.raw("PD_DEVICE void read_channels(EndChannels& channels, const End& end, int first, const Sizes& size) {");
+  text.raw(
+      "PD_DEVICE void read_channels(EpilogueChannels& channels, const EpilogueOperands& epilogue, int first, const "
+      "Sizes& size) {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
-    if (used[i] && !is_image(group, i) && is_whole(end, i))
-      text.add("load<true>(channels.in{0}, end.in{0} + first);", i);
+    if (used[i] && !is_image(group, i) && is_whole(epilogue, i))
+      text.add("load<true>(channels.in{0}, epilogue.in{0} + first);", i);
   }
   text.raw("#pragma unroll");
   text.raw("for (int v = 0; v < 8; ++v) {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
-    if (!used[i] || is_image(group, i) || is_whole(end, i)) continue;
-    text.add("channels.in{0}[v] = load_one<true>(end.in{0} + (first + v) * {1});", i,
-             parts->sizes.number(fmt::format("end_in{}_c", i), group.loads[i].strides[1]));
+    if (!used[i] || is_image(group, i) || is_whole(epilogue, i)) continue;
+    text.add("channels.in{0}[v] = load_one<true>(epilogue.in{0} + (first + v) * {1});", i,
+             parts->sizes.number(fmt::format("epilogue_in{}_c", i), group.loads[i].strides[1]));
   }
   text.raw("}");
   text.raw("}");
-  text.raw("struct EndPixel {");
+  text.raw("struct EpiloguePixel {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     if (used[i] && is_image(group, i)) text.add("Pack<{}, 8> in{};", gpu::stored_type(group.loads[i].dtype), i);
   }
   text.raw("};");
-  text.raw("PD_DEVICE void read_pixel(EndPixel& pixel, const End& end, Index at) {");
+  text.raw("PD_DEVICE void read_pixel(EpiloguePixel& pixel, const EpilogueOperands& epilogue, Index at) {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
-    if (used[i] && is_image(group, i)) text.add("load<true>(pixel.in{0}, end.in{0} + at);", i);
+    if (used[i] && is_image(group, i)) text.add("load<true>(pixel.in{0}, epilogue.in{0} + at);", i);
   }
   text.raw("}");
 
   if (ahead > 0) {
     // A thread's piece of each image, one image behind the other for all threads.
-    text.raw("PD_DEVICE void ask_pixel(char* slot, const End& end, Index at) {");
+    text.raw("PD_DEVICE void ask_pixel(char* slot, const EpilogueOperands& epilogue, Index at) {");
     int image = 0;
     for (std::size_t i = 1; i < group.loads.size(); ++i) {
       if (!used[i] || !is_image(group, i)) continue;
-      text.add("copy_beside<{}>(slot + {} * kConsumers * 16, end.in{} + at, true);",
+      text.add("copy_beside<{}>(slot + {} * kConsumers * 16, epilogue.in{} + at, true);",
                8 * size_bytes(group.loads[i].dtype), image++, i);
     }
     text.raw("}");
-    text.raw("PD_DEVICE void take_pixel(EndPixel& pixel, const char* slot) {");
+    text.raw("PD_DEVICE void take_pixel(EpiloguePixel& pixel, const char* slot) {");
     image = 0;
     for (std::size_t i = 1; i < group.loads.size(); ++i) {
       if (!used[i] || !is_image(group, i)) continue;
@@ -204,23 +208,24 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, s
     }
     text.raw("}");
   }
-  text.raw("struct EndMade {");
+  text.raw("struct EpilogueResults {");
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
     if (!is_sum(group.outputs[o])) text.add("Draft<{}, 8> out{};", gpu::stored_type(group.outputs[o].dtype), o);
   }
   text.raw("};");
-  text.raw("PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const EndPixel& pixel,");
-  text.raw("                          const EndChannels& channels, const Place& place, int first,");
+  text.raw(
+      "PD_DEVICE void make_pixel(EpilogueResults& made, const Pack<Stored, 8>& result, const EpiloguePixel& pixel,");
+  text.raw("                          const EpilogueChannels& channels, const Place& place, int first,");
   text.raw("                          float (&sum)[kSums + 1][8], const Sizes& size) {");
   text.raw("#pragma unroll");
   text.raw("for (int v = 0; v < 8; ++v) {");
   std::string arguments;
   for (std::size_t i = 0; i < group.loads.size(); ++i) {
     if (!used[i]) continue;
-    arguments += (arguments.empty() ? "" : ", ") + (i == 0               ? std::string("result.get(v)")
-                                                    : is_image(group, i) ? fmt::format("pixel.in{}.get(v)", i)
-                                                    : is_whole(end, i)   ? fmt::format("channels.in{}.get(v)", i)
-                                                                         : fmt::format("channels.in{}[v]", i));
+    arguments += (arguments.empty() ? "" : ", ") + (i == 0                  ? std::string("result.get(v)")
+                                                    : is_image(group, i)    ? fmt::format("pixel.in{}.get(v)", i)
+                                                    : is_whole(epilogue, i) ? fmt::format("channels.in{}.get(v)", i)
+                                                                            : fmt::format("channels.in{}[v]", i));
   }
   for (std::size_t i = 0; i < group.indices.size(); ++i) {
     if (use.indices[i]) arguments += (arguments.empty() ? "" : ", ") + index_text(parts, group, i);
@@ -239,22 +244,26 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, s
   }
   text.raw("}");
   text.raw("}");
-  text.raw("PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EndPixel& pixel,");
-  text.raw("                            const EndChannels& channels, const End& end, Index at, const Place& place,");
+  text.raw("PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EpiloguePixel& pixel,");
+  text.raw(
+      "                            const EpilogueChannels& channels, const EpilogueOperands& epilogue, Index at, const "
+      "Place& place,");
   text.raw("                            int first, float (&sum)[kSums + 1][8], const Sizes& size) {");
-  text.raw("EndMade made;");
+  text.raw("EpilogueResults made;");
   text.raw("make_pixel(made, result, pixel, channels, place, first, sum, size);");
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    if (!is_sum(group.outputs[o])) text.add("store(end.out{0} + at, made.out{0});", o);
+    if (!is_sum(group.outputs[o])) text.add("store(epilogue.out{0} + at, made.out{0});", o);
   }
   text.raw("}");
 
-  text.raw("PD_DEVICE void store_sum(const End& end, int which, int channel, float sum, const Sizes& size) {");
+  text.raw(
+      "PD_DEVICE void store_sum(const EpilogueOperands& epilogue, int which, int channel, float sum, const Sizes& "
+      "size) {");
   sums = 0;
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
     if (!is_sum(group.outputs[o])) continue;
-    text.add("if (which == {}) store_one(end.out{} + channel * {}, sum);", sums++, o,
-             parts->sizes.number(fmt::format("end_out{}_c", o), group.outputs[o].strides[1]));
+    text.add("if (which == {}) store_one(epilogue.out{} + channel * {}, sum);", sums++, o,
+             parts->sizes.number(fmt::format("epilogue_out{}_c", o), group.outputs[o].strides[1]));
   }
   text.raw("}");
   return text.text();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that are the end of a convolution's kernel: which are, and what comes of them in the emulation, against
+// Groups that are the epilogue of a convolution's kernel: which are, and what comes of them in the emulation, against
 // float64.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "gpu/nvrtc.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 #include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
@@ -120,7 +120,7 @@ Value convolution(Graph& g, const EndCase& c) {
   return gradients(std::array{sum(cast(y, f32) * cast(dy, f32))}, std::array{x})[0];
 }
 
-// Of a chip whose memory is so slow that every end pays; with few SMs a CTA has several tiles.
+// Of a chip whose memory is so slow that every epilogue pays; with few SMs a CTA has several tiles.
 TargetPtr chip_of(int sms, std::int64_t cache_bytes = 0) {
   Target chip = named_target("h200");
   chip.sm_count = sms, chip.last_cache_bytes = cache_bytes;
@@ -135,7 +135,7 @@ void check_in_emulation(int sms, std::int64_t cache_bytes) {
     auto g = std::make_unique<Graph>();
     c.build(*g, convolution(*g, c));
     Plan plan = std::move(compile_plan(*g, {}, chip_of(sms, cache_bytes)).plan);
-    EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 1) << c.what << "\n" << to_string(plan);
+    EXPECT_EQ(std::ranges::count_if(plan.steps, has_epilogue), 1) << c.what << "\n" << to_string(plan);
     Feeds feeds = make_feeds(*g, ++seed);
     made.add(c.what, std::move(g), std::move(feeds), std::move(plan));
   }
@@ -164,15 +164,15 @@ TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
   CompileOptions mixed;
   mixed.precision = bf16;
   const Feeds feeds = make_feeds(g, 3);
-  // On a GPU whose convolutions have no ends, the same roundings in kernels of their own.
+  // On a GPU whose convolutions have no epilogues, the same roundings in kernels of their own.
   Tensors of[2];
-  for (const bool has_ends : {false, true}) {
-    const auto chip = has_ends ? chip_of(1) : std::make_shared<const Target>(named_target("a100"));
+  for (const bool has_epilogues : {false, true}) {
+    const auto chip = has_epilogues ? chip_of(1) : std::make_shared<const Target>(named_target("a100"));
     Plan plan = std::move(compile_plan(g, mixed, chip).plan);
-    EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), has_ends ? 2 : 0) << to_string(plan);
+    EXPECT_EQ(std::ranges::count_if(plan.steps, has_epilogue), has_epilogues ? 2 : 0) << to_string(plan);
     const EmulatedProgram program(std::move(plan));
     ASSERT_EQ(program.library_op(), "");
-    of[has_ends] = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
+    of[has_epilogues] = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
   }
   for (const auto& [name, made] : of[1]) {
     const std::vector<double> expected = of[0].at(name).to_doubles(), values = made.to_doubles();
@@ -204,7 +204,7 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
       c.build(g, convolution(g, c));
       const Plan plan = compile_plan(g, {}, chip_of(132, cache_bytes)).plan;
       for (const Step& step : plan.steps) {
-        if (!has_end(step)) continue;
+        if (!has_epilogue(step)) continue;
         for (const gpu::TextLaunch& launch : step.text->launches) {
           if (!seen.insert(launch.entry).second) continue;
           EXPECT_FALSE(gpu::compile(launch.source, "conv.cu", "sm_90a").empty()) << c.what;
@@ -215,31 +215,31 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
   EXPECT_FALSE(seen.empty());
 }
 
-// Two convolutions, and both groups behind the second: the first one's sums, and the end of the second.
+// Two convolutions, and both groups behind the second: the first one's sums, and the epilogue of the second.
 TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
   Graph g;
   const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
   fetch_sums(g, "sum", y);
   fetch_sums(g, "bent", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
   const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
-  EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 2) << to_string(plan);
+  EXPECT_EQ(std::ranges::count_if(plan.steps, has_epilogue), 2) << to_string(plan);
 }
 
 // What another reads of the same memory, and what lies otherwise, stays a group of its own.
 TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
-  const auto ends = [](void (*build)(Graph&, const Value&)) {
+  const auto epilogues = [](void (*build)(Graph&, const Value&)) {
     Graph g;
     build(g, conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3})));
     const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
-    return std::ranges::count_if(plan.steps, has_end);
+    return std::ranges::count_if(plan.steps, has_epilogue);
   };
-  EXPECT_EQ(ends(statistics), 1);
-  EXPECT_EQ(ends([](Graph& g, const Value& y) {  // of rows, not of channels
+  EXPECT_EQ(epilogues(statistics), 1);
+  EXPECT_EQ(epilogues([](Graph& g, const Value& y) {  // of rows, not of channels
               g.fetch("sum", sum(cast(y, f32), std::array<std::int64_t, 2>{1, 3}));
               fetch_convolved(g, "kept", y);
             }),
             0);
-  EXPECT_EQ(ends([](Graph& g, const Value& y) {  // needs a part of the result first
+  EXPECT_EQ(epilogues([](Graph& g, const Value& y) {  // needs a part of the result first
               const Value first = slice(slice(y, 2, 0, 1), 3, 0, 1);
               fetch_sums(g, "sum", y - first);
               fetch_convolved(g, "kept", y);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/ends.h"
+#include "plan/epilogues.h"
 
 #include <algorithm>
 #include <set>
@@ -29,9 +29,9 @@ Group with_load_in_front(Group group, std::size_t first) {
   return group;
 }
 
-class Joining {
+class KernelFusion {
  public:
-  explicit Joining(Plan* plan) : plan_(*plan), steps_(plan->steps) {}
+  explicit KernelFusion(Plan* plan) : plan_(*plan), steps_(plan->steps) {}
 
  protected:
   static bool touches(const Step& step, int slot) {
@@ -79,24 +79,24 @@ class Joining {
   std::vector<Step>& steps_;
 };
 
-class EndJoining : private Joining {
+class EpilogueFusion : private KernelFusion {
  public:
-  using Joining::Joining;
+  using KernelFusion::KernelFusion;
 
   void run() {
     for (const Step& step : steps_) {
       const bool is_kernel = step.kind == Step::Kind::kernel && step.operands.size() == step.reads + 1;
-      if (is_kernel && ending_kernel(step.call.op->name) != nullptr) made_.insert(step.operands.back().slot);
+      if (is_kernel && epilogue_kernel(step.call.op->name) != nullptr) made_.insert(step.operands.back().slot);
     }
     for (std::size_t i = 0; i < steps_.size();) {
       const bool is_group = steps_[i].kind == Step::Kind::group && steps_[i].group.reductions.empty();
-      if (!is_group || !join(i)) ++i;  // where it joins there is one step less, and the next is here
+      if (!is_group || !fuse(i)) ++i;  // where it fuses there is one step less, and the next is here
     }
   }
 
  private:
   // The last kernel in front whose result the group reads goes first: others may be what it adds.
-  bool join(std::size_t at) {
+  bool fuse(std::size_t at) {
     std::vector<std::pair<std::size_t, std::size_t>> makers;  // the step, the load
     for (std::size_t load = 0; load < steps_[at].reads; ++load) {
       if (!made_.contains(steps_[at].operands[load].slot)) continue;
@@ -112,10 +112,10 @@ class EndJoining : private Joining {
 
   bool try_join(std::size_t maker, std::size_t at, std::size_t load) {
     const Step &kernel = steps_[maker], &group = steps_[at];
-    if (kernel.kind != Step::Kind::kernel || has_end(kernel) || kernel.operands.size() != kernel.reads + 1)
+    if (kernel.kind != Step::Kind::kernel || has_epilogue(kernel) || kernel.operands.size() != kernel.reads + 1)
       return false;
-    const EndingKernel* const ending = ending_kernel(kernel.call.op->name);
-    if (ending == nullptr || kernel.label.placement != group.label.placement) return false;
+    const EpilogueKernel* const epilogue = epilogue_kernel(kernel.call.op->name);
+    if (epilogue == nullptr || kernel.label.placement != group.label.placement) return false;
     const Operand& result = kernel.operands.back();
     const Operand& read = group.operands[load];
     if (!is_same_place(result, read)) return false;
@@ -123,32 +123,32 @@ class EndJoining : private Joining {
       if (i != load && group.operands[i].slot == result.slot) return false;
     }
     const bool is_read = is_seen(result.slot, maker, at);  // by others
-    const bool is_remade = ending->is_remade && is_read, is_kept = is_read && !is_remade;
+    const bool is_remade = epilogue->is_remade && is_read, is_kept = is_read && !is_remade;
 
-    Step joined = kernel;
-    if (is_remade) joined.operands.pop_back();  // to be moved without what it writes, which the step that stays does
-    const bool sinks = may_pass(joined, maker, at);
+    Step fused = kernel;
+    if (is_remade) fused.operands.pop_back();  // to be moved without what it writes, which the step that stays does
+    const bool sinks = may_pass(fused, maker, at);
     if (!sinks && (is_remade || !may_pass(group, maker, at))) return false;
-    joined.operands.resize(joined.reads);
-    joined.group = with_load_in_front(group.group, load);
+    fused.operands.resize(fused.reads);
+    fused.group = with_load_in_front(group.group, load);
     for (std::size_t i = 0; i < group.reads; ++i) {
-      if (i != load) joined.operands.push_back(group.operands[i]);
+      if (i != load) fused.operands.push_back(group.operands[i]);
     }
-    joined.reads = joined.operands.size();
-    if (is_kept) joined.operands.push_back(result);
-    joined.operands.insert(joined.operands.end(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads),
-                           group.operands.end());
-    const KernelImplementation* const found = accepting(kernel, ending->name);
+    fused.reads = fused.operands.size();
+    if (is_kept) fused.operands.push_back(result);
+    fused.operands.insert(fused.operands.end(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads),
+                          group.operands.end());
+    const KernelImplementation* const found = accepting(kernel, epilogue->name);
     if (found == nullptr) return false;
-    if (const std::string why = ending->refusal(kernel.call, end_of(joined), *kernel.kernel); !why.empty()) {
+    if (const std::string why = epilogue->refusal(kernel.call, epilogue_of(fused), *kernel.kernel); !why.empty()) {
       plan_.notes.push_back(fmt::format("{}: {} behind it is no end of {}: {}{}", kernel.call.op->name, group.label.op,
-                                        ending->name, why, in_scope(kernel.label.scope)));
+                                        epilogue->name, why, in_scope(kernel.label.scope)));
       return false;
     }
-    joined.kernel = found;
-    joined.label.members = group.label.members;
-    joined.label.member_bytes = group.label.member_bytes;
-    steps_[sinks ? at : maker] = std::move(joined);
+    fused.kernel = found;
+    fused.label.members = group.label.members;
+    fused.label.member_bytes = group.label.member_bytes;
+    steps_[sinks ? at : maker] = std::move(fused);
     if (!is_remade) steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
     return true;
   }
@@ -156,31 +156,31 @@ class EndJoining : private Joining {
   std::set<int> made_;  // slots of results of kernels that take ends in
 };
 
-class StartJoining : private Joining {
+class PrologueFusion : private KernelFusion {
  public:
-  using Joining::Joining;
+  using KernelFusion::KernelFusion;
 
   void run() {
     for (std::size_t at = 0; at < steps_.size();) {
-      if (!join(at)) ++at;  // where it joins there is one step less
+      if (!fuse(at)) ++at;  // where it fuses there is one step less
     }
   }
 
  private:
-  bool join(std::size_t at) {
+  bool fuse(std::size_t at) {
     const Step& kernel = steps_[at];
-    const bool is_kernel = kernel.kind == Step::Kind::kernel && !has_end(kernel) && !kernel.has_start;
+    const bool is_kernel = kernel.kind == Step::Kind::kernel && !has_epilogue(kernel) && !kernel.has_prologue;
     if (!is_kernel || kernel.reads != 1) return false;
-    const StartedKernel* const started = started_kernel(kernel.call.op->name);
+    const PrologueKernel* const prologue = prologue_kernel(kernel.call.op->name);
     const Operand& read = kernel.operands[0];
-    if (started == nullptr) return false;
+    if (prologue == nullptr) return false;
     for (std::size_t maker = at; maker-- > 0;) {
-      if (writes(steps_[maker], read.slot)) return try_join(*started, maker, at);
+      if (writes(steps_[maker], read.slot)) return try_join(*prologue, maker, at);
     }
     return false;
   }
 
-  bool try_join(const StartedKernel& started, std::size_t maker, std::size_t at) {
+  bool try_join(const PrologueKernel& prologue, std::size_t maker, std::size_t at) {
     const Step &group = steps_[maker], &kernel = steps_[at];
     const bool is_group = group.kind == Step::Kind::group && group.group.reductions.empty();
     if (!is_group || group.operands.size() != group.reads + 1 || group.label.placement != kernel.label.placement)
@@ -194,25 +194,25 @@ class StartJoining : private Joining {
         group.operands.begin(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads), lies_there);
     const auto load = static_cast<std::size_t>(image - group.operands.begin());
     if (load == group.reads || !may_pass(group, maker, at)) return false;
-    Step joined = kernel;
-    joined.has_start = true, joined.reads = group.reads;
-    joined.group = with_load_in_front(group.group, load);
-    joined.operands = {*image};
+    Step fused = kernel;
+    fused.has_prologue = true, fused.reads = group.reads;
+    fused.group = with_load_in_front(group.group, load);
+    fused.operands = {*image};
     for (std::size_t i = 0; i < group.reads; ++i) {
-      if (i != load) joined.operands.push_back(group.operands[i]);
+      if (i != load) fused.operands.push_back(group.operands[i]);
     }
-    joined.operands.insert(joined.operands.end(), kernel.operands.begin() + 1, kernel.operands.end());
-    const KernelImplementation* const found = accepting(kernel, started.name);
+    fused.operands.insert(fused.operands.end(), kernel.operands.begin() + 1, kernel.operands.end());
+    const KernelImplementation* const found = accepting(kernel, prologue.name);
     if (found == nullptr) return false;
-    if (const std::string why = started.refusal(kernel.call, start_of(joined)); !why.empty()) {
+    if (const std::string why = prologue.refusal(kernel.call, prologue_of(fused)); !why.empty()) {
       plan_.notes.push_back(fmt::format("{}: {} in front of it is no start of {}: {}{}", kernel.call.op->name,
-                                        group.label.op, started.name, why, in_scope(kernel.label.scope)));
+                                        group.label.op, prologue.name, why, in_scope(kernel.label.scope)));
       return false;
     }
-    joined.kernel = found;
-    joined.label.members = group.label.members;
-    joined.label.member_bytes = group.label.member_bytes;
-    steps_[at] = std::move(joined);
+    fused.kernel = found;
+    fused.label.members = group.label.members;
+    fused.label.member_bytes = group.label.member_bytes;
+    steps_[at] = std::move(fused);
     steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(maker));
     return true;
   }
@@ -220,13 +220,13 @@ class StartJoining : private Joining {
 
 }  // namespace
 
-bool has_end(const Step& step) {
-  return step.kind == Step::Kind::kernel && !step.group.outputs.empty() && !step.has_start;
+bool has_epilogue(const Step& step) {
+  return step.kind == Step::Kind::kernel && !step.group.outputs.empty() && !step.has_prologue;
 }
 
-KernelEnd end_of(const Step& step) {
+Epilogue epilogue_of(const Step& step) {
   const std::size_t outputs = step.group.outputs.size();
-  KernelEnd end{step.group, step.operands.size() - step.reads > outputs, {}};
+  Epilogue end{step.group, step.operands.size() - step.reads > outputs, {}};
   for (std::size_t i = step.call.inputs.size(); i < step.operands.size(); ++i) {
     if (i == step.reads && end.is_kept) continue;
     end.alignments.push_back(alignment_of(step.operands[i]));
@@ -234,17 +234,17 @@ KernelEnd end_of(const Step& step) {
   return end;
 }
 
-KernelEnd start_of(const Step& step) {
-  KernelEnd start{step.group, false, {}};
+Epilogue prologue_of(const Step& step) {
+  Epilogue start{step.group, false, {}};
   for (std::size_t i = 1; i < step.reads; ++i) start.alignments.push_back(alignment_of(step.operands[i]));
   start.alignments.push_back(kSlotAlignment);  // of what nobody writes
   return start;
 }
 
-void join_ends(Plan* plan) {
+void fuse_epilogues(Plan* plan) {
   if (!plan->target->is_gpu()) return;
-  EndJoining(plan).run();
-  StartJoining(plan).run();
+  EpilogueFusion(plan).run();
+  PrologueFusion(plan).run();
 }
 
 }  // namespace paoding

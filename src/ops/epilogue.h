@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that take in what stands behind them: a group that goes over the kernel's result as it lies (a bias, a
+// Kernels with an epilogue: a group that goes over the kernel's result as it lies (a bias, a
 // residual, an activation, a mask, sums per channel) is computed from what the kernel has in its hands, and neither
-// launched nor given the result through memory. The planner asks (plan/ends.h).
+// launched nor given the result through memory. The planner asks (plan/epilogues.h).
 #pragma once
 
 #include <functional>
@@ -17,24 +17,24 @@ struct Group;
 
 /// A group behind a kernel op of one result. Operands of the step: the call's inputs, the group's loads but for the
 /// first, the result where it is kept, the group's outputs.
-struct KernelEnd {
+struct Epilogue {
   const Group& group;                    // load 0 is the kernel's result
   bool is_kept = false;                  // others read the result too, so it is written as well
   std::vector<std::int64_t> alignments;  // of the group's loads but for the first, and of its outputs
 };
 
-struct EndingKernel {
+struct EpilogueKernel {
   std::string name;  // of the implementation in the op's table
-  /// Why it cannot take the end in, or had better not: `before` is what runs the call otherwise.
-  std::function<std::string(const KernelCall&, const KernelEnd&, const KernelImplementation& before)> refusal;
-  std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const KernelEnd&)> plan_text;
+  /// Why it cannot take the epilogue, or had better not: `before` is what runs the call otherwise.
+  std::function<std::string(const KernelCall&, const Epilogue&, const KernelImplementation& before)> refusal;
+  std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const Epilogue&)> plan_text;
   /// What the kernel makes is made of much less: each group that takes it in makes it anew, and it is never kept.
   bool is_remade = false;
 };
 
 /// At most one per op.
-void register_ending_kernel(const std::string& op, EndingKernel kernel);
-/// nullptr where no kernel of the op takes ends in.
-const EndingKernel* ending_kernel(const std::string& op);
+void register_epilogue_kernel(const std::string& op, EpilogueKernel kernel);
+/// nullptr where no kernel of the op takes an epilogue.
+const EpilogueKernel* epilogue_kernel(const std::string& op);
 
 }  // namespace paoding

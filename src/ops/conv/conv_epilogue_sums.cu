@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs have added up for an end's channels, kColumns of which each has, in pieces of 8, by its first kConsumers
-// threads: the last CTA of its columns adds up what all of them found. Stands behind the text of an end.
+// What CTAs have added up for an epilogue's channels, kColumns of which each has, in pieces of 8, by its first
+// kConsumers threads: the last CTA of its columns adds up what all of them found. Stands behind the text of an
+// epilogue.
 
 // As is_last_arriver, by shared memory that is this CTA's own where the emulation runs all at once.
 PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* shared) {
@@ -20,8 +21,8 @@ PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* sh
 }
 
 // `of_columns`: the CTAs that have these columns; `which` of them this one is.
-PD_DEVICE void add_up_ends(const float (&ended)[kSums + 1][8], float* shared, int tile_n, int which, int of_columns,
-                           const End& end, const Room& room, const Sizes& size) {
+PD_DEVICE void add_up_epilogues(const float (&ended)[kSums + 1][8], float* shared, int tile_n, int which, int of_columns,
+                           const EpilogueOperands& epilogue, const Room& room, const Sizes& size) {
   constexpr int kElements = kSums * kColumns, kWidth = 64;
   float* const parts = (float*)((char*)room.workspace + size.parts_at_wide) + (long long)tile_n * of_columns * kElements;
   for (int s = 0; s < kSums; ++s) {
@@ -34,6 +35,6 @@ PD_DEVICE void add_up_ends(const float (&ended)[kSums + 1][8], float* shared, in
     const float sum =
         combine_parts<Sum, kConsumers>(parts + e, of_columns, kElements, threadIdx.x < kConsumers, kWidth, shared);
     const int column = tile_n * kColumns + e % kColumns;
-    if (threadIdx.x < kWidth && column < size.columns) store_sum(end, e / kColumns, column, sum, size);
+    if (threadIdx.x < kWidth && column < size.columns) store_sum(epilogue, e / kColumns, column, sum, size);
   }
 }
