@@ -11,7 +11,7 @@
 
 #if PAODING_WITH_CUDA
 #include "gpu/text_launch.h"
-#include "runtime/gpu_joins.h"
+#include "runtime/launch_fusion.h"
 #endif
 
 namespace paoding::cli {
@@ -96,7 +96,7 @@ void print_plan(const Graph& graph, const DumpOptions& options) {
   print_text(to_string(compiled.plan));
 #if PAODING_WITH_CUDA
   if (!options.target->is_gpu()) return;
-  for (const std::string& note : notes_of_joins(compiled.plan)) print("launch: {}\n", note);
+  for (const std::string& note : notes_of_fused_launches(compiled.plan)) print("launch: {}\n", note);
 #endif
 }
 

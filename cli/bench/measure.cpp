@@ -165,8 +165,8 @@ CompileOptions PreparedCase::for_sets(const Feeds& feeds) const {
   if (options.device.kind != DeviceKind::cuda) return options;
   const auto launches = [&] { return Loaded(work_, 1, options, feeds).program.report().launches; };
   const std::int64_t shared = single_ ? single_->program.report().launches : launches();
-  options.shares_launches = false;
-  if (launches() > shared) options.shares_launches = true;  // a set's own
+  options.fuses_launches = false;
+  if (launches() > shared) options.fuses_launches = true;  // a set's own
   return options;
 }
 

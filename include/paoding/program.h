@@ -48,7 +48,7 @@ struct CompileOptions {
   int repeats = 1;  // runs, one after the other, that one run() makes: for timing without launch gaps
   /// On a GPU: launches that do not need each other's results may run as one. Off to time several pieces of work in one
   /// run, each as it would be alone.
-  bool shares_launches = true;
+  bool fuses_launches = true;
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
   /// On a GPU: what a library and a kernel of our own can do, a convolution, or a library in many ways, a product, is
   /// timed on the device once. What was faster is kept in the folder of compiled kernels, where every program finds it.

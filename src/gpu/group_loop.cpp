@@ -107,7 +107,7 @@ void KernelText::emit_move(std::size_t operand, bool is_store, const std::string
                            const std::string& count) {
   const std::string pointer =
       fmt::format("{}{} + {}", operand < loads() ? "in" : "out", operand < loads() ? operand : operand - loads(), at);
-  const bool once = operand < loads() && !may_alias_[operand] && !s_.is_phase;
+  const bool once = operand < loads() && !may_alias_[operand] && !s_.is_stage;
   const std::string whole =
       is_store ? fmt::format("store({}, {});", pointer, pack) : fmt::format("load<{}>({}, {});", once, pack, pointer);
   const std::string each =

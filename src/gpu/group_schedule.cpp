@@ -23,17 +23,17 @@ constexpr std::int64_t kWavesToAddLater = 2;
 }  // namespace
 
 Scheduler::Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_share,
-                     int phase_threads)
+                     int stage_threads)
     : group_(group),
       alignment_(alignment),
       target_(target),
       may_share_(may_share),
-      phase_threads_(phase_threads),
+      stage_threads_(stage_threads),
       inner_(group.rank() - 1),
       used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
   for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
   is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
-  s_.is_phase = phase_threads > 0;
+  s_.is_stage = stage_threads > 0;
   s_.is_wide = needs_wide_offsets(group_);
 }
 
@@ -74,7 +74,7 @@ void Scheduler::choose_vector() {
   std::int64_t most = std::min<std::int64_t>(kMaxVector, pow2_floor(extent(inner_)));
   // A small group has too few points for all SMs: narrow vectors spread it over more warps.
   if (is_small_) {
-    const std::int64_t threads = s_.is_phase ? phase_threads_ : target_.sm_count * 48;
+    const std::int64_t threads = s_.is_stage ? stage_threads_ : target_.sm_count * 48;
     most = std::min(most, pow2_floor(std::max<std::int64_t>(1, group_.points() / threads)));
   }
   const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
@@ -173,11 +173,11 @@ double Scheduler::in_flight_kilobytes() const {
 
 // Whether a CTA an SM does shows when everything else has been chosen for it; where it does not, it is chosen anew.
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target,
-                             int phase_threads) {
+                             int stage_threads) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
-  const bool may_share = target.major >= 9 && phase_threads == 0;
-  Scheduler shared(group, alignment, target, may_share, phase_threads);
+  const bool may_share = target.major >= 9 && stage_threads == 0;
+  Scheduler shared(group, alignment, target, may_share, stage_threads);
   GroupSchedule schedule = shared.run();
   if (!may_share || shared.may_share()) return schedule;
   return Scheduler(group, alignment, target, false, 0).run();

@@ -72,7 +72,7 @@ struct GroupSchedule {
   bool is_wide = false;    // offsets need 64 bits
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
-  bool is_phase = false;  // of a chain: what it reads may have been written in the same launch
+  bool is_stage = false;  // of a vertically fused launch: what it reads may have been written in the same launch
 
   // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
   // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
@@ -91,7 +91,7 @@ struct GroupSchedule {
   int threads() const { return lanes * rows; }
 };
 
-/// A row of a phase has at least so many lanes, where there are more rows than threads for all of them at once: they
+/// A row of a stage has at least so many lanes, where there are more rows than threads for all of them at once: they
 /// read 128 bytes side by side.
 inline constexpr int kPhaseLanes = 8;
 
@@ -118,14 +118,15 @@ struct ElementBytes {
 ElementBytes element_bytes(const Group& group, std::span<const std::size_t> operands);
 
 /// The schedule of a canonical group with at least one axis and no empty one.
-/// `alignment`: bytes that each operand's start is a multiple of. `phase_threads`, where it is not 0: of the one CTA
-/// that has the group to itself, as a phase of a chain (chained_launch.h), turn by turn; its threads are that many.
+/// `alignment`: bytes that each operand's start is a multiple of. `stage_threads`, where it is not 0: of the one CTA
+/// that has the group to itself, as a stage of a vertically fused launch (vertical_launch.h), turn by turn; its threads
+/// are that many.
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target,
-                             int phase_threads = 0);
+                             int stage_threads = 0);
 
 /// The same for a group with own reductions; its outputs must be among those of staged_refusal().
 GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target,
-                              int phase_threads = 0);
+                              int stage_threads = 0);
 
 /// A schedule in words, but for `why`, which they are for (describe_schedule.cpp).
 std::string describe(const GroupSchedule& schedule, const Target& target, double in_flight_kilobytes);

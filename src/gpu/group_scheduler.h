@@ -26,7 +26,7 @@ struct OrderedCta {
 class Scheduler {
  public:
   Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_share,
-            int phase_threads);
+            int stage_threads);
   GroupSchedule run();
   /// False once CTAs were to share reductions, a CTA an SM, and that did not do.
   bool may_share() const { return may_share_; }
@@ -104,7 +104,7 @@ class Scheduler {
     std::int64_t product = extent_product(s_.grid_axes);
     return product / s_.block / s_.chunk;
   }
-  int least_threads() const { return s_.is_phase ? phase_threads_ : is_small_ ? 128 : kThreads; }
+  int least_threads() const { return s_.is_stage ? stage_threads_ : is_small_ ? 128 : kThreads; }
 
   // ---- Tile: lanes stay on columns, threads walk down the serial axes ----
 
@@ -145,7 +145,7 @@ class Scheduler {
   std::span<const int> alignment_;
   const Target& target_;
   bool may_share_;
-  int phase_threads_;
+  int stage_threads_;
   int inner_;
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced

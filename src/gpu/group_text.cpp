@@ -401,7 +401,7 @@ void put_row_inside(Group* group) {
 
 }  // namespace
 
-TextPlan plan_group(const Group& canonical, std::span<const int> alignment, const Target& target, int phase_threads) {
+TextPlan plan_group(const Group& canonical, std::span<const int> alignment, const Target& target, int stage_threads) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
   if (group.points() == 0) replace_empty(&group, &is_live);
@@ -421,8 +421,8 @@ TextPlan plan_group(const Group& canonical, std::span<const int> alignment, cons
     }
     put_row_inside(&group);
   }
-  const GroupSchedule schedule = is_staged ? schedule_staged(group, alignment, target, phase_threads)
-                                           : schedule_group(group, alignment, target, phase_threads);
+  const GroupSchedule schedule = is_staged ? schedule_staged(group, alignment, target, stage_threads)
+                                           : schedule_group(group, alignment, target, stage_threads);
   if (schedule.ctas >= (std::int64_t{1} << 31)) {
     fail(ErrorKind::unsupported, "fused loop: {} CTAs for {} points, at most 2^31 - 1 fit a grid", schedule.ctas,
          group.points());

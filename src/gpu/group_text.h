@@ -12,9 +12,9 @@
 namespace paoding::gpu {
 
 /// The kernel of a canonical group, where its schedule says so with one behind it that adds up; none where every output
-/// is empty. `alignment`: for each operand, bytes that its address will be a multiple of. `phase_threads`: see
+/// is empty. `alignment`: for each operand, bytes that its address will be a multiple of. `stage_threads`: see
 /// schedule_group().
 TextPlan plan_group(const Group& canonical, std::span<const int> alignment, const Target& target,
-                    int phase_threads = 0);
+                    int stage_threads = 0);
 
 }  // namespace paoding::gpu

@@ -54,7 +54,7 @@ int Scheduler::choose_unroll(std::int64_t steps) const {
   // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
   const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
   const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1);
-  const std::int64_t threads = s_.is_phase     ? phase_threads_
+  const std::int64_t threads = s_.is_stage     ? stage_threads_
                                : is_pointwise_ ? 1536
                                : sharers_ > 1  ? kSharerThreads
                                                : 1024;
@@ -82,7 +82,7 @@ std::int64_t Scheduler::read_bytes() const {
 }
 
 std::int64_t Scheduler::choose_split(std::int64_t tiles, std::int64_t waves) const {
-  if (s_.is_phase || tiles >= 2 * target_.sm_count) return 1;
+  if (s_.is_stage || tiles >= 2 * target_.sm_count) return 1;
   const std::int64_t full = waves * kTileCtasPerSm * target_.sm_count / tiles;
   std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
   if (has_sink(SinkKind::column)) {
@@ -128,8 +128,8 @@ void Scheduler::choose_tile() {
     if (s_.is_turned) s_.lanes = kTurnedLanes;
   } else {
     s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
-    if (s_.is_phase && !has_sink(SinkKind::row)) {
-      s_.lanes = static_cast<int>(std::min<std::int64_t>(phase_threads_ / 4, pow2_ceil(vectors)));
+    if (s_.is_stage && !has_sink(SinkKind::row)) {
+      s_.lanes = static_cast<int>(std::min<std::int64_t>(stage_threads_ / 4, pow2_ceil(vectors)));
     } else if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
       if (share_columns())
         threads = kSharerThreads;
@@ -138,7 +138,7 @@ void Scheduler::choose_tile() {
     }
   }
   s_.rows = threads / s_.lanes;
-  const bool may_shrink = is_small_ && !s_.is_phase;
+  const bool may_shrink = is_small_ && !s_.is_stage;
   while (may_shrink && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.lanes * s_.rows > 64) s_.rows /= 2;
   choose_block_axis();
 
@@ -245,9 +245,9 @@ void Scheduler::choose_sweep() {
   int threads = least_threads();
   if (is_pointwise_) {
     s_.lanes = threads;
-  } else if (s_.is_phase) {  // all rows in one turn, where they are not more than threads
-    const std::int64_t rows_at_once = std::min(pow2_ceil(s_.serial_count), std::int64_t{phase_threads_} / kPhaseLanes);
-    s_.lanes = static_cast<int>(std::min(phase_threads_ / rows_at_once, pow2_ceil(s_.inner_vectors)));
+  } else if (s_.is_stage) {  // all rows in one turn, where they are not more than threads
+    const std::int64_t rows_at_once = std::min(pow2_ceil(s_.serial_count), std::int64_t{stage_threads_} / kPhaseLanes);
+    s_.lanes = static_cast<int>(std::min(stage_threads_ / rows_at_once, pow2_ceil(s_.inner_vectors)));
   } else if (keeps_order_) {
     const OrderedCta cta(s_.inner_vectors);
     s_.lanes = static_cast<int>(cta.lanes);

@@ -40,15 +40,15 @@ std::int64_t round_steps(std::int64_t steps) {
 
 class StagedScheduler {
  public:
-  StagedScheduler(const Group& group, std::span<const int> alignment, const Target& target, int phase_threads)
+  StagedScheduler(const Group& group, std::span<const int> alignment, const Target& target, int stage_threads)
       : group_(group),
         alignment_(alignment),
         target_(target),
-        threads_(phase_threads > 0 ? phase_threads : kStageThreads),
-        most_threads_(phase_threads > 0 ? phase_threads : kMaxStageThreads),
+        threads_(stage_threads > 0 ? stage_threads : kStageThreads),
+        most_threads_(stage_threads > 0 ? stage_threads : kMaxStageThreads),
         inner_(group.rank() - 1),
         stages_(stages(group)) {
-    s_.is_phase = phase_threads > 0;
+    s_.is_stage = stage_threads > 0;
     const std::uint32_t row = row_mask(group);
     for (int axis = 0; axis < group.rank(); ++axis) ((row >> axis) & 1u ? walk_ : kept_).push_back(axis);
     s_.form = (row >> inner_) & 1u ? LoopForm::sweep : LoopForm::tile;
@@ -219,13 +219,13 @@ class StagedScheduler {
     const std::int64_t most = has_columns() ? kHeldWordsWithColumns : kHeldWords;
     const auto steps_of = [&](std::int64_t lanes) { return round_steps(ceil_div(s_.inner_vectors, lanes)); };
     std::int64_t lanes = std::min<std::int64_t>(32, pow2_ceil(s_.inner_vectors));
-    if (s_.is_phase) {
+    if (s_.is_stage) {
       lanes = std::clamp<std::int64_t>(threads_ / pow2_ceil(s_.row_count), kPhaseLanes, threads_);
       lanes = std::min(lanes, pow2_ceil(s_.inner_vectors));
     }
     while (lanes < most_threads_ && steps_of(lanes) * vector_words() > (lanes > threads_ ? kHeldWords : most))
       lanes *= 2;
-    while (!s_.is_phase && lanes < threads_ && lanes < s_.inner_vectors &&
+    while (!s_.is_stage && lanes < threads_ && lanes < s_.inner_vectors &&
            s_.row_count * lanes < std::int64_t{threads_} * 2 * target_.sm_count) {
       lanes *= 2;
     }
@@ -236,12 +236,12 @@ class StagedScheduler {
     if (!s_.holds_rows)
       lanes = s_.row_count >= 2 * target_.sm_count ? std::min<std::int64_t>(512, most_threads_) : most_threads_;
     const std::int64_t held = steps_of(lanes) * (vector_words() + held_words(s_.is_held));
-    has_cta_a_row_ = !s_.is_phase && s_.holds_rows && !is_persistent() && held > kFetchedWords &&
+    has_cta_a_row_ = !s_.is_stage && s_.holds_rows && !is_persistent() && held > kFetchedWords &&
                      s_.row_count >= kRowsToSpread * target_.sm_count;
     while (has_cta_a_row_ && lanes < threads_ && (lanes < kLanesOfCta || steps_of(lanes) > kStepsOfCta)) lanes *= 2;
     s_.lanes = static_cast<int>(lanes);
     s_.rows = has_cta_a_row_ ? 1 : std::max(1, threads_ / s_.lanes);
-    while (!s_.is_phase && s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
+    while (!s_.is_stage && s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(lanes)) : kRereadSteps;
     s_.blocks = ceil_div(s_.row_count, s_.rows);
     if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
@@ -269,7 +269,7 @@ class StagedScheduler {
     if (!s_.holds_rows) lanes = std::min<std::int64_t>(blocks_of(32) >= 2 * target_.sm_count ? 32 : 8, widest_tile);
     s_.lanes = static_cast<int>(lanes);
     s_.rows = threads_ / s_.lanes;
-    while (!s_.is_phase && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
+    while (!s_.is_stage && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(threads_ / s_.rows)) : kRereadSteps;
     s_.blocks = s_.row_count * ceil_div(s_.inner_vectors, s_.lanes);
     if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
@@ -372,7 +372,7 @@ class StagedScheduler {
     }
     const auto wave = [&] { return std::int64_t{target_.sm_count} * s_.resident_ctas; };
     s_.fetches_ahead =
-        !s_.is_phase && may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
+        !s_.is_stage && may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
     if (!s_.fetches_ahead) choose_residents(words);
     s_.ctas = is_persistent() || s_.fetches_ahead ? std::min(s_.blocks, wave()) : s_.blocks;
   }
@@ -401,9 +401,9 @@ class StagedScheduler {
 }  // namespace
 
 GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target,
-                              int phase_threads) {
+                              int stage_threads) {
   PD_ASSERT(!group.reductions.empty() && group.points() > 0, "an empty group has no reductions left");
-  return StagedScheduler(group, alignment, target, phase_threads).run();
+  return StagedScheduler(group, alignment, target, stage_threads).run();
 }
 
 }  // namespace paoding::gpu

@@ -70,8 +70,8 @@ struct TextLaunch {
   /// CTAs of this kind that run at once, where they stay to the end and leave the rest of the chip alone: as many share
   /// a launch, whatever they need of an SM. 0: it is not so.
   unsigned ctas_at_once = 0;
-  /// Of a layer that shares a launch with others above or below it: how many there are of them (stacked_launch.h).
-  std::int64_t stacked = 1;
+  /// Of a layer of a pipelined launch: how many layers there are in it (pipelined_launch.h).
+  std::int64_t pipelined_layers = 1;
   bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
@@ -96,7 +96,7 @@ struct TextPlan {
 
 /// Whether a kernel op of this text may share a launch with others of it: one launch, twice of which has room on the
 /// chip.
-inline bool shares_launch(const TextPlan* text) {
+inline bool may_be_grouped(const TextPlan* text) {
   return text != nullptr && text->launches.size() == 1 &&
          2 * text->launches[0].grid[0] <= text->launches[0].ctas_at_once;
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "group/group.h"
-#include "group/share_powers.h"
+#include "group/reuse_exponentials.h"
 
 namespace paoding {
 namespace {
@@ -167,7 +167,7 @@ Group canonical(const Group& group) {
   // A sum over axes of extent 1 only is no sum.
   for (GroupOutput& output : result.outputs) output.combine = output.reduce_mask ? output.combine : Combine::none;
   if (!result.reductions.empty() && result.reductions[0].reduce_mask == 0) drop_reductions(&result);
-  share_powers(&result);
+  reuse_exponentials(&result);
   drop_roundings(&result);
   return result;
 }

@@ -35,7 +35,7 @@ struct KernelCall {
   std::int64_t together = 1;
   /// On a GPU. So many calls of the op stand one above the other, this one among them: input 0 of one is a matrix's
   /// product with result 0 of the one below, which nothing else reads. They may share a launch, each some steps behind.
-  std::int64_t stacked = 1;
+  std::int64_t pipelined_layers = 1;
 };
 
 /// What a kernel gets when it runs.

@@ -8,11 +8,11 @@
 namespace paoding {
 namespace {
 
-struct StackedRecurrence {
+struct PipelinedRecurrence {
   Value start, made, last;
 };
 
-StackedRecurrence recur(Graph& g, bool is_reverse) {
+PipelinedRecurrence recur(Graph& g, bool is_reverse) {
   const Value start = g.input("start", f32, {2, 3}), xs = g.input("xs", f32, {5, 2, 3});
   const StepResult made = scan(
       {start}, {xs},
@@ -28,7 +28,7 @@ Value entry(const Value& start) { return reshape(start, Shape{1, 2, 3}); }
 
 TEST(StackCarries, AllButTheLastBehindTheStartIsWhatIsCarried) {
   Graph g;
-  const StackedRecurrence made = recur(g, false);
+  const PipelinedRecurrence made = recur(g, false);
   const Value states = concat(std::array{entry(made.start), made.made}, 0);
   g.fetch("before", slice(states, 0, 0, 5) * 2.0);
   run_and_compare(g, {stack_carries, simplify_views});
@@ -38,7 +38,7 @@ TEST(StackCarries, AllButTheLastBehindTheStartIsWhatIsCarried) {
 
 TEST(StackCarries, SoItIsBackwards) {
   Graph g;
-  const StackedRecurrence made = recur(g, true);
+  const PipelinedRecurrence made = recur(g, true);
   const Value states = concat(std::array{made.made, entry(made.start)}, 0);
   g.fetch("before", slice(states, 0, 1, 6) * 2.0);
   g.fetch("behind", slice(states, 0, 0, 5) * 3.0);
@@ -48,7 +48,7 @@ TEST(StackCarries, SoItIsBackwards) {
 
 TEST(StackCarries, NotBehindAnotherStartNorAnotherPart) {
   Graph g;
-  const StackedRecurrence made = recur(g, false);
+  const PipelinedRecurrence made = recur(g, false);
   const Value other = entry(g.input("other", f32, {2, 3}));
   g.fetch("other", slice(concat(std::array{other, made.made}, 0), 0, 0, 5) * 2.0);
   g.fetch("part", slice(concat(std::array{entry(made.start), made.made}, 0), 0, 0, 4) * 2.0);

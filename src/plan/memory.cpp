@@ -89,15 +89,15 @@ struct Uses {
   }
 
   // On a GPU neighbouring groups have workspaces of their own, where they are small: they may run at the same time. Nor
-  // does one's small value lie where another's was: they may run share by share, one behind the other (group/share.h).
-  // Kernels that share a launch keep all they have to themselves.
+  // does one's small value lie where another's was: they may run partition by partition, one behind the other
+  // (group/partition.h). Kernels that share a launch keep all they have to themselves.
   static bool may_run_together(const Step& a, const Step& b) {
-    if (a.stack >= 0 && a.stack == b.stack) return true;
+    if (a.pipeline >= 0 && a.pipeline == b.pipeline) return true;
     if (a.kind == Step::Kind::group) return b.kind == Step::Kind::group;
-    return a.shares_launch && b.shares_launch && a.call.op == b.call.op;
+    return a.may_be_grouped && b.may_be_grouped && a.call.op == b.call.op;
   }
   void hold(const Step& step, std::vector<int>* held) {
-    const bool keeps_all = step.shares_launch || step.stack >= 0;
+    const bool keeps_all = step.may_be_grouped || step.pipeline >= 0;
     if (step.kind != Step::Kind::group && !keeps_all) return;
     const auto add = [&](int slot) {
       const Slot& of = (*slots)[static_cast<std::size_t>(slot)];
@@ -105,7 +105,8 @@ struct Uses {
       if (held->size() == kMostHeld) release(held);
       if (std::ranges::find(*held, slot) == held->end()) held->push_back(slot);
     };
-    if (step.workspace >= 0 && step.stack < 0) add(step.workspace);  // a stack's products are not a library's
+    if (step.workspace >= 0 && step.pipeline < 0)
+      add(step.workspace);  // a layer pipeline's products are not a library's
     if (!is_gpu) return;
     for (const Operand& operand : step.operands) add(operand.slot);
   }

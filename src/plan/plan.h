@@ -97,10 +97,10 @@ struct Step {
   /// On a GPU, of groups and kernel ops that are CUDA text of our own: what is launched.
   std::shared_ptr<const gpu::TextPlan> text;
   int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
-  bool shares_launch = false;      // on a GPU, of kernel ops: may be in one launch with neighbours of the same op
-  /// On a GPU: kernel ops one above the other (KernelCall::stacked), and the products between them, have one number and
-  /// may be in one launch; -1: it is none of them.
-  int stack = -1;
+  bool may_be_grouped = false;     // on a GPU, of kernel ops: may be in one launch with neighbours of the same op
+  /// On a GPU: kernel ops one above the other (KernelCall::pipelined_layers), and the products between them, have one
+  /// number and may be in one launch; -1: it is none of them.
+  int pipeline = -1;
 
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
@@ -154,7 +154,7 @@ struct StepNeeds {
   std::int64_t workspace_bytes = 0;  // while it runs
   std::int64_t state_bytes = 0;      // from run to run, zero before the first
   bool is_launched = true;           // not so: there is nothing to do
-  bool shares_launch = false;        // neighbours may be in one launch with it (runtime/gpu_joins.h)
+  bool may_be_grouped = false;       // neighbours may be in one launch with it (runtime/launch_fusion.h)
 };
 
 struct PlanOptions {

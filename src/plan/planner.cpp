@@ -78,10 +78,10 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     const StepNeeds needs = options.lower(step);
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
-    step.shares_launch = step.kind == Step::Kind::kernel && needs.shares_launch;
+    step.may_be_grouped = step.kind == Step::Kind::kernel && needs.may_be_grouped;
     if (!needs.is_launched) continue;
     // What shares a launch has in front of it what that has.
-    if (before && (needs.shares_launch || step.stack >= 0)) written.insert(before->begin(), before->end());
+    if (before && (needs.may_be_grouped || step.pipeline >= 0)) written.insert(before->begin(), before->end());
     before = std::move(written);
   }
 }
@@ -131,7 +131,7 @@ void Planner::plan_nodes(Frame& frame) {
   std::vector<NodeId> order = node_order(frame.graph, order_);
   if (options_.target->is_gpu()) {
     frame.together = bring_together(frame.graph, &order);
-    frame.stacks = bring_stacks_together(frame.graph, &order);
+    frame.pipelines = bring_layer_pipelines_together(frame.graph, &order);
   }
   for (NodeId id : order) plan_node(frame, id);
 }
@@ -250,8 +250,8 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
     step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), target};
     if (const auto it = frame.together.find(id); it != frame.together.end()) step.call.together = it->second;
-    if (const auto it = frame.stacks.find(id); it != frame.stacks.end()) {
-      step.stack = it->second.stack, step.call.stacked = it->second.layers;
+    if (const auto it = frame.pipelines.find(id); it != frame.pipelines.end()) {
+      step.pipeline = it->second.pipeline, step.call.pipelined_layers = it->second.layers;
     }
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);

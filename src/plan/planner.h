@@ -8,9 +8,9 @@
 
 #include "base/cancel_poll.h"
 #include "ops/scan/scan.h"
+#include "plan/layer_pipelines.h"
 #include "plan/order.h"
 #include "plan/plan.h"
-#include "plan/stacks.h"
 
 namespace paoding {
 
@@ -38,14 +38,14 @@ class Planner {
   /// What is known about the values of one graph (the whole one, or a body in its loop).
   struct Frame {
     const Graph& graph;
-    std::map<Ref, Operand> places;                 // where a value is
-    std::map<Ref, Operand> destinations;           // where a value has to be written, when its place is not free
-    std::vector<Step>* steps;                      // where steps go
-    const Node* scan = nullptr;                    // the scan whose body this is
-    std::set<Ref> channels_last = {};              // images that are to lie with their channels innermost
-    std::map<Ref, Operand> converted = {};         // copies of other images that lie so
-    std::map<NodeId, std::int64_t> together = {};  // what stands side by side: bring_together(), order.h
-    std::map<NodeId, StackPlace> stacks = {};      // what stands one above the other
+    std::map<Ref, Operand> places;                   // where a value is
+    std::map<Ref, Operand> destinations;             // where a value has to be written, when its place is not free
+    std::vector<Step>* steps;                        // where steps go
+    const Node* scan = nullptr;                      // the scan whose body this is
+    std::set<Ref> channels_last = {};                // images that are to lie with their channels innermost
+    std::map<Ref, Operand> converted = {};           // copies of other images that lie so
+    std::map<NodeId, std::int64_t> together = {};    // what stands side by side: bring_together(), order.h
+    std::map<NodeId, PipelinePlace> pipelines = {};  // what stands one above the other
     std::map<Ref, Ref> rounded = {};  // results of groups that nothing but a rounding reads, and what that gives
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // On a GPU steps that do nothing but make the new values of parameters come last, where what they wait for is small:
-// side by side they share launches (gpu/joined_launch.h), and nothing reads an old value behind them, so that it need
+// side by side they share launches (gpu/grouped_launch.h), and nothing reads an old value behind them, so that it need
 // not be kept.
 #include <set>
 

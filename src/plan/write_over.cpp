@@ -31,7 +31,8 @@ bool are_in_one_step(const SlotUses& uses, std::size_t step, int made, int old) 
 }  // namespace
 
 void write_over_inputs(Plan* plan) {
-  if (plan->target->is_gpu()) return;  // neighbours may share a launch, and a stack's are all under way at once
+  if (plan->target->is_gpu())
+    return;  // neighbours may share a launch, and a layer pipeline's are all under way at once
   SlotUses uses(plan->steps);
   for (std::size_t i = 0; i < plan->steps.size(); ++i) {
     const Step& step = plan->steps[i];

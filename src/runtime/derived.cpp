@@ -87,7 +87,7 @@ class Taking {
     return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
   }
 
-  // Of recurrences on a GPU: as their kernel says of what of their results is read. Layers of a stack may share a
+  // Of recurrences on a GPU: as their kernel says of what of their results is read. Layers of a pipeline may share a
   // launch, which takes weights of both as they are: several of one direction are left alone.
   bool wants_by_units(NodeId id) const {
     const Node& node = graph_.node(id);

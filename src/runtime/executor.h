@@ -106,8 +106,8 @@ struct ExecutorOptions {
   Device device;
   std::string name = "program";  // in errors of the device
   Execution execution = Execution::captured;
-  int repeats = 1;              // times that one run() runs the plan
-  bool shares_launches = true;  // on a GPU: see CompileOptions
+  int repeats = 1;             // times that one run() runs the plan
+  bool fuses_launches = true;  // on a GPU: see CompileOptions
   std::function<void(const StepSeen&)> on_step = {};
   std::function<void(Printed&&)> on_print = {};
   std::shared_ptr<Arena> arena = {};            // to share when it is large enough

@@ -17,8 +17,8 @@
 #include "gpu/loaded_kernel.h"
 #include "plan/plan.h"
 #include "runtime/gpu_gate.h"
-#include "runtime/gpu_joins.h"
 #include "runtime/gpu_order.h"
+#include "runtime/launch_fusion.h"
 
 namespace paoding {
 
@@ -29,9 +29,9 @@ class GpuEnd {
   GpuEnd(GpuEnd&&) = default;
   GpuEnd& operator=(GpuEnd&&) = default;
   /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
-  /// them off, joined ones if all are. `packs`: small fetches are copied to the host.
+  /// them off, grouped ones if all are. `packs`: small fetches are copied to the host.
   GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-         const std::vector<Started>& order, const GatePlan& gates, const GpuJoins& joins,
+         const std::vector<Started>& order, const GatePlan& gates, const LaunchFusion& fusion,
          const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;

@@ -73,7 +73,7 @@ std::int64_t plainly_copied(const Step& step) {
 }  // namespace
 
 GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-               const std::vector<Started>& order, const GatePlan& gates, const GpuJoins& joins,
+               const std::vector<Started>& order, const GatePlan& gates, const LaunchFusion& fusion,
                const std::vector<CUdeviceptr>& bases, bool packs)
     : device_(&device), moved_from_(order.size()) {
   if (launches.size() > kMostEndLaunches || !is_one_graph(launches, order)) return;
@@ -97,7 +97,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     sizes.push_back(bytes);
     --moved_from_;
   }
-  const auto is_behind_another = [&](std::size_t launch) { return joins.has(launch) && !joins.is_first(launch); };
+  const auto is_behind_another = [&](std::size_t launch) { return fusion.has(launch) && !fusion.is_first(launch); };
   for (; !sizes.empty() && is_behind_another(order[moved_from_].launch); ++moved_from_) {
     sizes.pop_back();
     addresses_.resize(addresses_.size() - 2);

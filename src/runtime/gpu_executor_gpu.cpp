@@ -18,7 +18,6 @@
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_host.h"
-#include "runtime/gpu_joins.h"
 #include "runtime/gpu_kept.h"
 #include "runtime/gpu_kernels.h"
 #include "runtime/gpu_phases.h"
@@ -27,6 +26,7 @@
 #include "runtime/gpu_results.h"
 #include "runtime/gpu_room.h"
 #include "runtime/gpu_trace.h"
+#include "runtime/launch_fusion.h"
 #include "runtime/seen_graph.h"
 #include "runtime/sites.h"
 
@@ -57,11 +57,11 @@ class GpuExecutor : public Executor {
     host_.emplace(plan_, launches_, options, bases_, &feeds_);
     GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
     if (is_captured_) {
-      if (options.shares_launches) joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
+      if (options.fuses_launches) fusion_ = LaunchFusion(launches_, bases_, gates.kinds(launches_), *plan_.target);
       results_ = GpuResults(device_, plan_, bases_);
       order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
       choices_ = GpuChoices(device_, launches_, order_, *plan_.target);
-      end_ = GpuEnd(device_, plan_, launches_, order_, gates, joins_, bases_, !results_.has_any());
+      end_ = GpuEnd(device_, plan_, launches_, order_, gates, fusion_, bases_, !results_.has_any());
     }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
@@ -164,12 +164,12 @@ class GpuExecutor : public Executor {
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override {
     KernelCost cost = kernels_.cost();
-    cost.notes.insert(cost.notes.end(), joins_.notes().begin(), joins_.notes().end());
+    cost.notes.insert(cost.notes.end(), fusion_.notes().begin(), fusion_.notes().end());
     return cost;
   }
   std::int64_t launches() const override {
     const auto jumps = std::ranges::count(launches_, Launch::Kind::jump, &Launch::kind);
-    return static_cast<std::int64_t>(launches_.size()) - jumps - joins_.saved_launches();
+    return static_cast<std::int64_t>(launches_.size()) - jumps - fusion_.saved_launches();
   }
 
   std::string kernel_text() const override { return GpuKernels::text(plan_); }
@@ -211,17 +211,17 @@ class GpuExecutor : public Executor {
   // Per element of order_.
   GpuTrace::Sites sites() const {
     GpuTrace::Sites all = GpuTrace::sites_of(launch_sites(), launches_, order_);
-    std::map<std::size_t, profile::SiteId> of_join;
-    for (const auto& [launch, site] : joins_.sites()) of_join.emplace(launch, site);
+    std::map<std::size_t, profile::SiteId> of_fused_launch;
+    for (const auto& [launch, site] : fusion_.sites()) of_fused_launch.emplace(launch, site);
     for (std::size_t k = 0; k < order_.size(); ++k) {
-      const auto found = of_join.find(order_[k].launch);
-      if (order_[k].kind == Started::Kind::launch && found != of_join.end()) all[k] = found->second;
+      const auto found = of_fused_launch.find(order_[k].launch);
+      if (order_[k].kind == Started::Kind::launch && found != of_fused_launch.end()) all[k] = found->second;
     }
     return all;
   }
 
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
-    const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, joins_);
+    const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, fusion_);
     for (Piece& piece : pieces_of(launches_, order_)) {
       Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
       if (segment.piece.kind != Piece::Kind::graph) continue;
@@ -352,11 +352,11 @@ class GpuExecutor : public Executor {
 
   void prepare_kernels() {
     std::vector<std::string> more;
-    for (const auto& texts : {joins_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
+    for (const auto& texts : {fusion_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
       more.insert(more.end(), texts.begin(), texts.end());
     }
     kernels_.prepare(device_, plan_, std::move(more));
-    joins_.load(device_);
+    fusion_.load(device_);
     choices_.load(device_);
     results_.load(device_);
     stream_.wait_idle();
@@ -417,8 +417,8 @@ class GpuExecutor : public Executor {
       }
       case Started::Kind::launch: break;
     }
-    if (!joins_.has(i)) return start_launch(i, stream, stamp);
-    joins_.start(i, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
+    if (!fusion_.has(i)) return start_launch(i, stream, stamp);
+    fusion_.start(i, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
   }
 
   void start_launch(std::size_t i, CUstream stream, void* stamp = nullptr) const {
@@ -574,7 +574,7 @@ class GpuExecutor : public Executor {
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<Started> order_;
   std::optional<GpuHost> host_;
-  GpuJoins joins_;
+  LaunchFusion fusion_;
   GpuChoices choices_;
   GpuResults results_;
   GpuPhases phases_{device_};

@@ -47,7 +47,7 @@ class Order {
     if (std::ranges::binary_search(gates_.looks, i)) order_.push_back({Started::Kind::look, i});
     if (launch.kind == Launch::Kind::run) order_.push_back({Started::Kind::launch, i});
     if (launch.kind != Launch::Kind::select) return i + 1;  // jumps are where bodies end
-    if (!holds_host(launch, i) && joins(*beside, i)) {
+    if (!holds_host(launch, i) && belongs_to(*beside, i)) {
       beside->choice->selects.push_back(i);
       beside->end = launch.end;
       add_branches(launch, nullptr);
@@ -80,7 +80,7 @@ class Order {
 
   // Whether the choice can be made with the one beside it: what it reads is there by then. Turns of a loop have one
   // step's words, and so do not.
-  bool joins(const Beside& beside, std::size_t i) const {
+  bool belongs_to(const Beside& beside, std::size_t i) const {
     constexpr std::size_t kMost = 8;
     const Launch& launch = launches_[i];
     if (beside.choice == nullptr || beside.end != i || is_conditional(launch)) return false;

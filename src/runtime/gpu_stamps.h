@@ -16,8 +16,8 @@
 
 #include "profile/recorder.h"
 #include "runtime/captured_graph.h"
-#include "runtime/gpu_joins.h"
 #include "runtime/gpu_order.h"
+#include "runtime/launch_fusion.h"
 
 namespace paoding {
 
@@ -35,7 +35,7 @@ class GpuStamps {
   };
   /// Per entry of the order.
   static std::vector<By> by(const std::vector<Launch>& launches, const std::vector<Started>& order,
-                            const GpuJoins& joins);
+                            const LaunchFusion& fusion);
   struct Stretch {
     std::size_t first = 0, end = 0;  // of the order
     std::vector<By> by;              // per entry of the order

@@ -105,13 +105,13 @@ struct GpuStamps::Replays {
 };
 
 std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<Started>& order,
-                                         const GpuJoins& joins) {
+                                         const LaunchFusion& fusion) {
   std::vector<By> by(order.size(), By::kernel);
   for (std::size_t k = 0; k < order.size(); ++k) {
     if (order[k].kind != Started::Kind::launch) continue;
     const std::size_t i = order[k].launch;
     const gpu::TextPlan* text = launches[i].step->text.get();
-    if ((joins.has(i) && !joins.is_first(i)) || (text != nullptr && text->launches.empty())) {
+    if ((fusion.has(i) && !fusion.is_first(i)) || (text != nullptr && text->launches.empty())) {
       by[k] = By::nothing;
     } else if (text != nullptr && text->launches.front().leaves_stamp) {
       by[k] = By::itself;

@@ -60,7 +60,7 @@ namespace {
 
 bool may_run_beside(const Launch& launch) {
   if (launch.kind != Launch::Kind::run) return false;
-  return launch.step->kind == Step::Kind::group || launch.step->shares_launch;
+  return launch.step->kind == Step::Kind::group || launch.step->may_be_grouped;
 }
 
 }  // namespace
@@ -87,11 +87,11 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std
       continue;
     }
     Extents extents = extents_of(launch, bases);
-    bool joins = members.size() < most;
-    for (std::size_t m = 0; joins && m < members.size(); ++m) {
-      joins = launches[begin + m].step != launch.step && !collide(members[m], extents);
+    bool fits = members.size() < most;
+    for (std::size_t m = 0; fits && m < members.size(); ++m) {
+      fits = launches[begin + m].step != launch.step && !collide(members[m], extents);
     }
-    if (!joins) close(i);
+    if (!fits) close(i);
     members.push_back(std::move(extents));
   }
   close(launches.size());

@@ -78,7 +78,7 @@ TEST(IndependentStretches, GoOnOverKernelsWhoseCtasStayOnFewSms) {
   launches.add(0, 16);
   for (int i = 1; i < 4; ++i) {
     launches.add(0, 16 + 16 * i, Step::Kind::kernel);
-    launches.steps.back().shares_launch = i < 3;
+    launches.steps.back().may_be_grouped = i < 3;
   }
   EXPECT_EQ(launches.stretches(), (Stretches{{0, 3}}));
 }

@@ -436,7 +436,7 @@ Program Program::compile(const Graph& source) const {
   executor_options.name = made->name = name_of(made->plan);
   executor_options.execution = options.execution;
   executor_options.repeats = options.repeats;
-  executor_options.shares_launches = options.shares_launches;
+  executor_options.fuses_launches = options.fuses_launches;
   executor_options.on_print = [compiled = made.get()](Printed&& printed) {
     if (compiled->options.on_print) return compiled->hand_over(printed);
     compiled->printed.push_back(std::move(printed));

@@ -24,14 +24,14 @@ TargetPtr target_of_gpu(int index) {
 StepNeeds lower_for_gpu(Step& step, const Target& target) {
   StepNeeds needs;
   step.text = gpu::text_of(step, target);
-  needs.shares_launch = step.kind == Step::Kind::group || gpu::shares_launch(step.text.get());
+  needs.may_be_grouped = step.kind == Step::Kind::group || gpu::may_be_grouped(step.text.get());
   if (step.text) {
     needs.workspace_bytes = step.text->workspace_bytes;
     needs.state_bytes = 4 * step.text->ticket_count;
     needs.is_launched = !step.text->launches.empty();
   }
-  const bool is_layer = step.stack >= 0 && step.call.op->kind == OpKind::composed;
-  if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].stacked == 1)) step.stack = -1;
+  const bool is_layer = step.pipeline >= 0 && step.call.op->kind == OpKind::composed;
+  if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].pipelined_layers == 1)) step.pipeline = -1;
   if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
   // The chosen one may decline when it is prepared: there is room for all that come behind it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A few training steps of every model on a GPU: one captured graph leaves the same bits whenever it runs, and the bits
 // of its steps one after the other where every launch is a step's own. Groups that are fused vertically into one launch
-// (gpu/chained_launch.h) add up in another order than alone, so there the last bits may differ, and no more.
+// (gpu/vertical_launch.h) add up in another order than alone, so there the last bits may differ, and no more.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::string bytes_of(const Tensor& tensor) {
 }
 
 // Every parameter and the optimizer's state behind three steps, and what each step fetched.
-Bytes trained(const std::string& name, Execution execution, bool shares_launches = true) {
+Bytes trained(const std::string& name, Execution execution, bool fuses_launches = true) {
   const auto task = make_task(name);
   const Options all = task->options();
   for (const auto& [option, text] : std::map<std::string, std::string>{
@@ -44,7 +44,7 @@ Bytes trained(const std::string& name, Execution execution, bool shares_launches
   CompileOptions options;
   options.device = Device::cuda(0);
   options.execution = execution;
-  options.shares_launches = shares_launches;
+  options.fuses_launches = fuses_launches;
   const std::vector<std::int64_t> buckets = task->buckets(Part::train);
   const auto batches = data::shuffled_batches(buckets, kRows, 7, 0);
   const Parameters parameters(*graph_of({buckets[0]}), options.device, {.seed = 12});

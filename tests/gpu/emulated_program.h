@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as it would run on a GPU, its kernels run on the CPU by cuda_emulation: groups and kernel ops that are text
-// of our own, one by one, but layers of a stack in one launch, and kernel ops side by side that share one. Only with
+// of our own, one by one, but layers of a pipeline in one launch, and kernel ops side by side that share one. Only with
 // CUDA's headers; needs no GPU.
 #pragma once
 
@@ -12,11 +12,11 @@
 #include <memory>
 #include <set>
 
-#include "gpu/joined_launch.h"
-#include "gpu/stacked_launch.h"
+#include "gpu/grouped_launch.h"
+#include "gpu/pipelined_launch.h"
 #include "gpu/text_launch.h"
 #include "runtime/independent.h"
-#include "runtime/stacks.h"
+#include "runtime/layer_pipelines.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -37,7 +37,7 @@ class EmulatedProgram {
   explicit EmulatedProgram(const Graph& graph) : EmulatedProgram(plan_for_gpu(graph)) {}
   explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) {
     launches_ = unroll(plan_);
-    add_shared_launches();
+    add_fused_launches();
     add_kernels(plan_.steps);
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       if (plan_.slots[i].kind != SlotKind::state) continue;
@@ -55,13 +55,13 @@ class EmulatedProgram {
     for (const auto& text : texts_) {
       for (const gpu::TextLaunch& kernel : text->launches) kernels.push_back(&kernel);
     }
-    for (const SharedSteps& shared : shared_) kernels.push_back(&shared.launch->launch());
+    for (const FusedSteps& fused : fused_) kernels.push_back(&fused.launch->launch());
     return kernels;
   }
   /// Launches of several layers.
-  std::size_t stacks() const { return stacks_; }
+  std::size_t pipelines() const { return pipelines_; }
   /// Launches that kernel ops side by side share.
-  std::size_t joins() const { return shared_.size() - stacks_; }
+  std::size_t grouped() const { return fused_.size() - pipelines_; }
 
   /// Memory holds garbage at first, but for what kernels keep from run to run, and CTAs run in an order that the seed
   /// decides. Throws what a kernel faults with, or that its CTAs wait for each other in vain.
@@ -97,16 +97,16 @@ class EmulatedProgram {
     for (std::size_t l = 0; l < launches_.size(); ++l) {
       const Launch& launch = launches_[l];
       if (const auto found = shared_at_.find(l); found != shared_at_.end()) {
-        const SharedSteps& shared = shared_[found->second];
-        if (shared.places[0] != l) continue;
-        for (std::size_t m = 0; m < shared.places.size(); ++m) {
-          const Launch& member = launches_[shared.places[m]];
+        const FusedSteps& fused = fused_[found->second];
+        if (fused.places[0] != l) continue;
+        for (std::size_t m = 0; m < fused.places.size(); ++m) {
+          const Launch& member = launches_[fused.places[m]];
           std::vector<char*> operands = operands_of(member);
-          shared.launch->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
-                               place(member.step->state));
+          fused.launch->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
+                              place(member.step->state));
         }
         gpu::Room room{};
-        start(compiled, shared.launch->launch(), {&room}, random);
+        start(compiled, fused.launch->launch(), {&room}, random);
         continue;
       }
       const gpu::TextPlan& text = *launch.step->text;
@@ -183,50 +183,51 @@ class EmulatedProgram {
     if (rc != 0) throw gpu::EmulationFault(fmt::format("{}: {}", emulation::told_of(rc), kernel.why));
   }
 
-  void add_shared_launches() {
+  void add_fused_launches() {
     std::vector<std::byte*> bases;  // slots that need not be in the arena are far apart
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       const bool is_in_arena = plan_.slots[i].kind == SlotKind::arena;
       bases.push_back(reinterpret_cast<std::byte*>(is_in_arena ? (std::int64_t{1} << 40) + plan_.slots[i].offset
                                                                : static_cast<std::int64_t>(i + 2) << 40));
     }
-    for (const Stack& stack : stacks_of(launches_, bases, std::vector<int>(launches_.size(), 0), nullptr)) {
+    for (const LayerPipeline& pipeline :
+         layer_pipelines_of(launches_, bases, std::vector<int>(launches_.size(), 0), nullptr)) {
       std::vector<std::size_t> places;
-      std::vector<gpu::JoinMember> layers;
-      for (std::size_t i = stack.begin; i < stack.end(); ++i) {
+      std::vector<gpu::FusedMember> layers;
+      for (std::size_t i = pipeline.begin; i < pipeline.end(); ++i) {
         places.push_back(i);
-        if ((i - stack.begin) % 2 == 0) layers.push_back(member_of(i));
+        if ((i - pipeline.begin) % 2 == 0) layers.push_back(member_of(i));
       }
-      add(places, std::make_unique<gpu::StackedLaunch>(layers, kStackWeights, *plan_.target));
+      add(places, std::make_unique<gpu::PipelinedLaunch>(layers, kPipelineWeights, *plan_.target));
     }
-    stacks_ = shared_.size();
+    pipelines_ = fused_.size();
     constexpr std::size_t kMostLaunches = 1000;
     for (const auto& [begin, end] : independent_stretches(launches_, bases, kMostLaunches)) {
       std::vector<std::size_t> places;
-      std::vector<gpu::JoinMember> members;
+      std::vector<gpu::FusedMember> members;
       for (std::size_t i = begin; i < end; ++i) {
         const Step& step = *launches_[i].step;
         if (shared_at_.contains(i) || step.kind != Step::Kind::kernel || step.text == nullptr) continue;
         if (step.text->launches.size() == 1) places.push_back(i), members.push_back(member_of(i));
       }
-      for (const std::vector<std::size_t>& joined : gpu::joins_of(members)) {
-        std::vector<std::size_t> of_join;
-        std::vector<gpu::JoinMember> together;
-        for (const std::size_t m : joined) of_join.push_back(places[m]), together.push_back(members[m]);
-        add(of_join, std::make_unique<gpu::JoinedLaunch>(together, *plan_.target));
+      for (const std::vector<std::size_t>& group : gpu::launch_groups_of(members)) {
+        std::vector<std::size_t> of_group;
+        std::vector<gpu::FusedMember> together;
+        for (const std::size_t m : group) of_group.push_back(places[m]), together.push_back(members[m]);
+        add(of_group, std::make_unique<gpu::GroupedLaunch>(together, *plan_.target));
       }
     }
   }
-  gpu::JoinMember member_of(std::size_t launch) const {
+  gpu::FusedMember member_of(std::size_t launch) const {
     const Step& step = *launches_[launch].step;
     return {step.text->launches.data(), step.operands.size()};
   }
-  void add(const std::vector<std::size_t>& places, std::unique_ptr<gpu::SharedLaunch> launch) {
+  void add(const std::vector<std::size_t>& places, std::unique_ptr<gpu::FusedLaunch> launch) {
     for (const std::size_t at : places) {
-      shared_at_[at] = shared_.size();
+      shared_at_[at] = fused_.size();
       in_shared_.insert(launches_[at].step);
     }
-    shared_.push_back({places, std::move(launch)});
+    fused_.push_back({places, std::move(launch)});
   }
 
   void add_kernels(const std::vector<Step>& steps) {
@@ -243,16 +244,16 @@ class EmulatedProgram {
   }
 
   // Launches, by their places, that are one.
-  struct SharedSteps {
+  struct FusedSteps {
     std::vector<std::size_t> places;
-    std::unique_ptr<gpu::SharedLaunch> launch;
+    std::unique_ptr<gpu::FusedLaunch> launch;
   };
 
   Plan plan_;
   std::vector<Launch> launches_;
-  std::vector<SharedSteps> shared_;               // stacks first
+  std::vector<FusedSteps> fused_;                 // layer pipelines first
   std::map<std::size_t, std::size_t> shared_at_;  // which of them a launch is in
-  std::size_t stacks_ = 0;
+  std::size_t pipelines_ = 0;
   std::set<const Step*> in_shared_;
   std::map<std::size_t, Memory> states_;  // by their slots
   std::vector<std::shared_ptr<const gpu::TextPlan>> texts_;

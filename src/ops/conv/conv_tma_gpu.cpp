@@ -178,7 +178,7 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
 }
 
 // `parts_at`: where of the workspace sums of an epilogue's channels are.
-gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed,
+gpu::TextLaunch plan_stage(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed,
                            const Epilogue* epilogue, std::int64_t parts_at) {
   const ConvShape shape(call);
   const Walked walked(shape);
@@ -275,7 +275,7 @@ gpu::TextPlan plan_with_epilogue(const KernelCall& call, const Epilogue* epilogu
   for (std::int64_t i = 0; i < walked.phases(0); ++i) {
     for (std::int64_t j = 0; j < walked.phases(1); ++j) {
       made.launches.push_back(
-          plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows, epilogue, parts_at));
+          plan_stage(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows, epilogue, parts_at));
     }
   }
   return made;

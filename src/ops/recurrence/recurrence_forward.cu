@@ -53,8 +53,8 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
   }
 }
 
-// A layer whose input's part of all steps is there before the launch, and that nobody waits for. (Layers of a stack:
-// recurrence_stacked.cu.)
+// A layer whose input's part of all steps is there before the launch, and that nobody waits for. (Layers of a pipeline:
+// recurrence_pipelined.cu.)
 struct Apart {
   using Part = Pack<Stored, 1>;  // of a cell's gate
   using Source = const Stored*;
@@ -89,9 +89,9 @@ PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&su
   else if (counts) cell.advance(x, sum);
 }
 
-// `cta`: of the layer's. `stack`: where the input's part comes from, and who waits for the states.
-template <class Stack>
-PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta, Stack stack) {
+// `cta`: of the layer's. `pipeline`: where the input's part comes from, and who waits for the states.
+template <class Pipeline>
+PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta, Pipeline pipeline) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
@@ -154,7 +154,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       }
       if (place[i].at >= 0) cell[i].start(operands, place[i]);
     }
-    stack.begin(place);
+    pipeline.begin(place);
     const auto keep = [&](int i, int time) {
       const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
@@ -168,27 +168,27 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     };
     // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That
     // is asked for beside the products: polling does not begin before all that was asked for is there.
-    Ahead<typename Stack::Part> ahead, next;
-    typename Stack::Source from[kCells];  // of the step that is asked for next, this thread's first gate
-    const Index input_stride = stack.stride(is_reverse, input_elements);
+    Ahead<typename Pipeline::Part> ahead, next;
+    typename Pipeline::Source from[kCells];  // of the step that is asked for next, this thread's first gate
+    const Index input_stride = pipeline.stride(is_reverse, input_elements);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       const int gate = CellPlace::gate_of(0) < kGates ? CellPlace::gate_of(0) : 0;
       const Index at = place[i].to_read(first_place).in_gates(kGates) + gate * hidden;
-      from[i] = stack.input_of(operands, 0, time_of(0), input_elements) + at;
+      from[i] = pipeline.input_of(operands, 0, time_of(0), input_elements) + at;
       if constexpr (kAsksEarly) from[i] = kept_known(from[i]);
     }
     const auto fetch = [&](auto& to, int step, bool is_there) {
       if (!is_there) return;
       const int time = time_of(step);
-      const auto xw = stack.input_of(operands, step, time, input_elements);
+      const auto xw = pipeline.input_of(operands, step, time, input_elements);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if constexpr (kAsksEarly) {
 #pragma unroll
           for (int k = 0; k < kLaneGates; ++k) {
             const int gate = CellPlace::gate_of(k), behind = kHasGatePairs ? 2 : 1;  // from one to the next
-            Stack::ask(to.x[i][k], from[i] + (gate < kGates ? k * behind * hidden : 0));
+            Pipeline::ask(to.x[i][k], from[i] + (gate < kGates ? k * behind * hidden : 0));
           }
           from[i] = kept_known(from[i] + input_stride);
           continue;
@@ -198,7 +198,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
 #pragma unroll
         for (int k = 0; k < kLaneGates; ++k) {
           const int gate = CellPlace::gate_of(k) < kGates ? CellPlace::gate_of(k) : 0;
-          Stack::ask(to.x[i][k], xw + (at + gate * hidden));
+          Pipeline::ask(to.x[i][k], xw + (at + gate * hidden));
         }
       }
     };
@@ -248,10 +248,10 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       exchange.share(sum, sums, place, state);
       clock.ended(kMultiplying);
       const int time = time_of(step);
-      stack.await(ahead.x, [&](int i, int k) {
+      pipeline.await(ahead.x, [&](int i, int k) {
         const int gate = CellPlace::gate_of(k) < kGates ? CellPlace::gate_of(k) : 0;
         const Index at = place[i].to_read(first_place).in_gates(kGates) + gate * hidden;
-        return stack.input_of(operands, step, time, input_elements) + at;
+        return pipeline.input_of(operands, step, time, input_elements) + at;
       });
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -259,7 +259,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         float x[kLaneGates];
 #pragma unroll
         for (int k = 0; k < kLaneGates; ++k) {
-          x[k] = (kCopiesAhead ? input.get(i, k, step) : Stack::number(ahead.x[i][k])) + bias[i % kBiases][k];
+          x[k] = (kCopiesAhead ? input.get(i, k, step) : Pipeline::number(ahead.x[i][k])) + bias[i % kBiases][k];
         }
         advance(cell[i], x, sum[i], lane, counts);
       }
@@ -282,7 +282,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if (!is_last) exchange.give(after, aim, state + 1);
       }
       if (step > 0) exchange.taken(state);
-      stack.give(cell, place, step);
+      pipeline.give(cell, place, step);
       clock.ended(kGiving);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -294,7 +294,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       clock.ended(kStoring);
     }
     if (!is_reverse) keep_behind();
-    if constexpr (kHasLengths) stack.pass(steps, last);
+    if constexpr (kHasLengths) pipeline.pass(steps, last);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].finishes) cell[i].end(operands, place[i].at);
@@ -303,7 +303,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   }
   weights.end();
   exchange.end(given + 1);
-  stack.end();
+  pipeline.end();
   clock.ended(kEnding);
   clock.tell(room, cta);
 }

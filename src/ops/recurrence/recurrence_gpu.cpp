@@ -91,8 +91,8 @@ struct Layer {
     if (!is_backward) has_bias = call.attrs.get_bool("bias");
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
-    const bool may_be_stacked = !is_backward && !extents.is_by_units;
-    if (may_be_stacked && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
+    const bool may_be_pipelined = !is_backward && !extents.is_by_units;
+    if (may_be_pipelined && !env_flag("PAODING_PHASES")) extents.pipelined_layers = call.pipelined_layers;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
@@ -158,11 +158,11 @@ std::string reason_of(const KernelCall& call, const RecurrenceKind& kind, bool i
   std::ranges::stable_sort(teams, {}, &Team::step_us);
   const Team chosen = *choose_team(layer.extents, *call.target, nullptr);
   std::string text = chosen.text();
-  if (shares_stack(layer.extents, chosen, *call.target)) {
-    text += fmt::format(", which leave room for all {} layers of the stack", call.stacked);
-  } else if (call.stacked > 1) {
-    text += fmt::format(", alone in a launch: all {} layers of the stack at once have no room or take longer",
-                        call.stacked);
+  if (should_pipeline(layer.extents, chosen, *call.target)) {
+    text += fmt::format(", which leave room for all {} layers of the pipeline", call.pipelined_layers);
+  } else if (call.pipelined_layers > 1) {
+    text += fmt::format(", alone in a launch: all {} layers of the pipeline at once have no room or take longer",
+                        call.pipelined_layers);
   } else if (chosen.step_us > teams.at(0).step_us) {
     text += ", which leave room for the layer beside it";
   }
@@ -196,10 +196,10 @@ struct Teams {
   std::string refusal_of_few(const Layer& layer, const Target& target) {
     if (!layer.has_lengths) return "rows have all steps";
     if (env_flag("PAODING_PHASES")) return "phases are told of one launch";
-    if (shares_stack(layer.extents, all, target)) return "layers of a stack share a launch";
+    if (should_pipeline(layer.extents, all, target)) return "layers are in one pipelined launch";
     if (all.exchange == Exchange::memory) return "they synchronize through memory that launches would share";
     LayerExtents extents = layer.extents;
-    extents.rounds = kRounds, extents.stacked = 1;
+    extents.rounds = kRounds, extents.pipelined_layers = 1;
     few = choose_team(extents, target, nullptr);
     if (!few || few->exchange == Exchange::memory) return "no clusters for fewer";
     if (few->count * few->rows >= extents.batch) return "there are teams for each of them";
@@ -279,12 +279,13 @@ class RecurrenceText : public gpu::TextParts {
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch);
     sizes.number("is_reverse", layer.is_reverse ? 1 : 0);
-    if (!shares_stack(e, team, *call.target)) return;
-    stacked_ = e.stacked, stack_at_ = round_up(team.state_words, 4), stack_words_ = stack_words(e, team);
-    constant("int kStackAt", stack_at_);
-    sizes.number("part", 0);  // gpu/stacked_launch.h
+    if (!should_pipeline(e, team, *call.target)) return;
+    pipelined_layers_ = e.pipelined_layers, pipeline_at_ = round_up(team.state_words, 4),
+    pipeline_words_ = pipeline_words(e, team);
+    constant("int kPipelineAt", pipeline_at_);
+    sizes.number("part", 0);  // gpu/pipelined_launch.h
   }
-  // Layers of a stack have one text more, and another call.
+  // Layers of a pipeline have one text more, and another call.
   gpu::TextLaunch finish(const std::string& text, const std::string& stacked_call = "") {
     const bool is_cluster = team_.exchange != Exchange::memory;
     functions = std::string(k_exchange_cu) + k_warp_products_cu;
@@ -298,15 +299,15 @@ class RecurrenceText : public gpu::TextParts {
     const std::string common = constants;
     constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
     gpu::TextParts together = *this;
-    if (stacked_ > 1) together.functions += k_recurrence_stacked_cu, together.call = stacked_call;
+    if (pipelined_layers_ > 1) together.functions += k_recurrence_pipelined_cu, together.call = stacked_call;
     const std::string shared = gpu::make_text_kernel(together).source;
     constants = common + fmt::format("constexpr bool kIsReverse = {}, kIsDirectionGiven = false;\n", is_reverse_);
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     launch.shared_source = shared;
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
-    launch.ticket_count = stacked_ > 1 ? stack_at_ + stack_words_ : team_.state_words + arrivals_;
-    launch.stacked = stacked_;
+    launch.ticket_count = pipelined_layers_ > 1 ? pipeline_at_ + pipeline_words_ : team_.state_words + arrivals_;
+    launch.pipelined_layers = pipelined_layers_;
     launch.workspace_bytes = arrivals_ > 0 ? sums_bytes_ : streamed_bytes_;
     if (tells_phases_) {
       launch.phases = {"weights",  "launch before",    "start", "waiting", "product", "gates",
@@ -341,7 +342,7 @@ class RecurrenceText : public gpu::TextParts {
   const bool is_reverse_;
   const DType dtype_;
   std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
-  std::int64_t stacked_ = 1, stack_at_ = 0, stack_words_ = 0;
+  std::int64_t pipelined_layers_ = 1, pipeline_at_ = 0, pipeline_words_ = 0;
   std::int64_t streamed_bytes_ = 0;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
@@ -363,7 +364,7 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const RecurrenceKind& kin
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
   text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, Apart{{}})", fmt::join(names, ", "));
-  const std::string stacked = fmt::format("run_stacked({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
+  const std::string pipelined = fmt::format("run_pipelined({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const std::string exchange = team.exchange == Exchange::memory
                                    ? std::string(k_recurrence_neighbours_cu) + k_recurrence_forward_memory_cu
                                    : k_recurrence_forward_cluster_cu;
@@ -371,7 +372,7 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const RecurrenceKind& kin
       team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
   return text.finish(std::string(k_recurrence_words_cu) + exchange + kind.text + k_recurrence_ahead_copied_cu +
                          k_recurrence_forward_sums_cu + products + k_recurrence_forward_cu,
-                     stacked);
+                     pipelined);
 }
 
 gpu::TextLaunch backward_launch(const KernelCall& call, const RecurrenceKind& kind, const Layer& layer,

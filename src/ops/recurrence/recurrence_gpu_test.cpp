@@ -300,7 +300,7 @@ TEST(Recurrence, OfBothDirectionsIsRightInTheEmulationUnderEverySchedule) {
     add_layer(graph.get(), c, false, "");
     add_layer(graph.get(), reverse, false, "_reverse");
     auto program = std::make_unique<EmulatedProgram>(plan_for_gpu(*graph, target, {}, c.is_tf32));
-    EXPECT_EQ(program->joins(), c.is_training ? 2u : 1u) << c.text();
+    EXPECT_EQ(program->grouped(), c.is_training ? 2u : 1u) << c.text();
     const std::array<Feeds, 2> feeds = {feeds_of(c, *graph), feeds_of(c, *graph, 6)};
     all.push_back({c, std::move(graph), std::move(program), feeds});
   }
@@ -419,7 +419,7 @@ TEST(Recurrence, LeavesRoomForTheOtherDirection) {
     int shared = 0, alone = 0;
     for (const Step& step : plan.steps) {
       if (step.kind == Step::Kind::kernel && step.call.op->name == "lstm_recurrence") {
-        (step.shares_launch ? shared : alone) += 1;
+        (step.may_be_grouped ? shared : alone) += 1;
       }
     }
     EXPECT_EQ(shared, has_both ? 2 : 0);
@@ -515,7 +515,7 @@ std::vector<Type> weights_read(const std::function<void(Graph&)>& make, bool all
   return types;
 }
 
-// An LSTM of one row whose weights are parameters; several layers are a stack.
+// An LSTM of one row whose weights are parameters; several layers are a pipeline.
 void build_kept(Graph& graph, DType dtype, std::int64_t hidden, int layers = 1, bool is_bidirectional = false) {
   std::vector<RecurrentParameters> parameters;
   for (int i = 0; i < layers * (is_bidirectional ? 2 : 1); ++i) {
@@ -539,7 +539,7 @@ TEST(Recurrence, HasWeightsByUnitsWhereTheyAreKeptAndLanesMultiply) {
   EXPECT_EQ(of(bf16, 256, false, 1, false), std::vector<Type>({{bf16, {256, 4, 256}}})) << "lanes of tensor cores";
   EXPECT_EQ(of(bf16, 512, false, 1, false), std::vector<Type>({{bf16, {512, 2048}}})) << "squares of them";
   EXPECT_EQ(of(f32, 512, false, 1, true), std::vector<Type>(2, {f32, {512, 4, 512}})) << "two directions";
-  EXPECT_EQ(of(f32, 512, false, 2, false), std::vector<Type>(2, {f32, {512, 2048}})) << "a stack in one launch";
+  EXPECT_EQ(of(f32, 512, false, 2, false), std::vector<Type>(2, {f32, {512, 2048}})) << "a pipelined launch";
 }
 
 }  // namespace

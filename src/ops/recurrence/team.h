@@ -27,7 +27,8 @@ struct LayerExtents {
   std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
   std::int64_t steps = 0;
   bool is_by_units = false;  // forward: weights lie by units, packed_weights.h
-  std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
+  std::int64_t pipelined_layers =
+      1;  // forward: layers one above the other that may share a launch, recurrence_pipelined.cu
 };
 
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by TMA,
@@ -84,10 +85,10 @@ std::int64_t streamed_bytes(const LayerExtents& layer, const Team& team);
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Those of which a step of all layers that may share a launch takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
-/// Whether layers of a stack had better share a launch, by such teams.
-bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target);
-/// Words through which layers of a stack synchronize.
-std::int64_t stack_words(const LayerExtents& layer, const Team& team);
+/// Whether layers of a pipeline had better share a launch, by such teams.
+bool should_pipeline(const LayerExtents& layer, const Team& team, const Target& target);
+/// Words through which layers of a pipeline synchronize.
+std::int64_t pipeline_words(const LayerExtents& layer, const Team& team);
 /// Of teams like it, all that run at once.
 std::int64_t ctas_at_once(const Team& team, const Target& target);
 

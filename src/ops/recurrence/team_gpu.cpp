@@ -25,8 +25,8 @@ constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a word of each cell is given for itself
-constexpr std::int64_t kMostStackBytes = 64 << 20;  // of words that a layer of a stack hands on
-constexpr std::int64_t kMostRowsOfStack = 8;        // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
+constexpr std::int64_t kMostPipelineBytes = 64 << 20;  // of words that a layer of a pipeline hands on
+constexpr std::int64_t kMostPipelineRows = 8;  // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr std::int64_t kMostSums = 4;            // of a unit over time, of a gradient
 constexpr std::int64_t kMostRowsTwice = 2;       // beside streams
@@ -179,7 +179,7 @@ std::int64_t state_words(const LayerExtents& layer, const Team& team) {
 }
 
 // Of each layer, and of what multiplies between two.
-std::int64_t teams_of_stack(const LayerExtents& layer) { return 2 * layer.stacked - 1; }
+std::int64_t teams_of_pipeline(const LayerExtents& layer) { return 2 * layer.pipelined_layers - 1; }
 
 // Those whose shape has all of the words between semicolons, if there are any.
 void keep_wanted(const std::string& words, std::vector<Team>* teams) {
@@ -251,17 +251,17 @@ std::int64_t ctas_at_once(const Team& team, const Target& target) {
   return team.ctas * at_once(team.ctas, target);
 }
 
-std::int64_t stack_words(const LayerExtents& layer, const Team& team) {
+std::int64_t pipeline_words(const LayerExtents& layer, const Team& team) {
   const std::int64_t ctas = team.count * team.ctas;
   return round_up(2 * ctas, 4) +
          layer.steps * (ctas * team.units * team.rows + layer.batch * layer.hidden * layer.gates);
 }
 
-bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target) {
-  const std::int64_t ctas = teams_of_stack(layer) * team.ctas * team.count;
-  return layer.stacked > 1 && layer.together == 1 && !team.is_by_groups && team.streamed == 0 &&
-         layer.batch <= kMostRowsOfStack && team.rows <= kMostRowsMarked && ctas <= ctas_at_once(team, target) &&
-         stack_words(layer, team) * 4 <= kMostStackBytes && stacked_us(layer, team) < apart_us(layer, team);
+bool should_pipeline(const LayerExtents& layer, const Team& team, const Target& target) {
+  const std::int64_t ctas = teams_of_pipeline(layer) * team.ctas * team.count;
+  return layer.pipelined_layers > 1 && layer.together == 1 && !team.is_by_groups && team.streamed == 0 &&
+         layer.batch <= kMostPipelineRows && team.rows <= kMostRowsMarked && ctas <= ctas_at_once(team, target) &&
+         pipeline_words(layer, team) * 4 <= kMostPipelineBytes && pipelined_us(layer, team) < apart_us(layer, team);
 }
 
 std::string Team::shape() const {
@@ -321,10 +321,10 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
       teams.push_back(team);
     }
   };
-  // Also fewer teams of more rows, so that all layers of a stack have room.
+  // Also fewer teams of more rows, so that all layers of a pipeline have room.
   const auto consider_stacked = [&](const Team& team, std::int64_t at_once) {
     consider(team, at_once);
-    const std::int64_t each = at_once / teams_of_stack(layer);
+    const std::int64_t each = at_once / teams_of_pipeline(layer);
     if (each > 0 && ceil_div(layer.batch, each) > ceil_div(layer.batch, at_once)) consider(team, each);
   };
   const auto consider_all = [&](bool is_by_lanes, bool is_by_groups, bool keeps_sums) {
@@ -379,8 +379,9 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
 
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
   const std::vector<Team> teams = possible_teams(layer, target, why_not);
-  const auto us_of_all = [&](const Team& team) {  // two share a launch where the chip has room: shares_launch()
-    if (layer.stacked > 1) return shares_stack(layer, team, target) ? stacked_us(layer, team) : apart_us(layer, team);
+  const auto us_of_all = [&](const Team& team) {  // two share a launch where the chip has room: may_be_grouped()
+    if (layer.pipelined_layers > 1)
+      return should_pipeline(layer, team, target) ? pipelined_us(layer, team) : apart_us(layer, team);
     const bool is_shared = layer.together > 1 && 2 * team.ctas * team.count <= ctas_at_once(team, target);
     return team.step_us * static_cast<double>(is_shared ? ceil_div(layer.together, 2) : layer.together);
   };

@@ -15,8 +15,8 @@ double streamed_step_us(const LayerExtents& layer, const Team& team, const Targe
 /// Of the groups that come out of memory, those that L2 is told to keep from step to step; none where it does so
 /// untold, or where kernels can't say which.
 std::int64_t near_groups(const LayerExtents& layer, const Team& team, const Target& target);
-/// All layers of a stack, each in a launch of its own, or in one launch.
+/// All layers of a pipeline, each in a launch of its own, or in one launch.
 double apart_us(const LayerExtents& layer, const Team& team);
-double stacked_us(const LayerExtents& layer, const Team& team);
+double pipelined_us(const LayerExtents& layer, const Team& team);
 
 }  // namespace paoding

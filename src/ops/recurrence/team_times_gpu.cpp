@@ -8,9 +8,9 @@
 namespace paoding {
 namespace {
 
-// A layer's launch, what is in front of its first step and the product of its input, which a stack has once; steps that
-// a layer of a stack is behind the one below; what a step of all takes more than of one, and the more CTAs a layer has
-// (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
+// A layer's launch, what is in front of its first step and the product of its input, which a pipeline has once; steps
+// that a layer of a pipeline is behind the one below; what a step of all takes more than of one, and the more CTAs a
+// layer has (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
 constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.05, kStackedCta = 0.003;
 constexpr double kCyclesPerUs = 1980;
 // Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
@@ -153,10 +153,11 @@ double streamed_step_us(const LayerExtents& layer, const Team& team, const Targe
 }
 
 double apart_us(const LayerExtents& layer, const Team& team) {
-  return static_cast<double>(layer.stacked) * (static_cast<double>(layer.steps) * team.step_us + kLayerUs);
+  return static_cast<double>(layer.pipelined_layers) * (static_cast<double>(layer.steps) * team.step_us + kLayerUs);
 }
-double stacked_us(const LayerExtents& layer, const Team& team) {
-  const double steps = static_cast<double>(layer.steps) + kStepsBehind * static_cast<double>(layer.stacked - 1);
+double pipelined_us(const LayerExtents& layer, const Team& team) {
+  const double steps =
+      static_cast<double>(layer.steps) + kStepsBehind * static_cast<double>(layer.pipelined_layers - 1);
   return steps * team.step_us * (kStackedStep + kStackedCta * static_cast<double>(team.ctas)) + kLayerUs;
 }
 

@@ -44,7 +44,7 @@ TEST(PretendGpu, SharesLaunchesUnlessItIsNotTo) {
   const Tensors feeds = to_tensors(g, make_feeds(g, 1));
   CompileOptions options = on_gpu();
   Program together(g, options);
-  options.shares_launches = false;
+  options.fuses_launches = false;
   Program apart(g, options);
   EXPECT_EQ(together.report().launches, 1);
   EXPECT_EQ(apart.report().launches, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/stacks.h"
+#include "plan/layer_pipelines.h"
 
 #include <algorithm>
 #include <set>
@@ -53,7 +53,7 @@ Below below(const Graph& graph, NodeId layer, const std::vector<int>& uses) {
   return found;
 }
 
-// Brings the nodes of a stack together: in front of them comes what does not depend on them. False where one of them
+// Brings the nodes of a pipeline together: in front of them comes what does not depend on them. False where one of them
 // needs something else that does.
 bool bring_together(const Graph& graph, const std::set<NodeId>& members, std::vector<NodeId>* order) {
   const auto is_member = [&](NodeId id) { return members.contains(id); };
@@ -77,14 +77,14 @@ bool bring_together(const Graph& graph, const std::set<NodeId>& members, std::ve
 
 }  // namespace
 
-std::map<NodeId, StackPlace> bring_stacks_together(const Graph& graph, std::vector<NodeId>* order) {
+std::map<NodeId, PipelinePlace> bring_layer_pipelines_together(const Graph& graph, std::vector<NodeId>* order) {
   struct Layers {
     std::set<NodeId> members;
     std::vector<NodeId> steps;  // layers and products
     NodeId highest;
   };
   const std::vector<int> uses = count_uses(graph);
-  std::vector<Layers> stacks;
+  std::vector<Layers> pipelines;
   for (NodeId layer = 0; layer < graph.size(); ++layer) {
     if (!is_layer(graph.node(layer))) continue;
     const Below found = below(graph, layer, uses);
@@ -92,24 +92,24 @@ std::map<NodeId, StackPlace> bring_stacks_together(const Graph& graph, std::vect
     const bool needs_more =
         std::any_of(others.begin() + 1, others.end(), [&](Ref ref) { return ref.node == found.layer; });
     if (found.layer < 0 || needs_more) continue;
-    auto stack = std::ranges::find(stacks, found.layer, &Layers::highest);
-    if (stack == stacks.end()) {
+    auto pipeline = std::ranges::find(pipelines, found.layer, &Layers::highest);
+    if (pipeline == pipelines.end()) {
       const bool has_another_above =
-          std::ranges::any_of(stacks, [&](const Layers& each) { return each.members.contains(found.layer); });
+          std::ranges::any_of(pipelines, [&](const Layers& each) { return each.members.contains(found.layer); });
       if (has_another_above) continue;
-      stacks.push_back({{found.layer}, {found.layer}, found.layer});
-      stack = stacks.end() - 1;
+      pipelines.push_back({{found.layer}, {found.layer}, found.layer});
+      pipeline = pipelines.end() - 1;
     }
-    stack->members.insert(found.between.begin(), found.between.end());
-    stack->members.insert(layer);
-    stack->steps.insert(stack->steps.end(), {found.product, layer});
-    stack->highest = layer;
+    pipeline->members.insert(found.between.begin(), found.between.end());
+    pipeline->members.insert(layer);
+    pipeline->steps.insert(pipeline->steps.end(), {found.product, layer});
+    pipeline->highest = layer;
   }
-  std::map<NodeId, StackPlace> places;
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    if (!bring_together(graph, stacks[i].members, order)) continue;
-    const auto layers = static_cast<std::int64_t>(stacks[i].steps.size() / 2 + 1);
-    for (const NodeId step : stacks[i].steps) places[step] = {static_cast<int>(i), layers};
+  std::map<NodeId, PipelinePlace> places;
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    if (!bring_together(graph, pipelines[i].members, order)) continue;
+    const auto layers = static_cast<std::int64_t>(pipelines[i].steps.size() / 2 + 1);
+    for (const NodeId step : pipelines[i].steps) places[step] = {static_cast<int>(i), layers};
   }
   return places;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "group/share.h"
+#include "group/partition.h"
 
 #include <algorithm>
 
 #include "group/operands.h"
 
 namespace paoding {
-std::vector<int> share_axes(const Group& group) {
+std::vector<int> partition_axes(const Group& group) {
   std::vector<int> axes;
   for (int axis = 0; axis < group.rank(); ++axis) {
     const auto at = static_cast<std::size_t>(axis);
@@ -20,25 +20,25 @@ std::vector<int> share_axes(const Group& group) {
   return axes;
 }
 
-std::int64_t share_count(const Group& group, int axis) {
+std::int64_t partition_count(const Group& group, int axis) {
   return axis == kWholeGroup ? 1 : group.extents[static_cast<std::size_t>(axis)];
 }
 
-Group first_share(const Group& group, int axis) {
-  Group share = group;
-  if (axis != kWholeGroup) share.extents[static_cast<std::size_t>(axis)] = 1;
-  return share;
+Group first_partition(const Group& group, int axis) {
+  Group partition = group;
+  if (axis != kWholeGroup) partition.extents[static_cast<std::size_t>(axis)] = 1;
+  return partition;
 }
 
-std::int64_t share_step(const Group& group, std::size_t operand, int axis) {
+std::int64_t partition_step(const Group& group, std::size_t operand, int axis) {
   return axis == kWholeGroup ? 0 : operand_strides(group, operand)[static_cast<std::size_t>(axis)];
 }
 
-SharedMemory shared_memory(const Group& group, std::size_t i, int axis, std::intptr_t address) {
+PartitionMemory partition_memory(const Group& group, std::size_t i, int axis, std::intptr_t address) {
   const std::vector<std::int64_t>& strides = operand_strides(group, i);
-  const std::int64_t size = size_bytes(operand_dtype(group, i)), step = share_step(group, i, axis) * size;
-  const std::int64_t period = step * share_count(group, axis);
-  SharedMemory memory{address, address + size, step, size, 0, i >= group.loads.size()};
+  const std::int64_t size = size_bytes(operand_dtype(group, i)), step = partition_step(group, i, axis) * size;
+  const std::int64_t period = step * partition_count(group, axis);
+  PartitionMemory memory{address, address + size, step, size, 0, i >= group.loads.size()};
   bool is_apart = step > 0;
   for (int other = 0; other < group.rank(); ++other) {
     const auto at = static_cast<std::size_t>(other);
@@ -56,12 +56,12 @@ SharedMemory shared_memory(const Group& group, std::size_t i, int axis, std::int
   return memory;
 }
 
-bool keep_to_their_shares(const SharedMemory& a, const SharedMemory& b) {
+bool stay_within_partitions(const PartitionMemory& a, const PartitionMemory& b) {
   if (!a.is_written && !b.is_written) return true;
   if (a.end <= b.begin || b.end <= a.begin) return true;
   if (a.step == 0 || a.step != b.step) return false;
-  // Both from where the one that begins first has its first share.
-  const SharedMemory &first = a.begin <= b.begin ? a : b, &second = a.begin <= b.begin ? b : a;
+  // Both from where the one that begins first has its first partition.
+  const PartitionMemory &first = a.begin <= b.begin ? a : b, &second = a.begin <= b.begin ? b : a;
   const std::intptr_t apart = second.begin - first.begin;
   if (first.period == 0 && second.period == 0) return apart + second.bytes <= a.step;
   // Shares come round again: every `period` bytes, the same of both as they have as many.

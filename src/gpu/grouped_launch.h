@@ -9,26 +9,26 @@
 #include <vector>
 
 #include "base/target.h"
-#include "gpu/shared_launch.h"
+#include "gpu/fused_launch.h"
 
 namespace paoding::gpu {
 
 /// The kernel of one step that is launched alone so far.
-struct JoinMember {
+struct FusedMember {
   const TextLaunch* launch = nullptr;
   std::size_t operands = 0;
 };
 
-/// Which of these kernels share a launch, as lists of their places; of two or more each, the others stay alone. Kernels
-/// of one text that need nothing but their operands and a Room go together: a text of several would be one more to
-/// compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as long as all
-/// have room there at once.
-std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
+/// Which of these kernels are in one launch, as lists of their places; of two or more each, the others stay alone.
+/// Kernels of one text that need nothing but their operands and a Room go together: a text of several would be one more
+/// to compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as long as
+/// all have room there at once.
+std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMember> kernels);
 
-class JoinedLaunch : public SharedLaunch {
+class GroupedLaunch : public FusedLaunch {
  public:
-  /// Of a list of joins_of().
-  JoinedLaunch(const std::vector<JoinMember>& members, const Target& target);
+  /// Of a list of launch_groups_of().
+  GroupedLaunch(const std::vector<FusedMember>& members, const Target& target);
 
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/shared_launch.h"
+#include "gpu/fused_launch.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace paoding::gpu {
 
-void SharedLaunch::name_entry(std::string_view prefix, const std::string& text) {
+void FusedLaunch::name_entry(std::string_view prefix, const std::string& text) {
   launch_.entry = fmt::format("{}_{:016x}", prefix, fnv1a(text));
   launch_.source = text;
   replace_all(&launch_.source, "$entry", launch_.entry);

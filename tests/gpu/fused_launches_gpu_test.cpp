@@ -7,7 +7,7 @@
 
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
-#include "runtime/gpu_joins.h"
+#include "runtime/launch_fusion.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -20,28 +20,28 @@ struct BothWays {
     make(graph);
     CompileOptions options = on_gpu();
     together.emplace(graph, gpu_here());
-    joined.emplace(graph, options, &*together);
+    fused.emplace(graph, options, &*together);
     options.execution = Execution::stepwise;
     apart.emplace(graph, gpu_here());
     alone.emplace(graph, options, &*apart);
   }
   void run(const Tensors& feeds) {
-    const Tensors got = joined->run(feeds), want = alone->run(feeds);
+    const Tensors got = fused->run(feeds), want = alone->run(feeds);
     for (const auto& [name, tensor] : want) EXPECT_EQ(got.at(name).to_doubles(), tensor.to_doubles()) << name;
     for (const std::string& name : together->names()) {
       EXPECT_EQ(together->get(name).to_doubles(), apart->get(name).to_doubles()) << name;
     }
   }
-  std::int64_t saved() const { return alone->report().launches - joined->report().launches; }
+  std::int64_t saved() const { return alone->report().launches - fused->report().launches; }
 
   Graph graph;
   std::optional<Parameters> together, apart;
-  std::optional<Program> joined, alone;
+  std::optional<Program> fused, alone;
 };
 
 std::string name_of(int i) { return "w" + std::to_string(i); }
 
-TEST(JoinedLaunches, OfAnOptimizerAreOneForAllParametersOfAKind) {
+TEST(FusedLaunches, OfAnOptimizerAreOneForAllParametersOfAKind) {
   PD_SKIP_WITHOUT_A_GPU();
   constexpr int kParameters = 12;
   BothWays both([](Graph& g) {
@@ -57,7 +57,7 @@ TEST(JoinedLaunches, OfAnOptimizerAreOneForAllParametersOfAKind) {
   for (int i = 0; i < 3; ++i) both.run({{"x", input(16, 3 + i)}});
 }
 
-TEST(JoinedLaunches, OfSumsHaveWorkspacesOfTheirOwn) {
+TEST(FusedLaunches, OfSumsHaveWorkspacesOfTheirOwn) {
   PD_SKIP_WITHOUT_A_GPU();
   constexpr std::int64_t kElements = 400'000;  // by many CTAs
   BothWays both([](Graph& g) {
@@ -70,7 +70,7 @@ TEST(JoinedLaunches, OfSumsHaveWorkspacesOfTheirOwn) {
   both.run({});
 }
 
-TEST(JoinedLaunches, OfGroupsWithASumBesideWhatIsSummedAreFollowedByOneThatAddsUp) {
+TEST(FusedLaunches, OfGroupsWithASumBesideWhatIsSummedAreFollowedByOneThatAddsUp) {
   PD_SKIP_WITHOUT_A_GPU();
   const Shape shape{800, 16, 9, 16};  // by as many CTAs as leave their sums to a second launch
   BothWays both([&](Graph& g) {
@@ -96,7 +96,7 @@ TEST(JoinedLaunches, OfGroupsWithASumBesideWhatIsSummedAreFollowedByOneThatAddsU
   both.run(feeds);
 }
 
-TEST(JoinedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
+TEST(FusedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
   PD_SKIP_WITHOUT_A_GPU();
   BothWays both([](Graph& g) {
     const Value x = reshape(g.input("x", f32, {64 * 48}), {64, 48});
@@ -110,7 +110,7 @@ TEST(JoinedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
   for (int i = 0; i < 3; ++i) both.run({{"x", input(64 * 48, i)}});
 }
 
-TEST(JoinedLaunches, OfRunsThatFailWriteNothing) {
+TEST(FusedLaunches, OfRunsThatFailWriteNothing) {
   PD_SKIP_WITHOUT_A_GPU();
   BothWays both([](Graph& g) {
     const Value at = g.input("at", i32, {});
@@ -124,7 +124,7 @@ TEST(JoinedLaunches, OfRunsThatFailWriteNothing) {
   const auto feeds = [](double at) { return Tensors{{"x", input(8, 3)}, {"at", Tensor::from(i32, {}, Dense{at})}}; };
   both.run(feeds(7));
   const Dense before = both.together->get("w3").to_doubles();
-  EXPECT_NE(message_of([&] { both.joined->run(feeds(8)); }), "");
+  EXPECT_NE(message_of([&] { both.fused->run(feeds(8)); }), "");
   EXPECT_EQ(both.together->get("w3").to_doubles(), before);
   both.run(feeds(2));
 }
@@ -148,7 +148,7 @@ void build_both_directions(Graph& g, RecurrentKind kind, DType dtype, std::int64
 // Of the steps that share launches, the layers over time.
 int layers_that_share(const Graph& graph) {
   const Plan plan = plan_for_gpu(graph);
-  const std::string told = fmt::format("{}", fmt::join(notes_of_joins(plan), "\n"));
+  const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan), "\n"));
   int count = 0;
   for (const Step& step : plan.steps) {
     if (step.kind != Step::Kind::kernel || !has(step.call.op->name, "_recurrence")) continue;
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Recurrences, BothDirections,
                                                               RecurrentKind::rnn),
                                             ::testing::Values(bf16), ::testing::Bool()));
 
-TEST(JoinedLaunches, HoldBothDirectionsOnlyWhereTheChipHasRoomForBoth) {
+TEST(FusedLaunches, HoldBothDirectionsOnlyWhereTheChipHasRoomForBoth) {
   for (const auto& [rows, shared] : {std::pair{1, 8}, {3, 8}, {128, 0}}) {
     Graph g;
     build_both_directions(g, RecurrentKind::lstm, bf16, rows, 512, false);
@@ -216,10 +216,10 @@ struct AttentionSizes {
   std::int64_t steps, rows, places, width;
 };
 
-class ChainedLaunches : public ::testing::TestWithParam<std::tuple<AttentionSizes, DType>> {};
+class VerticalLaunches : public ::testing::TestWithParam<std::tuple<AttentionSizes, DType>> {};
 
 // On the CPU in f32 as the reference.
-TEST_P(ChainedLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
+TEST_P(VerticalLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
   PD_SKIP_WITHOUT_A_GPU();
   const auto& [sizes, dtype] = GetParam();
   const auto& [steps, rows, places, width] = sizes;
@@ -256,23 +256,22 @@ TEST_P(ChainedLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
     EXPECT_LE(launches[0] + 3 * steps, launches[1]);
   }
   for (const auto& [name, tensor] : got[1]) {
-    const Dense chained = got[0].at(name).to_doubles(), alone = tensor.to_doubles(),
-                exact = got[2].at(name).to_doubles();
+    const Dense fused = got[0].at(name).to_doubles(), alone = tensor.to_doubles(), exact = got[2].at(name).to_doubles();
     double largest = 0, apart = 0, far = 0;
     for (std::size_t i = 0; i < alone.size(); ++i) {
       largest = std::max(largest, std::abs(exact[i]));
-      apart = std::max(apart, std::abs(chained[i] - alone[i]));
-      far = std::max(far, std::abs(chained[i] - exact[i]));
+      apart = std::max(apart, std::abs(fused[i] - alone[i]));
+      far = std::max(far, std::abs(fused[i] - exact[i]));
     }
     EXPECT_LE(apart, (dtype == f32 ? 1e-5 : 2e-2) * largest) << name;
     EXPECT_LE(far, (dtype == f32 ? 2e-5 : 0.1) * largest) << name;
   }
 }
 
-TEST(JoinedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
+TEST(FusedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
   Graph many, small;
   build_attention(many, 2, 128, 50, 32, 0.3);
-  const std::string told = fmt::format("{}", fmt::join(notes_of_joins(plan_for_gpu(many)), "\n"));
+  const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan_for_gpu(many)), "\n"));
   EXPECT_TRUE(has(told, " kernels one behind the other in 128 CTAs, 2 times; ")) << told;
   EXPECT_TRUE(has(told, " us expected, ")) << told;
   EXPECT_TRUE(has(told, ", which it reads: step ")) << told;
@@ -280,10 +279,10 @@ TEST(JoinedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
   const std::int64_t axes[] = {1};
   const Value rows = sum(square(small.input("x", f32, {4, 8})), axes);
   small.fetch("mean", mean(exp(rows)));
-  const std::vector<std::string> apart = notes_of_joins(plan_for_gpu(small));
+  const std::vector<std::string> apart = notes_of_fused_launches(plan_for_gpu(small));
   ASSERT_EQ(apart.size(), 1u);
   EXPECT_TRUE(has(apart[0], "step 1 does not run with 0, which it reads: ")) << apart[0];
-  EXPECT_TRUE(has(apart[0], " us expected of a chain, ")) << apart[0];
+  EXPECT_TRUE(has(apart[0], " us expected of a vertically fused launch, ")) << apart[0];
   PD_SKIP_WITHOUT_A_GPU();
   Parameters parameters(many, gpu_here());
   const std::vector<std::string> notes = Program(many, on_gpu(), &parameters).report().plan_notes;
@@ -291,7 +290,7 @@ TEST(JoinedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Sizes, ChainedLaunches,
+    Sizes, VerticalLaunches,
     ::testing::Combine(::testing::Values(AttentionSizes{3, 8, 50, 64}, AttentionSizes{2, 128, 50, 32},
                                          AttentionSizes{3, 5, 7, 20}, AttentionSizes{2, 3, 33, 515},
                                          AttentionSizes{2, 100, 33, 77}, AttentionSizes{2, 131, 9, 160}),

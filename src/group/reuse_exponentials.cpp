@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "group/share_powers.h"
+#include "group/reuse_exponentials.h"
 
 #include <optional>
 
@@ -11,10 +11,10 @@ class PowerSearch {
   explicit PowerSearch(const Group& group) : group_(group) {}
 
   /// For node = exp(x - (m + log(s))): E and s.
-  struct Share {
+  struct Quotient {
     std::int32_t power, sum;
   };
-  std::optional<Share> share_in(std::int32_t node) const {
+  std::optional<Quotient> quotient_in(std::int32_t node) const {
     if (!is(node, Prim::exp) || !is(arg(node, 0), Prim::sub)) return std::nullopt;
     const std::int32_t x = arg(arg(node, 0), 0), off = arg(arg(node, 0), 1);
     if (!is(off, Prim::add)) return std::nullopt;
@@ -23,7 +23,7 @@ class PowerSearch {
       if (!is(log, Prim::log) || reduced_value(most, Combine::max) != x) continue;
       const std::int32_t sum = arg(log, 0), power = reduced_value(sum, Combine::sum);
       if (power < 0 || !is(power, Prim::exp) || !is(arg(power, 0), Prim::sub)) continue;
-      if (arg(arg(power, 0), 0) == x && arg(arg(power, 0), 1) == most) return Share{power, sum};
+      if (arg(arg(power, 0), 0) == x && arg(arg(power, 0), 1) == most) return Quotient{power, sum};
     }
     return std::nullopt;
   }
@@ -43,21 +43,21 @@ class PowerSearch {
 
 }  // namespace
 
-void share_powers(Group* group) {
+void reuse_exponentials(Group* group) {
   const PowerSearch search(*group);
   std::vector<std::int32_t> placed;
   Expr expr;
-  bool has_shared = false;
+  bool has_reused = false;
   for (std::int32_t i = 0; i < group->expr.size(); ++i) {
     ExprNode node = group->expr[i];
-    if (const auto share = search.share_in(i)) {
-      node = {Prim::div, node.dtype, {share->power, share->sum, -1}};
-      has_shared = true;
+    if (const auto quotient = search.quotient_in(i)) {
+      node = {Prim::div, node.dtype, {quotient->power, quotient->sum, -1}};
+      has_reused = true;
     }
     for (std::int32_t& arg : node.args) arg = arg < 0 ? arg : placed[static_cast<std::size_t>(arg)];
     placed.push_back(expr.add(node));
   }
-  if (!has_shared) return;
+  if (!has_reused) return;
   group->expr = std::move(expr);
   for (GroupOutput& output : group->outputs) output.value = placed[static_cast<std::size_t>(output.value)];
   for (GroupReduction& reduction : group->reductions) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of a captured run as one: of those that do not touch each other's results (gpu/joined_launch.h), and of
-// those that read them share by share (gpu/chained_launch.h).
+// Launches of a captured run as one: of those that do not touch each other's results (gpu/grouped_launch.h), and of
+// those that read them partition by partition (gpu/vertical_launch.h).
 #pragma once
 
 #include <functional>
@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
+#include "gpu/fused_launch.h"
 #include "gpu/loaded_kernel.h"
-#include "gpu/shared_launch.h"
 #include "plan/plan.h"
 #include "profile/recorder.h"
 
 namespace paoding {
 
-class Chains;
+class VerticalFusion;
 
-class GpuJoins {
+class LaunchFusion {
  public:
-  GpuJoins() = default;
+  LaunchFusion() = default;
   /// `bases`: the address of every slot. Only neighbours of one `kind` go together.
-  GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdeviceptr>& bases, const std::vector<int>& kind,
-           const Target& target);
+  LaunchFusion(const std::vector<Launch>& launches, const std::vector<CUdeviceptr>& bases, const std::vector<int>& kind,
+               const Target& target);
 
   /// The texts, once each.
   std::vector<std::string> sources() const;
@@ -33,9 +33,10 @@ class GpuJoins {
   /// What runs together, a line each, and which groups that read the one in front of them do not, and why.
   const std::vector<std::string>& notes() const { return notes_; }
   /// Whether launch `i` runs in a launch with others.
-  bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].join >= 0; }
+  bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].fused >= 0; }
   bool is_first(std::size_t i) const { return place_of_[i].is_first; }
-  /// Starts all of a join at its first launch, and nothing at the others. `run_of` gives what a launch alone would get.
+  /// Starts all of a fused at its first launch, and nothing at the others. `run_of` gives what a launch alone would
+  /// get.
   void start(std::size_t i, CUstream stream, const std::function<KernelRun(std::size_t)>& run_of) const;
   /// The first launches of joins, each with the site of its kernel.
   std::vector<std::pair<std::size_t, profile::SiteId>> sites() const;
@@ -44,30 +45,30 @@ class GpuJoins {
   // One text and its schedule, for every turn of the loop that its steps are in.
   struct Kernel {
     std::vector<const Step*> steps;
-    std::vector<std::unique_ptr<gpu::SharedLaunch>> shared;  // one behind the other, as the steps' own
+    std::vector<std::unique_ptr<gpu::FusedLaunch>> launches;  // one behind the other, as the steps' own
     std::vector<gpu::LoadedKernel> loaded;
-    std::string expected;  // of a chain
+    std::string expected;  // of a run
   };
-  struct Join {
+  struct FusedSteps {
     Kernel* kernel = nullptr;
     std::vector<std::size_t> launches;
   };
   struct Place {
-    int join = -1;
+    int fused = -1;
     bool is_first = false;
   };
 
   void add(std::vector<std::size_t> launches, Kernel* kernel);
-  void take_notes(const std::vector<Launch>& launches, Chains* chains);
+  void take_notes(const std::vector<Launch>& launches, VerticalFusion* vertical);
 
-  // By their steps, and the axes by which those of a chain are shared out.
+  // By their steps, and the axes along which those of a vertically fused launch are split.
   std::map<std::pair<std::vector<const Step*>, std::vector<int>>, Kernel> kernels_;
-  std::vector<Join> joins_;
+  std::vector<FusedSteps> fused_;
   std::vector<Place> place_of_;  // per launch; empty without joins
   std::vector<std::string> notes_;
 };
 
 /// The notes() of a captured run of the plan; no GPU is needed.
-std::vector<std::string> notes_of_joins(const Plan& plan);
+std::vector<std::string> notes_of_fused_launches(const Plan& plan);
 
 }  // namespace paoding

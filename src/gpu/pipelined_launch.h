@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers one above the other in one launch, each some steps behind the one below
-// (ops/recurrence/recurrence_stacked.cu). What is between two of them, the product of the lower one's states and the
+// (ops/recurrence/recurrence_pipelined.cu). What is between two of them, the product of the lower one's states and the
 // weights of the upper one's input, is made step by step in it too: by a member that is the upper layer once more,
 // those weights in place of its own.
 #pragma once
 
 #include <vector>
 
-#include "gpu/joined_launch.h"
+#include "gpu/grouped_launch.h"
 
 namespace paoding::gpu {
 
-/// Whether layers of these texts may be in one stack.
-bool may_be_stacked(const TextLaunch& below, const TextLaunch& above);
+/// Whether layers of these texts may be in one pipeline.
+bool may_be_pipelined(const TextLaunch& below, const TextLaunch& above);
 
-class StackedLaunch final : public JoinedLaunch {
+class PipelinedLaunch final : public GroupedLaunch {
  public:
   /// `layers`: from the lowest one on. `u`: which of their operands are weights.
-  StackedLaunch(const std::vector<JoinMember>& layers, std::size_t u, const Target& target);
+  PipelinedLaunch(const std::vector<FusedMember>& layers, std::size_t u, const Target& target);
 
   /// Members in the order of the kernels alone: a layer, a product of its states and weights, the layer above it ..
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;

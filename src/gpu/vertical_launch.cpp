@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/chained_launch.h"
+#include "gpu/vertical_launch.h"
 
 #include <fmt/format.h>
 
@@ -13,21 +13,22 @@
 #include "gpu/group_text.h"
 #include "gpu/kernel_prelude.h"
 #include "gpu/text_kernel.h"
-#include "group/share.h"
+#include "group/partition.h"
 
 namespace paoding::gpu {
 namespace {
 
 constexpr std::int64_t kThreadsPerSm = 1024;  // which have 64 registers each: all of a CTA, or of two
 constexpr std::int64_t kChainCtasPerSm = 2;
-// Of a share: beyond, launches are not what it waits for, and the next phase does not find it in the SM's cache.
+// Of a partition: beyond, launches are not what it waits for, and the next stage does not find it in the SM's cache.
 constexpr std::int64_t kMostPoints = 64 << 10, kMostShareBytes = 192 << 10;
-constexpr std::int64_t kSectorBytes = 32;  // the least that is fetched: shares that lie side by side fetch each other's
-// What a kernel costs beside its work, a phase (some latencies of L2 and its barriers), what of the rate of L2 a kernel
-// of few microseconds reaches, and a phase on its SM (H200: the phases of an attention step by the SM's clock).
-constexpr double kKernelUs = 1.3, kPhaseUs = 0.8, kAloneRate = 0.4, kPhaseRate = 0.6;
+constexpr std::int64_t kSectorBytes =
+    32;  // the least that is fetched: partitions that lie side by side fetch each other's
+// What a kernel costs beside its work, a stage (some latencies of L2 and its barriers), what of the rate of L2 a kernel
+// of few microseconds reaches, and a stage on its SM (H200: the stages of an attention step by the SM's clock).
+constexpr double kKernelUs = 1.3, kStageUs = 0.8, kAloneRate = 0.4, kStageRate = 0.6;
 
-// Numbers of the iteration point beyond 32 bits: whether they are is decided by the first share alone.
+// Numbers of the iteration point beyond 32 bits: whether they are is decided by the first partition alone.
 bool has_wide_index(const Group& group) {
   return std::ranges::any_of(group.indices, [&](const GroupIndex& index) {
     std::int64_t reach = std::abs(index.start);
@@ -38,11 +39,11 @@ bool has_wide_index(const Group& group) {
   });
 }
 
-std::int64_t ctas_per_sm(std::int64_t shares, const Target& target) {
-  return std::clamp<std::int64_t>(ceil_div(shares, std::int64_t{target.sm_count}), 1, kChainCtasPerSm);
+std::int64_t ctas_per_sm(std::int64_t partitions, const Target& target) {
+  return std::clamp<std::int64_t>(ceil_div(partitions, std::int64_t{target.sm_count}), 1, kChainCtasPerSm);
 }
-int threads_of(std::int64_t shares, const Target& target) {
-  return static_cast<int>(kThreadsPerSm / ctas_per_sm(shares, target));
+int threads_of(std::int64_t partitions, const Target& target) {
+  return static_cast<int>(kThreadsPerSm / ctas_per_sm(partitions, target));
 }
 
 std::string refusal_of(const TextLaunch& launch, int threads) {
@@ -53,7 +54,7 @@ std::string refusal_of(const TextLaunch& launch, int threads) {
   return "";
 }
 
-// The shared memory that a kernel's sums are added up in: all phases have the same.
+// The shared memory that a kernel's sums are added up in: all stages have the same.
 constexpr std::string_view kScratch = "__shared__ double shared[";
 
 std::size_t take_scratch(std::string* text) {
@@ -67,20 +68,21 @@ std::size_t take_scratch(std::string* text) {
   return doubles;
 }
 
-// A phase: the kernel as a function that begins with its work, as the chain has awaited and asked what there is to.
-std::string as_phase(const TextLaunch& launch) {
+// A stage: the kernel as a function that begins with its work, as the launch has awaited and asked what there is to.
+std::string as_stage(const TextLaunch& launch) {
   std::string text = as_function(own_text(launch));
   replace_all(&text, "  grid_dependency_wait();\n", "");
   replace_all(&text, kBegin, "");
   return text;
 }
 
-// What is fetched and written for a share.
-std::int64_t share_bytes(const Group& group, int axis) {
+// What is fetched and written for a partition.
+std::int64_t partition_bytes(const Group& group, int axis) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < group.operands(); ++i) {
-    const std::int64_t size = size_bytes(operand_dtype(group, i)), step = std::abs(share_step(group, i, axis)) * size;
-    const std::int64_t elements = distinct_elements(group, i) / (step == 0 ? 1 : share_count(group, axis));
+    const std::int64_t size = size_bytes(operand_dtype(group, i)),
+                       step = std::abs(partition_step(group, i, axis)) * size;
+    const std::int64_t elements = distinct_elements(group, i) / (step == 0 ? 1 : partition_count(group, axis));
     bytes +=
         elements *
         (step == 0 || elements == 1 ? size : std::clamp<std::int64_t>(kSectorBytes * size / step, size, kSectorBytes));
@@ -90,54 +92,55 @@ std::int64_t share_bytes(const Group& group, int axis) {
 
 }  // namespace
 
-ChainPhase plan_phase(const Group& group, int axis, std::span<const int> alignment, const Target& target) {
-  ChainPhase phase;
-  const Group share = first_share(group, axis);
-  if (share.points() == 0) phase.refusal = "it has no points";
-  if (share.points() > kMostPoints || share_bytes(group, axis) > kMostShareBytes)
-    phase.refusal = "a share is too large";
-  if (has_wide_index(group)) phase.refusal = "numbers of its points need 64 bits";
-  if (!phase.refusal.empty()) return phase;
+FusedStage plan_stage(const Group& group, int axis, std::span<const int> alignment, const Target& target) {
+  FusedStage stage;
+  const Group partition = first_partition(group, axis);
+  if (partition.points() == 0) stage.refusal = "it has no points";
+  if (partition.points() > kMostPoints || partition_bytes(group, axis) > kMostShareBytes)
+    stage.refusal = "a partition is too large";
+  if (has_wide_index(group)) stage.refusal = "numbers of its points need 64 bits";
+  if (!stage.refusal.empty()) return stage;
   std::vector<int> aligned;
   for (std::size_t i = 0; i < group.operands(); ++i) {
-    const std::int64_t step = share_step(group, i, axis) * size_bytes(operand_dtype(group, i));
-    phase.steps.push_back(step);
+    const std::int64_t step = partition_step(group, i, axis) * size_bytes(operand_dtype(group, i));
+    stage.steps.push_back(step);
     aligned.push_back(static_cast<int>(step == 0 ? alignment[i] : std::min<std::int64_t>(alignment[i], step & -step)));
   }
   for (const GroupIndex& index : group.indices) {
-    phase.index_steps.push_back(axis == kWholeGroup ? 0 : index.strides[static_cast<std::size_t>(axis)]);
+    stage.index_steps.push_back(axis == kWholeGroup ? 0 : index.strides[static_cast<std::size_t>(axis)]);
   }
   Target one_sm = target;
   one_sm.sm_count = 1;
-  const int threads = threads_of(share_count(group, axis), target);
-  phase.launch = plan_group(canonical(share), aligned, one_sm, threads).launches.at(0);
-  phase.refusal = refusal_of(phase.launch, threads);
-  return phase;
+  const int threads = threads_of(partition_count(group, axis), target);
+  stage.launch = plan_group(canonical(partition), aligned, one_sm, threads).launches.at(0);
+  stage.refusal = refusal_of(stage.launch, threads);
+  return stage;
 }
 
 double alone_us(const Group& group, const Target& target) {
   return kKernelUs + double(group.min_bytes()) / (kAloneRate * target.cached_bytes_per_us);
 }
 
-double phase_us(const Group& group, int axis, const Target& target) {
-  const double turns = double(ceil_div(share_count(group, axis), std::int64_t{target.sm_count}));
-  const double rate = kPhaseRate * target.cached_bytes_per_us / target.sm_count;
-  return kPhaseUs + turns * double(share_bytes(group, axis)) / rate;
+double stage_us(const Group& group, int axis, const Target& target) {
+  const double turns = double(ceil_div(partition_count(group, axis), std::int64_t{target.sm_count}));
+  const double rate = kStageRate * target.cached_bytes_per_us / target.sm_count;
+  return kStageUs + turns * double(partition_bytes(group, axis)) / rate;
 }
 
-std::int64_t most_shares(const Target& target) { return kChainCtasPerSm * target.sm_count; }
+std::int64_t most_partitions(const Target& target) { return kChainCtasPerSm * target.sm_count; }
 
-ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int64_t shares, const Target& target) {
+VerticalLaunch::VerticalLaunch(std::span<const FusedStage* const> stages, std::int64_t partitions,
+                               const Target& target) {
   std::string kernels, sizes, calls;
   std::size_t scratch = 0;
-  for (std::size_t p = 0; p < phases.size(); ++p) {
-    const ChainPhase& phase = *phases[p];
-    std::string text = as_phase(phase.launch);
+  for (std::size_t p = 0; p < stages.size(); ++p) {
+    const FusedStage& stage = *stages[p];
+    std::string text = as_stage(stage.launch);
     scratch = std::max(scratch, take_scratch(&text));
     kernels += fmt::format("namespace kernel{} {{\n{}}}\n", p, text);
 
-    const bool has_sizes = !phase.launch.sizes.empty();
-    const std::size_t operands = phase.steps.size(), indices = phase.index_steps.size();
+    const bool has_sizes = !stage.launch.sizes.empty();
+    const std::size_t operands = stage.steps.size(), indices = stage.index_steps.size();
     sizes += fmt::format(
         "  struct {{\n    void* operands[{0}];\n    long long steps[{0}];\n{1}    unsigned long long turns;\n{2}  }} "
         "of{3};\n",
@@ -149,12 +152,13 @@ ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int
       const std::string start = fmt::format("idx{}_start", i);
       if (text.find(start) == std::string::npos) continue;  // not read
       const bool is_wide = text.find(start + "_wide") != std::string::npos;
-      calls += fmt::format("    sizes.{0}{1} += ({2})(share * size.of{3}.index_steps[{4}]);\n", start,
+      calls += fmt::format("    sizes.{0}{1} += ({2})(partition * size.of{3}.index_steps[{4}]);\n", start,
                            is_wide ? "_wide" : "", is_wide ? "long long" : fmt::format("kernel{}::Index", p), p, i);
     }
     std::string arguments;
     for (std::size_t i = 0; i < operands; ++i) {
-      arguments += fmt::format("AnyPointer{{(char*)size.of{0}.operands[{1}] + share * size.of{0}.steps[{1}]}}, ", p, i);
+      arguments +=
+          fmt::format("AnyPointer{{(char*)size.of{0}.operands[{1}] + partition * size.of{0}.steps[{1}]}}, ", p, i);
     }
     calls += fmt::format(
         "    for (unsigned turn = 0; turn < size.of{0}.turns; ++turn) {{\n      kernel{0}::run({1}none, sizes, "
@@ -164,29 +168,29 @@ ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int
     operands_at_.push_back(launch_.sizes.size());
     operand_count_.push_back(operands);
     launch_.sizes.resize(launch_.sizes.size() + operands);
-    for (const auto& steps : {phase.steps, phase.index_steps}) {
+    for (const auto& steps : {stage.steps, stage.index_steps}) {
       for (const std::int64_t step : steps) launch_.sizes.push_back(static_cast<std::uint64_t>(step));
     }
-    launch_.sizes.push_back(phase.launch.grid[0]);
-    launch_.sizes.insert(launch_.sizes.end(), phase.launch.sizes.begin(), phase.launch.sizes.end());
-    launch_.floor_us += phase.launch.floor_us;
+    launch_.sizes.push_back(stage.launch.grid[0]);
+    launch_.sizes.insert(launch_.sizes.end(), stage.launch.sizes.begin(), stage.launch.sizes.end());
+    launch_.floor_us += stage.launch.floor_us;
   }
-  name_entry("chain",
-             fmt::format("// {} kernels one behind the other, every CTA its share of each.\n{}\n{}\n"
+  name_entry("vertical",
+             fmt::format("// {} kernels one behind the other, every CTA its partition of each.\n{}\n{}\n"
                          "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
                          "    const Room room, const __grid_constant__ Sizes size) {{\n  grid_dependency_wait();\n{}"
-                         "  const Room none = {{}};\n  const long long share = blockIdx.x;\n{}}}\n",
-                         phases.size(), kernel_prelude(), any_pointer_text(),
+                         "  const Room none = {{}};\n  const long long partition = blockIdx.x;\n{}}}\n",
+                         stages.size(), kernel_prelude(), any_pointer_text(),
                          scratch > 0 ? fmt::format("__shared__ double scratch[{}];\n", scratch) : "", kernels, sizes,
-                         kKernelHead, threads_of(shares, target), ctas_per_sm(shares, target), kBegin, calls));
-  launch_.grid[0] = static_cast<unsigned>(shares);
-  launch_.block = static_cast<unsigned>(threads_of(shares, target));
+                         kKernelHead, threads_of(partitions, target), ctas_per_sm(partitions, target), kBegin, calls));
+  launch_.grid[0] = static_cast<unsigned>(partitions);
+  launch_.block = static_cast<unsigned>(threads_of(partitions, target));
   launch_.leaves_stamp = true;
   launch_.overlaps_before = overlaps_before(target, launch_);
-  launch_.why = fmt::format("{} kernels one behind the other in {} CTAs", phases.size(), shares);
+  launch_.why = fmt::format("{} kernels one behind the other in {} CTAs", stages.size(), partitions);
 }
 
-void ChainedLaunch::place(std::size_t member, void* const* operands, void* /*workspace*/, void* /*tickets*/) {
+void VerticalLaunch::place(std::size_t member, void* const* operands, void* /*workspace*/, void* /*tickets*/) {
   for (std::size_t i = 0; i < operand_count_[member]; ++i) {
     launch_.sizes[operands_at_[member] + i] = reinterpret_cast<std::uint64_t>(operands[i]);
   }

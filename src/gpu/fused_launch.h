@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch that does the work of several kernels: side by side (joined_launch.h) or one behind the other
-// (chained_launch.h). The texts are those of the kernels alone, as functions.
+// A launch that does the work of several kernels: side by side (grouped_launch.h) or one behind the other
+// (vertical_launch.h). The texts are those of the kernels alone, as functions.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace paoding::gpu {
 
-class SharedLaunch {
+class FusedLaunch {
  public:
-  virtual ~SharedLaunch() = default;
+  virtual ~FusedLaunch() = default;
 
   /// Without operands: their addresses are among the sizes, which place() fills in.
   const TextLaunch& launch() const { return launch_; }
@@ -32,7 +32,7 @@ inline constexpr std::string_view kKernelHead = "extern \"C\" __global__ void __
 
 void replace_all(std::string* text, std::string_view what, std::string_view by);
 
-/// What is a kernel's own where it shares a launch: its text behind the prelude.
+/// What is a kernel's own where it is in a fused launch: its text behind the prelude.
 std::string_view own_text(const TextLaunch& launch);
 /// The kernel as a function `run` that is told which CTA it is.
 std::string as_function(std::string_view own);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that share a launch: which do, that the text compiles by NVRTC, and that they give the bits that they give
-// alone.
-#include "gpu/joined_launch.h"
+// Kernels that are in one launch: which ones, that the text compiles by NVRTC, and that they give the bits that they
+// give alone.
+#include "gpu/grouped_launch.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ struct Kernel {
     target.sm_count = sm_count;
     launch = plan_group(group, std::vector<int>(group.operands(), 256), target).launches.at(0);
   }
-  JoinMember member() const { return {&launch, group.operands()}; }
+  FusedMember member() const { return {&launch, group.operands()}; }
 };
 
 class Memory {
@@ -91,34 +91,34 @@ std::vector<Kernel> mixed_kernels() {
   return kernels;
 }
 
-std::vector<JoinMember> members_of(const std::vector<Kernel>& kernels) {
-  std::vector<JoinMember> members;
+std::vector<FusedMember> members_of(const std::vector<Kernel>& kernels) {
+  std::vector<FusedMember> members;
   for (const Kernel& kernel : kernels) members.push_back(kernel.member());
   return members;
 }
 
-std::vector<JoinMember> picked(const std::vector<JoinMember>& members, const std::vector<std::size_t>& places) {
-  std::vector<JoinMember> list;
+std::vector<FusedMember> picked(const std::vector<FusedMember>& members, const std::vector<std::size_t>& places) {
+  std::vector<FusedMember> list;
   for (const std::size_t place : places) list.push_back(members[place]);
   return list;
 }
 
-TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
+TEST(GroupedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
   const std::vector<Kernel> kernels = mixed_kernels();
-  const std::vector<JoinMember> members = members_of(kernels);
+  const std::vector<FusedMember> members = members_of(kernels);
   std::vector<const TextLaunch*> texts;
   for (const Kernel& kernel : kernels) texts.push_back(&kernel.launch);
-  std::vector<JoinedLaunch> joined;
-  const auto joins = joins_of(members);
-  for (const auto& places : joins) joined.emplace_back(picked(members, places), named_target("h200"));
-  for (const JoinedLaunch& join : joined) texts.push_back(&join.launch());
+  std::vector<GroupedLaunch> grouped;
+  const auto groups = launch_groups_of(members);
+  for (const auto& places : groups) grouped.emplace_back(picked(members, places), named_target("h200"));
+  for (const GroupedLaunch& launch : grouped) texts.push_back(&launch.launch());
   const EmulatedKernels compiled(texts);
 
   std::size_t compared = 0;
-  for (std::size_t j = 0; j < joins.size(); ++j) {
+  for (std::size_t j = 0; j < groups.size(); ++j) {
     std::vector<Held> alone, together;
-    for (std::size_t m = 0; m < joins[j].size(); ++m) {
-      const Kernel& kernel = kernels[joins[j][m]];
+    for (std::size_t m = 0; m < groups[j].size(); ++m) {
+      const Kernel& kernel = kernels[groups[j][m]];
       alone.emplace_back(kernel, 7 + m), together.emplace_back(kernel, 7 + m);
       Room room{alone[m].workspace.start(), alone[m].tickets.data(), nullptr, nullptr};
       std::vector<void*> arguments;
@@ -129,9 +129,9 @@ TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
       ASSERT_NE(start, nullptr) << compiled.log();
       const TextLaunch& launch = kernel.launch;
       ASSERT_EQ(start(arguments.data(), launch.grid[0], launch.block, shuffled(launch.grid[0]).data()), 0);
-      joined[j].place(m, together[m].pointers.data(), together[m].workspace.start(), together[m].tickets.data());
+      grouped[j].place(m, together[m].pointers.data(), together[m].workspace.start(), together[m].tickets.data());
     }
-    const TextLaunch& launch = joined[j].launch();
+    const TextLaunch& launch = grouped[j].launch();
     Room room{};
     std::vector<std::uint64_t> sizes = launch.sizes;
     void* arguments[] = {&room, sizes.data()};
@@ -143,7 +143,7 @@ TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
         for (std::size_t i = 0; i < alone[m].operands.size(); ++i) {
           EXPECT_TRUE(together[m].operands[i].held() == alone[m].operands[i].held())
               << "operand " << i << " of member " << m << ", run " << again << ": " << launch.why << "\n"
-              << to_string(kernels[joins[j][m]].group);
+              << to_string(kernels[groups[j][m]].group);
         }
       }
     }
@@ -151,39 +151,40 @@ TEST(JoinedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
   EXPECT_GE(compared, 2 * 5u);
 }
 
-TEST(JoinedLaunch, CompilesForEveryGpu) {
+TEST(GroupedLaunch, CompilesForEveryGpu) {
   if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   const std::vector<Kernel> kernels = mixed_kernels();
-  const std::vector<JoinMember> members = members_of(kernels);
-  for (const auto& places : joins_of(members)) {
-    const JoinedLaunch joined(picked(members, places), named_target("h200"));
+  const std::vector<FusedMember> members = members_of(kernels);
+  for (const auto& places : launch_groups_of(members)) {
+    const GroupedLaunch grouped(picked(members, places), named_target("h200"));
     for (const char* arch : {"sm_80", "sm_90a", "sm_100a"}) {
-      EXPECT_FALSE(compile(joined.launch().source, joined.launch().entry + ".cu", arch).empty());
+      EXPECT_FALSE(compile(grouped.launch().source, grouped.launch().entry + ".cu", arch).empty());
     }
   }
 }
 
-TEST(JoinedLaunch, KernelsOfOtherThreadsOrMoreThanOperandsStayAlone) {
+TEST(GroupedLaunch, KernelsOfOtherThreadsOrMoreThanOperandsStayAlone) {
   std::vector<Kernel> kernels(3, Kernel(lerp_grad({64, 1024}, f32, {0, 0}, 0, 0)));
   kernels[1].launch.cluster = 2;
-  EXPECT_EQ(joins_of(members_of(kernels)), (std::vector<std::vector<std::size_t>>{{0, 2}}));
+  EXPECT_EQ(launch_groups_of(members_of(kernels)), (std::vector<std::vector<std::size_t>>{{0, 2}}));
   kernels[2].launch.source.replace(kernels[2].launch.source.find("__launch_bounds__(256"), 21, "__launch_bounds__(512");
-  EXPECT_TRUE(joins_of(members_of(kernels)).empty());
+  EXPECT_TRUE(launch_groups_of(members_of(kernels)).empty());
   kernels[2] = kernels[0];
   kernels[2].launch.block += 32;  // the text allows for more than it starts
-  EXPECT_TRUE(joins_of(members_of(kernels)).empty());
+  EXPECT_TRUE(launch_groups_of(members_of(kernels)).empty());
 }
 
-TEST(JoinedLaunch, HasAtMostTheParametersOfAKernel) {
+TEST(GroupedLaunch, HasAtMostTheParametersOfAKernel) {
   const std::vector<Kernel> kernels(600, Kernel(lerp_grad({64, 1024}, f32, {0, 0}, 0, 0)));
-  const std::vector<JoinMember> members = members_of(kernels);
-  std::size_t joined = 0;
-  for (const auto& places : joins_of(members)) {
-    joined += places.size();
-    EXPECT_LE(JoinedLaunch(picked(members, places), named_target("h200")).launch().sizes.size() * sizeof(std::uint64_t),
-              32'764 - sizeof(Room));
+  const std::vector<FusedMember> members = members_of(kernels);
+  std::size_t grouped = 0;
+  for (const auto& places : launch_groups_of(members)) {
+    grouped += places.size();
+    EXPECT_LE(
+        GroupedLaunch(picked(members, places), named_target("h200")).launch().sizes.size() * sizeof(std::uint64_t),
+        32'764 - sizeof(Room));
   }
-  EXPECT_EQ(joined, kernels.size());
+  EXPECT_EQ(grouped, kernels.size());
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace paoding::testing_program {
 namespace {
 
-struct StackCase {
+struct PipelineCase {
   DType dtype;
   bool is_tf32;
   std::int64_t layers, steps, batch, hidden;
@@ -30,7 +30,7 @@ struct StackCase {
 };
 
 // What the lowest layer gets from its input is fed, so that all but products between layers is text of our own.
-void build(Graph& g, const StackCase& c) {
+void build(Graph& g, const PipelineCase& c) {
   const std::int64_t N = c.gates() * c.hidden;
   const double scale = 1 / std::sqrt(static_cast<double>(c.hidden));
   const std::string op = c.cell == lstm ? "lstm_recurrence" : c.cell == gru ? "gru_recurrence" : "rnn_recurrence";
@@ -58,7 +58,7 @@ void build(Graph& g, const StackCase& c) {
 }
 
 // Every other of hardly any steps.
-Feeds feeds_of(const StackCase& c, const Graph& g, unsigned number) {
+Feeds feeds_of(const PipelineCase& c, const Graph& g, unsigned number) {
   Feeds feeds = make_feeds(g, 5 + number);
   for (std::int64_t row = 0; c.has_lengths && row < c.batch; ++row) {
     const std::int64_t many = row == 0 ? c.steps : row * 7 % (c.steps + 1);
@@ -68,9 +68,9 @@ Feeds feeds_of(const StackCase& c, const Graph& g, unsigned number) {
   return feeds;
 }
 
-using StackByTeam = std::pair<const char*, StackCase>;  // whose descriptions have such words
+using PipelineByTeam = std::pair<const char*, PipelineCase>;  // whose descriptions have such words
 
-Plan plan_by_team(const Graph& g, const StackByTeam& c) {
+Plan plan_by_team(const Graph& g, const PipelineByTeam& c) {
   Target target = named_target("h200");
   target.sm_count = 40;
   setenv("PAODING_TEAM", c.first, 1);
@@ -81,8 +81,8 @@ Plan plan_by_team(const Graph& g, const StackByTeam& c) {
 
 // By teams whose descriptions have the words in front of a case; launches one after the other, whose words are told
 // from those before, also of steps that the one in between did not make.
-TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
-  const std::vector<StackByTeam> cases = {
+TEST(PipelinedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
+  const std::vector<PipelineByTeam> cases = {
       {"of 2 CTAs;a CTA, by lanes", {f32, false, 2, 5, 1, 20}},
       {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
       {"of 4 CTAs;by lanes, whole units", {bf16, false, 2, 4, 1, 60, gru, false, true}},
@@ -102,12 +102,12 @@ TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
       {"by lanes, whole units, through memory", {f32, false, 2, 5, 3, 20, gru, true, true, true}},
       {"8 units a CTA, through memory", {f16, false, 3, 4, 2, 20, lstm, false, false, true}},
   };
-  std::vector<EmulatedLayer<StackCase>> all;
-  for (const StackByTeam& by_team : cases) {
+  std::vector<EmulatedLayer<PipelineCase>> all;
+  for (const PipelineByTeam& by_team : cases) {
     auto graph = std::make_unique<Graph>();
     build(*graph, by_team.second);
     auto program = std::make_unique<EmulatedProgram>(plan_by_team(*graph, by_team));
-    EXPECT_EQ(program->stacks(), 1u) << by_team.second.text();
+    EXPECT_EQ(program->pipelines(), 1u) << by_team.second.text();
     const std::array<Feeds, 2> feeds = {feeds_of(by_team.second, *graph, 0), feeds_of(by_team.second, *graph, 1)};
     all.push_back({by_team.second, std::move(graph), std::move(program), feeds});
   }
@@ -115,8 +115,8 @@ TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
 }
 
 // Marks of a launch, waits for what comes from below, and the order in which states are there for the layer above.
-TEST(StackedRecurrence, MistakesAreFoundBySomeSchedule) {
-  const std::vector<std::pair<StackByTeam, std::vector<Mistake>>> exchanges = {
+TEST(PipelinedRecurrence, MistakesAreFoundBySomeSchedule) {
+  const std::vector<std::pair<PipelineByTeam, std::vector<Mistake>>> exchanges = {
       {{"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
        {{"while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));", ""},
         {"while (((part ^ launch.mark) & 1) != 0) part = load_relaxed(from);", ""},
@@ -134,19 +134,19 @@ TEST(StackedRecurrence, MistakesAreFoundBySomeSchedule) {
     const Plan plan = plan_by_team(g, by_team);
     const std::array<Tensors, 2> feeds = {to_tensors(g, feeds_of(by_team.second, g, 0)),
                                           to_tensors(g, feeds_of(by_team.second, g, 1))};
-    mistakes.plant("a stack", plan, feeds, list);
+    mistakes.plant("a pipeline", plan, feeds, list);
   }
   mistakes.expect_found();
 }
 
 // How many launches a captured run has of the layers and the products between them.
-std::size_t stacks_in(const StackCase& c, const char* target = "h200") {
+std::size_t stacks_in(const PipelineCase& c, const char* target = "h200") {
   Graph g;
   build(g, c);
-  return EmulatedProgram(plan_for_gpu(g, named_target(target), {}, c.is_tf32)).stacks();
+  return EmulatedProgram(plan_for_gpu(g, named_target(target), {}, c.is_tf32)).pipelines();
 }
 
-TEST(StackedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
+TEST(PipelinedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
   EXPECT_EQ(stacks_in({bf16, false, 2, 64, 1, 512}), 1u);
   EXPECT_EQ(stacks_in({bf16, false, 4, 64, 1, 512}), 1u) << "seven clusters of 16";
   EXPECT_EQ(stacks_in({bf16, false, 9, 64, 1, 512}), 0u) << "seventeen of 8";
@@ -157,10 +157,10 @@ TEST(StackedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
   EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 256}, "a100"), 1u) << "through memory, without clusters";
 }
 
-TEST(StackedRecurrence, SaysWhetherLayersShareALaunch) {
+TEST(PipelinedRecurrence, SaysWhetherLayersShareALaunch) {
   for (const auto& [layers, told] :
-       {std::pair{4, "leave room for all 4 layers of the stack"},
-        std::pair{9, "alone in a launch: all 9 layers of the stack at once have no room"}}) {
+       {std::pair{4, "leave room for all 4 layers of the pipeline"},
+        std::pair{9, "alone in a launch: all 9 layers of the pipeline at once have no room"}}) {
     Graph g;
     build(g, {bf16, false, layers, 64, 1, 512});
     const std::vector<std::string> notes = plan_for_gpu(g).notes;
@@ -168,7 +168,7 @@ TEST(StackedRecurrence, SaysWhetherLayersShareALaunch) {
   }
 }
 
-TEST(StackedRecurrence, SharesALaunchWhereRowsHaveTheSameLengthsInAllLayers) {
+TEST(PipelinedRecurrence, SharesALaunchWhereRowsHaveTheSameLengthsInAllLayers) {
   EXPECT_EQ(stacks_in({bf16, false, 2, 64, 4, 512, lstm, false, true, true}), 1u);
   EXPECT_EQ(stacks_in({bf16, false, 2, 64, 64, 512, lstm, false, true, true}), 0u) << "too many rows";
   Graph g;
@@ -183,11 +183,11 @@ TEST(StackedRecurrence, SharesALaunchWhereRowsHaveTheSameLengthsInAllLayers) {
     g.fetch("last" + layer, made.last_h);
     xw = matmul(slice(made.states, 0, 1, 21), weights("w" + layer, bf16, {64, 256}));
   }
-  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).stacks(), 0u) << "lengths of its own";
+  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).pipelines(), 0u) << "lengths of its own";
 }
 
 // The upper layer starts from the lower one's last state, so it cannot begin before that is there.
-TEST(StackedRecurrence, StaysApartWhereALayerNeedsMoreOfTheOneBelow) {
+TEST(PipelinedRecurrence, StaysApartWhereALayerNeedsMoreOfTheOneBelow) {
   Graph g;
   const auto weights = [&](const char* name, DType dtype, const Shape& shape) { return g.input(name, dtype, shape); };
   const Value xw = g.input("xw", bf16, {20, 1, 256}), zero = g.input("h0", bf16, {1, 64});
@@ -195,7 +195,7 @@ TEST(StackedRecurrence, StaysApartWhereALayerNeedsMoreOfTheOneBelow) {
   const LstmRecurrence low = lstm_recurrence(xw, weights("u0", bf16, {64, 256}), zero, c0);
   const Value above = matmul(slice(low.states, 0, 1, 21), weights("w", bf16, {64, 256}));
   g.fetch("last", lstm_recurrence(above, weights("u1", bf16, {64, 256}), low.last_h, c0).last_h);
-  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).stacks(), 0u);
+  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).pipelines(), 0u);
 }
 
 }  // namespace

@@ -10,11 +10,11 @@ constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what C
 constexpr int kLayerCtas = kTeams * kTeam, kTeamWords = kHidden * kRows;
 // Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
 PD_DEVICE unsigned* launches_of(const Room& room, bool is_input, unsigned cta) {
-  return room.tickets + kStackAt + (is_input ? kLayerCtas : 0) + cta;
+  return room.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
 }
-PD_DEVICE unsigned* states_of_stack(unsigned* tickets) { return tickets + kStackAt + (2 * kLayerCtas + 3) / 4 * 4; }
-PD_DEVICE unsigned* products_of_stack(unsigned* tickets, const Sizes& size) {
-  return states_of_stack(tickets) + (Index)size.steps * (kTeams * kTeamWords);
+PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) { return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4; }
+PD_DEVICE unsigned* products_of_pipeline(unsigned* tickets, const Sizes& size) {
+  return states_of_pipeline(tickets) + (Index)size.steps * (kTeams * kTeamWords);
 }
 
 // Which launch a CTA is in.
@@ -33,7 +33,7 @@ struct LaunchMark {
   }
 };
 
-// The lowest layer of a stack, and what is the same of all.
+// The lowest layer of a pipeline, and what is the same of all.
 struct Lowest : Apart {
   unsigned* own;     // word of this CTA
   unsigned* states;  // of the team, in the first step
@@ -42,7 +42,7 @@ struct Lowest : Apart {
   int word[kCells];
 
   PD_DEVICE Lowest(const Room& room, const Sizes& size, unsigned cta)
-      : own(launches_of(room, false, cta)), states(states_of_stack(room.tickets) + cta / kTeam * kTeamWords),
+      : own(launches_of(room, false, cta)), states(states_of_pipeline(room.tickets) + cta / kTeam * kTeamWords),
         hands_on((size.part & kHandsOn) != 0) {}
   PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
     launch.begin(own);
@@ -79,7 +79,7 @@ struct Above : Lowest {
   const unsigned* products;
 
   PD_DEVICE Above(const Room& room, const Sizes& size, unsigned cta) : Lowest(room, size, cta) {
-    products = products_of_stack(room.tickets, size);
+    products = products_of_pipeline(room.tickets, size);
   }
   PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const { return products + step * elements; }
   PD_DEVICE Index stride(bool, Index elements) const { return elements; }
@@ -109,7 +109,7 @@ struct StatesBelow {
   uint4 pieces[kEach];
 
   PD_DEVICE StatesBelow(unsigned* tickets, int team) {
-    from = (const uint4*)(states_of_stack(tickets) + team * kTeamWords) + threadIdx.x;
+    from = (const uint4*)(states_of_pipeline(tickets) + team * kTeamWords) + threadIdx.x;
   }
   static PD_DEVICE bool is_asked(int i) {
     return (i + 1) * kThreads <= kPieces || i * kThreads + (int)threadIdx.x < kPieces;
@@ -160,7 +160,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
   CellPlace place[kCells];
   const Index step_products = (Index)size.batch * (kLayerHidden * kGates);
-  unsigned* const products = products_of_stack(room.tickets, size);
+  unsigned* const products = products_of_pipeline(room.tickets, size);
   Index to[kCells];  // this thread's first gate of the step that is made
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
@@ -193,7 +193,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   launch.end();
 }
 
-PD_DEVICE void run_stacked(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+PD_DEVICE void run_pipelined(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
   if (size.part == kIsInput) run_input(operands, room, size, cta);
   else if ((size.part & kHasBelow) != 0) run_forward(operands, room, size, cta, Above(room, size, cta));
   else run_forward(operands, room, size, cta, Lowest(room, size, cta));

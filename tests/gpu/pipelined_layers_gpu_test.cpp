@@ -9,20 +9,20 @@
 
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
-#include "runtime/gpu_joins.h"
+#include "runtime/launch_fusion.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 
 namespace paoding::testing_program {
 namespace {
 
-struct StackSizes {
+struct PipelineSizes {
   int layers;
   std::int64_t steps, rows, units;
   bool has_lengths = false;
 };
 
-void build(Graph& g, RecurrentKind kind, DType dtype, const StackSizes& s, bool is_training) {
+void build(Graph& g, RecurrentKind kind, DType dtype, const PipelineSizes& s, bool is_training) {
   const nn::RecurrentLayerOptions layer{.layers = s.layers, .dtype = dtype};
   const Value xs = cast(g.input("xs", f32, {s.steps, s.rows, s.units}), dtype);
   RecurrentOptions rows;
@@ -36,13 +36,13 @@ void build(Graph& g, RecurrentKind kind, DType dtype, const StackSizes& s, bool 
 }
 
 bool is_one_launch(const Graph& graph, std::int64_t layers) {
-  const std::vector<std::string> told = notes_of_joins(plan_for_gpu(graph));
-  return has(fmt::format("{}", fmt::join(told, "\n")), fmt::format("{} layers of a stack in one launch", layers));
+  const std::vector<std::string> told = notes_of_fused_launches(plan_for_gpu(graph));
+  return has(fmt::format("{}", fmt::join(told, "\n")), fmt::format("{} layers in one pipelined launch", layers));
 }
 
-class StackedLayers : public ::testing::TestWithParam<std::tuple<RecurrentKind, DType, StackSizes>> {};
+class PipelinedLayers : public ::testing::TestWithParam<std::tuple<RecurrentKind, DType, PipelineSizes>> {};
 
-TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
+TEST_P(PipelinedLayers, GiveWhatTheyGiveOneByOne) {
   const auto& [kind, dtype, sizes] = GetParam();
   for (const bool is_training : {false, true}) {
     Graph graph;
@@ -76,11 +76,11 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Recurrences, StackedLayers,
-                         ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru,
-                                                              RecurrentKind::rnn),
-                                            ::testing::Values(f32, bf16),
-                                            ::testing::Values(StackSizes{3, 4, 2, 24}, StackSizes{2, 5, 3, 24, true})));
+INSTANTIATE_TEST_SUITE_P(
+    Recurrences, PipelinedLayers,
+    ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru, RecurrentKind::rnn),
+                       ::testing::Values(f32, bf16),
+                       ::testing::Values(PipelineSizes{3, 4, 2, 24}, PipelineSizes{2, 5, 3, 24, true})));
 
 }  // namespace
 }  // namespace paoding::testing_program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/joined_launch.h"
+#include "gpu/grouped_launch.h"
 
 #include <algorithm>
 #include <limits>
@@ -37,13 +37,13 @@ std::uint64_t most_ctas(const TextLaunch& launch) {
   return launch.ctas_at_once > 0 ? launch.ctas_at_once : std::uint64_t{std::numeric_limits<std::int32_t>::max()};
 }
 
-std::size_t member_words(const JoinMember& member) {
+std::size_t member_words(const FusedMember& member) {
   return kBeforeOperands + member.operands + kBehindOperands + member.launch->sizes.size();
 }
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels) {
+std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMember> kernels) {
   std::vector<std::vector<std::size_t>> lists;
   std::vector<std::uint64_t> ctas;  // of each list
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -66,7 +66,7 @@ std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kerne
   return lists;
 }
 
-JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target& target)
+GroupedLaunch::GroupedLaunch(const std::vector<FusedMember>& members, const Target& target)
     : operands_(members.at(0).operands), member_words_(member_words(members[0])) {
   const TextLaunch& each = *members[0].launch;
   std::string operands;
@@ -79,9 +79,9 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
       "  const Member& member = size.members[member_of(size, blockIdx.x)];\n"
       "  const Room own = {{member.workspace, member.tickets, room.fault, room.failed, room.stamp}};\n"
       "  alone::run({8}own, member.sizes, blockIdx.x - (unsigned)member.first);\n}}\n",
-      members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_joined_launch_cu, kKernelHead,
+      members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_grouped_launch_cu, kKernelHead,
       launch_bounds(own), operands, any_pointer_text());
-  name_entry("joined", text);
+  name_entry("grouped", text);
 
   launch_.sizes.assign(members.size() * member_words_, 0);
   unsigned ctas = 0;
@@ -103,15 +103,15 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
   launch_.why = fmt::format("{} kernels in one launch: {} CTAs", members.size(), ctas);
 }
 
-void JoinedLaunch::place(std::size_t member, void* const* operands, void* workspace, void* tickets) {
+void GroupedLaunch::place(std::size_t member, void* const* operands, void* workspace, void* tickets) {
   for (std::size_t i = 0; i < operands_; ++i) set_operand(member, i, operands[i]);
   set_workspace(member, workspace), set_tickets(member, tickets);
 }
 
-void JoinedLaunch::set_operand(std::size_t member, std::size_t operand, void* at) {
+void GroupedLaunch::set_operand(std::size_t member, std::size_t operand, void* at) {
   launch_.sizes[member * member_words_ + kBeforeOperands + operand] = reinterpret_cast<std::uint64_t>(at);
 }
-void JoinedLaunch::set_workspace(std::size_t member, void* workspace) { set_operand(member, operands_, workspace); }
-void JoinedLaunch::set_tickets(std::size_t member, void* tickets) { set_operand(member, operands_ + 1, tickets); }
+void GroupedLaunch::set_workspace(std::size_t member, void* workspace) { set_operand(member, operands_, workspace); }
+void GroupedLaunch::set_tickets(std::size_t member, void* tickets) { set_operand(member, operands_ + 1, tickets); }
 
 }  // namespace paoding::gpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "gpu/stacked_launch.h"
+#include "gpu/pipelined_launch.h"
 #include "plan/epilogues.h"
 #include "runtime/independent.h"
-#include "runtime/stacks.h"
+#include "runtime/layer_pipelines.h"
 
 namespace paoding {
 namespace {
@@ -16,8 +16,9 @@ std::byte* address(const Launch& launch, std::size_t operand, const std::vector<
   return bases[static_cast<std::size_t>(slot)] + offset;
 }
 
-bool is_of_stack(const Launch& launch, int stack) {
-  return launch.kind == Launch::Kind::run && launch.step->kind == Step::Kind::kernel && launch.step->stack == stack;
+bool is_of_pipeline(const Launch& launch, int pipeline) {
+  return launch.kind == Launch::Kind::run && launch.step->kind == Step::Kind::kernel &&
+         launch.step->pipeline == pipeline;
 }
 
 const gpu::TextLaunch* layer_text(const Launch& launch) {
@@ -31,7 +32,7 @@ std::string why_not_between(const Launch& below, const Launch& product, const La
   const Step& step = *product.step;
   if (has_epilogue(step) || step.has_prologue) return "more than a product is between them";
   const Layout &states = below.step->operands[below.step->reads].layout, &read = step.operands[kStates].layout;
-  const Layout &weights = step.operands[kWeights].layout, &own = above.step->operands[kStackWeights].layout;
+  const Layout &weights = step.operands[kWeights].layout, &own = above.step->operands[kPipelineWeights].layout;
   const std::int64_t of_step = size_bytes(states.type) / states.type.shape[0];
   const std::int64_t behind = below.step->call.attrs.get_bool("reverse") ? 0 : of_step;
   const bool are_its_states = address(product, kStates, bases) == address(below, below.step->reads, bases) + behind &&
@@ -39,10 +40,10 @@ std::string why_not_between(const Launch& below, const Launch& product, const La
   if (!are_its_states || !read.is_dense()) return "the product is not of its states of all steps";
   const bool has_such_weights = weights.is_dense() && weights.type.dtype == own.type.dtype &&
                                 weights.type.shape == own.type.shape &&
-                                step.call.alignments[kWeights] >= above.step->call.alignments[kStackWeights];
+                                step.call.alignments[kWeights] >= above.step->call.alignments[kPipelineWeights];
   if (!has_such_weights) return "the weights of the input do not lie as those of the state";
-  if (address(product, step.reads, bases) != address(above, kStackInput, bases)) return "the product is copied";
-  const bool are_unmodified = above.step->call.unmodified_by_previous >> kStackWeights & 1u;
+  if (address(product, step.reads, bases) != address(above, kPipelineInput, bases)) return "the product is copied";
+  const bool are_unmodified = above.step->call.unmodified_by_previous >> kPipelineWeights & 1u;
   if (are_unmodified && !(step.call.unmodified_by_previous >> kWeights & 1u))
     return "the weights of the input are made right before";
   return "";
@@ -69,14 +70,14 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
     }
     if (kind[i] != kind[begin]) return "some of them write what a failed run leaves alone";
     const gpu::TextLaunch *lowest = layer_text(launches[begin]), *layer = layer_text(launches[i]);
-    if (lowest == nullptr || layer == nullptr || !gpu::may_be_stacked(*lowest, *layer)) return "their teams differ";
+    if (lowest == nullptr || layer == nullptr || !gpu::may_be_pipelined(*lowest, *layer)) return "their teams differ";
     if (!have_same_lengths(launches[begin], launches[i], bases)) return "the lengths of their rows differ";
     if (i > begin) {
       const std::string why = why_not_between(launches[i - 2], launches[i - 1], launches[i], bases);
       if (!why.empty()) return why;
     }
     // What comes from the input of a layer above is not in memory.
-    memory.push_back(extents_of(launches[i], bases, i == begin ? 0 : kStackInput + 1));
+    memory.push_back(extents_of(launches[i], bases, i == begin ? 0 : kPipelineInput + 1));
   }
   for (std::size_t a = 0; a < memory.size(); ++a) {
     for (std::size_t b = a + 1; b < memory.size(); ++b) {
@@ -88,33 +89,33 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
 
 }  // namespace
 
-std::vector<Stack> stacks_of(const std::vector<Launch>& launches, const std::vector<std::byte*>& bases,
-                             const std::vector<int>& kind, std::vector<std::string>* notes) {
+std::vector<LayerPipeline> layer_pipelines_of(const std::vector<Launch>& launches, const std::vector<std::byte*>& bases,
+                                              const std::vector<int>& kind, std::vector<std::string>* notes) {
   const std::vector<bool> is_target = targets_of(launches);
-  std::vector<Stack> stacks;
+  std::vector<LayerPipeline> pipelines;
   for (std::size_t begin = 0; begin < launches.size();) {
     const Step* const first = launches[begin].step;
-    const bool is_lowest = first != nullptr && first->stack >= 0 && is_of_stack(launches[begin], first->stack) &&
-                           layer_text(launches[begin]) != nullptr;
+    const bool is_lowest = first != nullptr && first->pipeline >= 0 &&
+                           is_of_pipeline(launches[begin], first->pipeline) && layer_text(launches[begin]) != nullptr;
     if (!is_lowest) {
       ++begin;
       continue;
     }
-    const auto layers = static_cast<std::size_t>(first->call.stacked);
-    const Stack stack{begin, layers};
+    const auto layers = static_cast<std::size_t>(first->call.pipelined_layers);
+    const LayerPipeline pipeline{begin, layers};
     std::size_t end = begin;
-    while (end < launches.size() && end < stack.end() && is_of_stack(launches[end], first->stack)) ++end;
-    const std::string why = end < stack.end() ? "another launch is between them"
-                                              : why_not_together(launches, begin, end, bases, kind, is_target);
+    while (end < launches.size() && end < pipeline.end() && is_of_pipeline(launches[end], first->pipeline)) ++end;
+    const std::string why = end < pipeline.end() ? "another launch is between them"
+                                                 : why_not_together(launches, begin, end, bases, kind, is_target);
     if (why.empty()) {
-      stacks.push_back(stack);
+      pipelines.push_back(pipeline);
     } else if (notes != nullptr) {
       notes->push_back(fmt::format("step {}: {} layers one above the other do not share a launch: {}", first->position,
                                    layers, why));
     }
     begin = end;
   }
-  return stacks;
+  return pipelines;
 }
 
 }  // namespace paoding
