@@ -17,7 +17,7 @@ template <class T> PD_DEVICE unsigned taken(const T* index, const unsigned* oute
   return (unsigned)(number >= 0 && number < count ? number : count - 1);
 }
 
-// A word for each branch that its kernels look at: not zero where it is not taken.
+// A word for each branch that its kernels poll: not zero where it is not taken.
 template <class T>
 PD_DEVICE void choose_words(const T* index, const unsigned* outer, unsigned* not_taken, int count) {
   const unsigned which = taken(index, outer, count);
@@ -30,7 +30,7 @@ PD_DEVICE void choose_body(const T* index, const unsigned* outer, unsigned long 
   if (threadIdx.x == 0) cudaGraphSetConditional(handle, taken(index, outer, size.count));
 }
 
-// Whether a loop has another turn. Nothing else ends one that goes on for ever, so every so many turns it looks whether
+// Whether a loop has another turn. Nothing else ends one that goes on for ever, so every so many turns it asks whether
 // the host has called the run off, and it has no other once a kernel has left a fault, which values follow from.
 template <class T, class Of>
 PD_DEVICE void choose_turn(const T* index, const unsigned* outer, unsigned long long handle, const unsigned* flag,

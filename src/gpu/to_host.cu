@@ -34,7 +34,7 @@ PD_DEVICE void move_value(unsigned char* to, const unsigned char* from, int byte
   }
 }
 // How many such runs there were; whoever reads that in the host's memory finds there what they have written.
-PD_DEVICE void tell_end(unsigned* told, unsigned count) {
+PD_DEVICE void set_completion_flag(unsigned* told, unsigned count) {
   __syncthreads();
   if (threadIdx.x != 0) return;
 #ifdef PD_EMULATE

@@ -19,9 +19,9 @@ TextLaunch plan_log_value(std::int64_t room) {
   return make_text_kernel(parts);
 }
 
-TextLaunch plan_end(std::span<const std::int64_t> bytes, const Target& target) {
+TextLaunch plan_completion_flag(std::span<const std::int64_t> bytes, const Target& target) {
   TextParts parts;
-  parts.name = "run_end";
+  parts.name = "completion_flag";
   parts.functions = k_to_host_cu;
   parts.operands = {"unsigned* ended", "unsigned* told"};
   // The counter is this kernel's alone, so it need not be waited for.
@@ -34,7 +34,7 @@ TextLaunch plan_end(std::span<const std::int64_t> bytes, const Target& target) {
     parts.call += fmt::format("  move_value(to{0}, from{0}, {1});\n", i,
                               parts.sizes.number(fmt::format("bytes{}", i), i < bytes.size() ? bytes[i] : 0));
   }
-  parts.call += "  tell_end(told, count)";
+  parts.call += "  set_completion_flag(told, count)";
   parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = 1;
   TextLaunch launch = make_text_kernel(parts);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/host_steps.h"
-#include "runtime/gpu_gate.h"
+#include "runtime/commit_guard.h"
 #include "runtime/gpu_order.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -52,7 +52,7 @@ TEST(Choice, HoldsWhatALibraryLaunchesInAConditionalNode) {
   EXPECT_TRUE(has(to_string(plan), "branch: a conditional node: matmul is cublaslt's")) << to_string(plan);
 }
 
-// A gate in front of the commit stands behind all of a loop, and a turn ends with the condition of the next.
+// A guard in front of the commit stands behind all of a loop, and a turn ends with the condition of the next.
 TEST(GpuOrder, IsTheTreeOfTheLaunches) {
   Graph g;
   const Value w = g.parameter("w", f32, {4}), limit = g.input("limit", f32, {});
@@ -62,17 +62,17 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
   assign(w, y + 1.0);
   const Plan plan = plan_for_gpu(g);
   const std::vector<Launch> launches = unroll(plan, 2);
-  const GatePlan gates = plan_gates(plan, launches, 2, Execution::captured);
+  const GuardPlan guards = plan_guards(plan, launches, 2, Execution::captured);
   std::string text;
-  const std::vector<Started> order = order_of(launches, gates);
+  const std::vector<Started> order = order_of(launches, guards);
   for (std::size_t k = 0; k < order.size(); ++k) {
-    const char* const names[] = {"launch", "gate", "look", "choice", "again", "host", "results"};
+    const char* const names[] = {"launch", "guard", "poll", "choice", "again", "host", "results"};
     text += names[static_cast<std::size_t>(order[k].kind)];
     if (order[k].holds_bodies()) text += fmt::format("[{} to {}]", order[k].held->bodies[0].first, order[k].held->end);
     text += ' ';
   }
-  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the gate what writes w.
-  const std::string run = "launch launch choice[{} to {}] launch launch again gate launch ";
+  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the guard what writes w.
+  const std::string run = "launch launch choice[{} to {}] launch launch again guard launch ";
   EXPECT_EQ(text, fmt::format(fmt::runtime(run), 3, 6) + fmt::format(fmt::runtime(run), 11, 14)) << to_string(plan);
 }
 
@@ -89,7 +89,7 @@ TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
   const Plan plan = plan_for_gpu(g);
   const std::vector<Launch> launches = unroll(plan);
   std::vector<std::size_t> chosen;
-  for (const Started& each : order_of(launches, plan_gates(plan, launches, 1, Execution::captured))) {
+  for (const Started& each : order_of(launches, plan_guards(plan, launches, 1, Execution::captured))) {
     if (each.kind == Started::Kind::choice) chosen.push_back(each.held->selects.size());
   }
   EXPECT_EQ(chosen, (std::vector<std::size_t>{1, 2})) << to_string(plan);

@@ -16,7 +16,7 @@ enum class HeldFor : std::uint8_t {
   kernels,     // what kernels keep from run to run, and workspaces outside of arenas
   graphs,      // executable CUDA graphs, estimated by their nodes
   pinned,      // memory of the host that a GPU copies from and to
-  other,       // gates, stamps, choices
+  other,       // guards, stamps, choices
 };
 /// "arenas", "parameters", ..
 std::string_view to_string(HeldFor what);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a store on a GPU.
 #include "gpu/driver.h"
+#include "runtime/commit_guard.h"
 #include "runtime/device_tensor.h"
 #include "runtime/executor.h"
-#include "runtime/gpu_gate.h"
 
 namespace paoding {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calling off what is enqueued in a stream of a GPU. The host sets a flag in its own memory, which the device sees; a
-// look (gpu/cancel_look.cu), now and then in a long run, brings it to a word of the device, and every kernel that looks
-// at that word and finds it set returns at once. Short runs have no looks: they end by themselves. Loops without a
-// length look at the flag themselves, every few turns.
+// poll (gpu/cancellation_poll.cu), now and then in a long run, brings it to a word of the device, and every kernel that
+// polls that word and finds it set returns at once. Short runs have no polls: they end by themselves. Loops without a
+// length poll the flag themselves, every few turns.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ class GpuCancel {
   GpuCancel(const GpuCancel&) = delete;
   GpuCancel& operator=(const GpuCancel&) = delete;
 
-  /// Before the first program that has a gate.
+  /// Before the first program that has a guard.
   void prepare();
-  /// Before the first program with looks: from here on who waits can call off.
-  void prepare_looks();
+  /// Before the first program with polls: from here on who waits can call off.
+  void prepare_polls();
   /// The device's word, not zero once everything is called off.
   void* word() const { return word_.pointer(); }
-  void start_look(CUstream stream) const;
-  /// Of the host, set to call off: for the kernels of loops without a length, which look by themselves.
+  void start_poll(CUstream stream) const;
+  /// Of the host, set to call off: for the kernels of loops without a length, which poll by themselves.
   void* flag() const { return flag_.bytes(); }
 
   /// Waits for all that was enqueued, or until `event` is done. Where the thread's CancelScope is cancelled meanwhile,
-  /// what is enqueued is called off first; what it made of that its gates know.
+  /// what is enqueued is called off first; what it made of that its guards know.
   void wait_idle();
   void wait_done(const gpu::Event& event);
   /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
@@ -51,7 +51,7 @@ class GpuCancel {
   gpu::DeviceMemory word_;
   gpu::PinnedMemory flag_;
   gpu::TextLaunch text_;
-  std::unique_ptr<gpu::LoadedKernel> look_;
+  std::unique_ptr<gpu::LoadedKernel> poll_;
   gpu::Event idle_;
   gpu::Event paced_[2];  // one behind the other
 };

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/cancel_poll.h"
-#include "gpu/commit_gate.h"
+#include "gpu/commit_guard.h"
 #include "runtime/gpu_cancel.h"
 
 namespace paoding {
@@ -16,41 +16,41 @@ void GpuCancel::prepare() {
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
 }
 
-void GpuCancel::prepare_looks() {
-  if (look_ != nullptr) return;
+void GpuCancel::prepare_polls() {
+  if (poll_ != nullptr) return;
   prepare();
   flag_ = gpu::PinnedMemory(device_, sizeof(unsigned));
   set(0);
   idle_ = gpu::Event(device_);
-  text_ = gpu::plan_cancel_look();
-  look_ = std::make_unique<gpu::LoadedKernel>(device_, text_, 2);
+  text_ = gpu::plan_cancellation_poll();
+  poll_ = std::make_unique<gpu::LoadedKernel>(device_, text_, 2);
 }
 
 void GpuCancel::set(unsigned value) const {
   std::atomic_ref(*reinterpret_cast<unsigned*>(flag_.bytes())).store(value, std::memory_order_release);
 }
 
-void GpuCancel::start_look(CUstream stream) const {
+void GpuCancel::start_poll(CUstream stream) const {
   void* operands[] = {flag_.bytes(), word_.pointer()};
-  look_->start(stream, operands, {});
+  poll_->start(stream, operands, {});
 }
 
 void GpuCancel::wait_idle() {
-  if (look_ == nullptr) return stream_.wait_idle();
+  if (poll_ == nullptr) return stream_.wait_idle();
   idle_.record(stream_.get());
   wait_done(idle_);
 }
 
 void GpuCancel::wait_done(const gpu::Event& event) {
   const CancelPoll poll;
-  if (look_ == nullptr || !poll.is_watching()) return event.wait_done();
+  if (poll_ == nullptr || !poll.is_watching()) return event.wait_done();
   while (!event.is_done()) {
     if (poll.is_cancelled()) return call_off();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 
-// A run that has come by its gate goes on to its end.
+// A run that has come by its guard goes on to its end.
 void GpuCancel::call_off() {
   set(1);
   stream_.wait_idle();

@@ -13,15 +13,15 @@ namespace paoding {
 namespace {
 
 // A read of the host's memory takes about a microsecond: now and then, but a loop that never ends is called off soon.
-constexpr double kBetweenLooksUs = 5'000;
+constexpr double kBetweenPollsUs = 5'000;
 constexpr std::int64_t kMostTurnsBetween = 256;
 
-std::int64_t turns_between_looks(const Step& loop, const Target& target) {
+std::int64_t turns_between_polls(const Step& loop, const Target& target) {
   double us = 0;
   for (const auto* body : loop.bodies()) {
     for (const Step& step : *body) us += expected_us(step, target);
   }
-  return std::clamp(static_cast<std::int64_t>(kBetweenLooksUs / std::max(us, 1.0)), std::int64_t{1}, kMostTurnsBetween);
+  return std::clamp(static_cast<std::int64_t>(kBetweenPollsUs / std::max(us, 1.0)), std::int64_t{1}, kMostTurnsBetween);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ GpuChoices::Kernel GpuChoices::made(const Steps& steps, const Target& target) co
   const Step& step = *steps[0];
   const DType index = step.operands[0].layout.type.dtype;
   if (step.kind == Step::Kind::repeat) {
-    return {gpu::plan_choose_turn(index, turns_between_looks(step, target), target), 8, nullptr};
+    return {gpu::plan_choose_turn(index, turns_between_polls(step, target), target), 8, nullptr};
   }
   if (step.is_conditional) {
     return {gpu::plan_choose_body(index, static_cast<std::int64_t>(step.branches.size()), target), 3, nullptr};

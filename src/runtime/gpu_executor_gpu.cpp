@@ -10,13 +10,13 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
+#include "runtime/commit_guard.h"
+#include "runtime/completion_flag.h"
 #include "runtime/copy_span.h"
 #include "runtime/executor.h"
 #include "runtime/gpu_arena.h"
 #include "runtime/gpu_choices.h"
-#include "runtime/gpu_end.h"
 #include "runtime/gpu_feeds.h"
-#include "runtime/gpu_gate.h"
 #include "runtime/gpu_host.h"
 #include "runtime/gpu_kept.h"
 #include "runtime/gpu_kernels.h"
@@ -55,17 +55,17 @@ class GpuExecutor : public Executor {
     clear_state();
     resolve(options.repeats);
     host_.emplace(plan_, launches_, options, bases_, &feeds_);
-    GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
+    GuardPlan guards = plan_guards(plan_, launches_, options.repeats, options.execution);
     if (is_captured_) {
-      if (options.fuses_launches) fusion_ = LaunchFusion(launches_, bases_, gates.kinds(launches_), *plan_.target);
+      if (options.fuses_launches) fusion_ = LaunchFusion(launches_, bases_, guards.kinds(launches_), *plan_.target);
       results_ = GpuResults(device_, plan_, bases_);
-      order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
+      order_ = order_of(launches_, guards, host_->launches(), results_.has_any());
       choices_ = GpuChoices(device_, launches_, order_, *plan_.target);
-      end_ = GpuEnd(device_, plan_, launches_, order_, gates, fusion_, bases_, !results_.has_any());
+      end_ = CompletionFlag(device_, plan_, launches_, order_, guards, fusion_, bases_, !results_.has_any());
     }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
-    place_gate(options, std::move(gates));
+    place_guard(options, std::move(guards));
     if (is_captured_) {
       capture(std::make_shared<const GpuTrace::Sites>(sites()));
     } else {
@@ -143,14 +143,14 @@ class GpuExecutor : public Executor {
     feeds_.take_over();
     if (!is_captured_) return run_stepwise(run);
     arena_->cancel.pace(expected_us_);
-    const GpuEnd::Tells tells = end_.begin_run();
+    const CompletionFlag::Signals signals = end_.begin_run();
     try {
       bool is_first = true;
       for (std::size_t s = 0; s < segments_.size(); is_first = false) {
-        s = run_segment(segments_[s], run, is_first, tells);
+        s = run_segment(segments_[s], run, is_first, signals);
       }
     } catch (...) {
-      gate_->leave_run();
+      guard_->leave_run();
       throw;
     }
   }
@@ -160,7 +160,7 @@ class GpuExecutor : public Executor {
     feeds_.let_go();
   }
   void finish() override { wait(false); }
-  bool can_fail() const override { return gate_->can_fail(); }
+  bool can_fail() const override { return guard_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override {
     KernelCost cost = kernels_.cost();
@@ -178,7 +178,7 @@ class GpuExecutor : public Executor {
   void wait(bool again) {
     if (!end_.has_come()) named([&] { arena_->cancel.wait_idle(); });
     end_.was_waited_for();
-    gate_->check(gate_->last_run(), again);
+    guard_->check(guard_->last_run(), again);
   }
 
   // An error of the device says in whose run it came.
@@ -225,7 +225,7 @@ class GpuExecutor : public Executor {
     for (Piece& piece : pieces_of(launches_, order_)) {
       Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
       if (segment.piece.kind != Piece::Kind::graph) continue;
-      capture_told(segment.piece);
+      capture_with_flag(segment.piece);
       const auto [first, end] = std::pair(segment.piece.first, segment.piece.end);
       segment.graph = std::make_unique<SeenGraph>(
           device_, arena_->graphs, order_,
@@ -235,16 +235,16 @@ class GpuExecutor : public Executor {
 
   // The one graph of a run, with its end: now, since the run that is the first to tell it is waited for. In front of
   // the graph without, which is used first.
-  void capture_told(const Piece& piece) {
-    if (end_.can(GpuEnd::Tells::its_end)) end_.prepare();
-    for (const auto tells : {GpuEnd::Tells::results, GpuEnd::Tells::its_end}) {
-      if (!end_.can(tells)) continue;
-      told_[GpuEnd::kind(tells)] = std::make_unique<CapturedGraph>(
+  void capture_with_flag(const Piece& piece) {
+    if (end_.can(CompletionFlag::Signals::completion)) end_.prepare();
+    for (const auto signals : {CompletionFlag::Signals::results, CompletionFlag::Signals::completion}) {
+      if (!end_.can(signals)) continue;
+      signalled_[CompletionFlag::kind(signals)] = std::make_unique<CapturedGraph>(
           device_, arena_->graphs, order_, piece.first, piece.end,
           [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
             if (end_.leaves(k)) capture(k, stream, node, nullptr);
           },
-          [this, tells](CUstream stream) { end_.start(tells, stream); });
+          [this, signals](CUstream stream) { end_.start(signals, stream); });
     }
   }
 
@@ -269,17 +269,18 @@ class GpuExecutor : public Executor {
   };
 
   // What comes next.
-  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, GpuEnd::Tells tells) {
+  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, CompletionFlag::Signals signals) {
     const Piece& piece = segment.piece;
     {
-      const auto lock = gate_->lock();
-      if (is_first) gate_->begin_run();
+      const auto lock = guard_->lock();
+      if (is_first) guard_->begin_run();
       if (piece.prints) prints_.clear();
       if (piece.kind == Piece::Kind::graph) {
-        CapturedGraph* const instead = tells == GpuEnd::Tells::nothing ? nullptr : told_[GpuEnd::kind(tells)].get();
+        CapturedGraph* const instead =
+            signals == CompletionFlag::Signals::nothing ? nullptr : signalled_[CompletionFlag::kind(signals)].get();
         named([&] {
           const bool is_it = segment.graph->launch(run, stream_.get(), instead);
-          end_.launched(is_it ? tells : GpuEnd::Tells::nothing);
+          end_.launched(is_it ? signals : CompletionFlag::Signals::nothing);
         });
       }
     }
@@ -297,7 +298,7 @@ class GpuExecutor : public Executor {
   std::size_t asked(const Started& choice) {
     wait(true);
     CancelScope::poll();
-    if (choice.held->is_loop && gate_->has_fault_before(launches_[choice.launch].end)) return 0;
+    if (choice.held->is_loop && guard_->has_fault_before(launches_[choice.launch].end)) return 0;
     return taken_by(choice.launch).value_or(0);
   }
 
@@ -376,18 +377,18 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void place_gate(const ExecutorOptions& options, GatePlan gates) {
-    expected_us_ = gates.expected_us;
+  void place_guard(const ExecutorOptions& options, GuardPlan guards) {
+    expected_us_ = guards.expected_us;
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
-      kernels.push_back(gates.may_fault[i] != 0 ? &kernels_.at(launches_[i].step) : nullptr);
+      kernels.push_back(guards.may_fault[i] != 0 ? &kernels_.at(launches_[i].step) : nullptr);
     }
     auto failure = std::dynamic_pointer_cast<GpuFailure>(options.failure);
     if (!failure) failure = std::make_shared<GpuFailure>(device_);
-    gate_.emplace(device_, stream_, arena_->cancel, std::move(gates), std::move(kernels), std::move(failure),
-                  [this] { clear_state(); });
-    reads_.emplace(device_, stream_, arena_->cancel, *gate_);
-    kept_.emplace(device_, stream_, *gate_);
+    guard_.emplace(device_, stream_, arena_->cancel, std::move(guards), std::move(kernels), std::move(failure),
+                   [this] { clear_state(); });
+    reads_.emplace(device_, stream_, arena_->cancel, *guard_);
+    kept_.emplace(device_, stream_, *guard_);
   }
 
   // What kernels keep from run to run; of a run that failed it is as good as lost.
@@ -402,15 +403,15 @@ class GpuExecutor : public Executor {
   void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
     const std::size_t i = order_[k].launch;
     switch (order_[k].kind) {
-      case Started::Kind::gate: return gate_->start(stream);
-      case Started::Kind::look: return arena_->cancel.start_look(stream);
+      case Started::Kind::guard: return guard_->start(stream);
+      case Started::Kind::poll: return arena_->cancel.start_poll(stream);
       case Started::Kind::host:
       case Started::Kind::asked: return;  // never among others
       case Started::Kind::results: return results_.start(stream);
       case Started::Kind::choice:
       case Started::Kind::again: {
         const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
-          const auto [faults, words] = gate_->faults_before(launches_[select].end);
+          const auto [faults, words] = guard_->faults_before(launches_[select].end);
           return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
         };
         return choices_.start(order_[k], asked, arena_->cancel, stream);
@@ -437,7 +438,7 @@ class GpuExecutor : public Executor {
             slot_pointer(step.workspace),
             stream,
             slot_pointer(step.state),
-            gate_->fault_of(i),
+            guard_->fault_of(i),
             asked_by(i),
             stamp};
   }
@@ -461,7 +462,7 @@ class GpuExecutor : public Executor {
   // The word that the launch asks before it writes.
   void* asked_by(std::size_t i) const {
     void* const of_branch = choices_.word_of(i);
-    return of_branch != nullptr ? of_branch : gate_->called_off(i);
+    return of_branch != nullptr ? of_branch : guard_->called_off(i);
   }
 
   void* slot_pointer(int slot) const {
@@ -529,7 +530,7 @@ class GpuExecutor : public Executor {
     } catch (const Error& error) {
       fail(ErrorKind::device, "{} failed: {}", who(i), error.what());
     }
-    gate_->check_launch(i);
+    guard_->check_launch(i);
     if (launch.step->kind == Step::Kind::print) prints_.hand_over(&i);
     if (watcher_ != nullptr) watcher_->after(launch, read);
     if (!on_step_) return;
@@ -580,13 +581,13 @@ class GpuExecutor : public Executor {
   GpuPhases phases_{device_};
   std::optional<LaunchSites> step_sites_;  // of a run step by step
   GpuPrints prints_;
-  std::optional<GpuGate> gate_;
+  std::optional<CommitGuard> guard_;
   std::optional<GpuReads> reads_;
   std::optional<GpuKept> kept_;
   double expected_us_ = 0;         // of a run
   std::vector<Segment> segments_;  // of a captured run
-  GpuEnd end_;
-  std::unique_ptr<CapturedGraph> told_[GpuEnd::kKinds];  // what a run that tells something launches
+  CompletionFlag end_;
+  std::unique_ptr<CapturedGraph> signalled_[CompletionFlag::kKinds];  // what a run that signals something launches
 };
 
 }  // namespace

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "gpu/driver.h"
+#include "runtime/commit_guard.h"
 #include "runtime/device_tensor.h"
-#include "runtime/gpu_gate.h"
 
 namespace paoding {
 
 class GpuKept {
  public:
-  GpuKept(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuGate& gate)
-      : device_(device), stream_(stream), gate_(gate), pool_(std::make_shared<Pool>()) {}
+  GpuKept(const gpu::GpuDevice& device, const gpu::Stream& stream, CommitGuard& guard)
+      : device_(device), stream_(stream), guard_(guard), pool_(std::make_shared<Pool>()) {}
   /// What is still on its way is waited for.
   ~GpuKept();
   GpuKept(const GpuKept&) = delete;
@@ -43,7 +43,7 @@ class GpuKept {
 
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
-  GpuGate& gate_;
+  CommitGuard& guard_;
   const std::shared_ptr<Pool> pool_;
 };
 

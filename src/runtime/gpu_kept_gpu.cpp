@@ -23,8 +23,8 @@ class GpuKept::Value : public DeviceTensor::State {
         pool_(owner.pool_),
         device_(owner.device_),
         stream_(owner.stream_.get()),
-        run_(owner.gate_.last_run()),
-        can_fail_(owner.gate_.can_fail()),
+        run_(owner.guard_.last_run()),
+        can_fail_(owner.guard_.can_fail()),
         block_(std::move(block)) {
     address = block_.memory.pointer();
   }
@@ -55,9 +55,9 @@ class GpuKept::Value : public DeviceTensor::State {
   void wait() override {
     device_.make_current();
     const CancelPoll poll;
-    for (int looks = 0; poll.is_watching() && !block_.made.is_done(); ++looks) {
+    for (int polls = 0; poll.is_watching() && !block_.made.is_done(); ++polls) {
       poll();
-      if (looks > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (polls > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     const std::lock_guard lock(pool_->mutex);
     finish();
@@ -70,7 +70,7 @@ class GpuKept::Value : public DeviceTensor::State {
     try {
       device_.make_current();
       block_.made.wait_done();
-      owner_->gate_.check(run_);
+      owner_->guard_.check(run_);
     } catch (...) {
       error_ = std::current_exception();
     }

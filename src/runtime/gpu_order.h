@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on a GPU starts, in order: its launches, what chooses among branches, gates and looks. What a conditional
+// What a run on a GPU starts, in order: its launches, what chooses among branches, guards and polls. What a conditional
 // node holds stands behind what chooses for it.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace paoding {
 
-struct GatePlan;
+struct GuardPlan;
 
 struct Started {
   enum class Kind : std::uint8_t {
     launch,
-    gate,     // behind `launch`
-    look,     // in front of it
+    guard,    // behind `launch`
+    poll,     // in front of it
     choice,   // `launch` reads an index; with bodies a conditional node comes behind it
     again,    // at the end of the body of a loop: its choice once more
     host,     // a stretch of steps that run on the CPU, of which `launch` is the first
@@ -49,7 +49,7 @@ bool is_conditional(const Launch& launch);
 using HostLaunches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// `packs_results`: the last entry does.
-std::vector<Started> order_of(const std::vector<Launch>& launches, const GatePlan& gates,
+std::vector<Started> order_of(const std::vector<Launch>& launches, const GuardPlan& guards,
                               const HostLaunches& on_host = {}, bool packs_results = false);
 
 /// A part of a run.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "runtime/gpu_gate.h"
+#include "runtime/commit_guard.h"
 #include "runtime/gpu_order.h"
 
 namespace paoding {
@@ -10,15 +10,15 @@ namespace {
 // The list of launches walked as the tree that it was.
 class Order {
  public:
-  Order(const std::vector<Launch>& launches, const GatePlan& gates, const HostLaunches& on_host)
-      : launches_(launches), gates_(gates), on_host_(on_host) {}
+  Order(const std::vector<Launch>& launches, const GuardPlan& guards, const HostLaunches& on_host)
+      : launches_(launches), guards_(guards), on_host_(on_host) {}
 
   std::vector<Started> take() {
-    auto gate = gates_.gates.begin();
+    auto guard = guards_.guards.begin();
     for (std::size_t i = 0; i < launches_.size();) {
       const std::size_t next = add(i, &beside_);
       // Behind all that the launches of before the commit are in.
-      for (; gate != gates_.gates.end() && *gate < next; ++gate) order_.push_back({Started::Kind::gate, *gate});
+      for (; guard != guards_.guards.end() && *guard < next; ++guard) order_.push_back({Started::Kind::guard, *guard});
       i = next;
     }
     return std::move(order_);
@@ -44,7 +44,7 @@ class Order {
       order_.push_back({Started::Kind::host, i});
       return stretch->second;
     }
-    if (std::ranges::binary_search(gates_.looks, i)) order_.push_back({Started::Kind::look, i});
+    if (std::ranges::binary_search(guards_.polls, i)) order_.push_back({Started::Kind::poll, i});
     if (launch.kind == Launch::Kind::run) order_.push_back({Started::Kind::launch, i});
     if (launch.kind != Launch::Kind::select) return i + 1;  // jumps are where bodies end
     if (!holds_host(launch, i) && belongs_to(*beside, i)) {
@@ -87,7 +87,7 @@ class Order {
     const std::vector<std::size_t>& selects = beside.choice->selects;
     const auto is_of_step = [&](std::size_t select) { return launches_[select].step == launch.step; };
     if (selects.size() == kMost || std::ranges::any_of(selects, is_of_step)) return false;
-    if (launches_[selects.front()].is_commit != launch.is_commit) return false;  // a gate may stand between them
+    if (launches_[selects.front()].is_commit != launch.is_commit) return false;  // a guard may stand between them
     const int index = launch.addresses[0].first;
     for (std::size_t j = selects.front(); j < i; ++j) {
       if (launches_[j].kind != Launch::Kind::run) continue;
@@ -124,7 +124,7 @@ class Order {
   }
 
   const std::vector<Launch>& launches_;
-  const GatePlan& gates_;
+  const GuardPlan& guards_;
   const HostLaunches& on_host_;
   std::vector<Started> order_;
   Beside beside_;  // of the whole list
@@ -214,9 +214,9 @@ bool is_conditional(const Launch& launch) {
          (launch.step->kind == Step::Kind::repeat || launch.step->is_conditional);
 }
 
-std::vector<Started> order_of(const std::vector<Launch>& launches, const GatePlan& gates, const HostLaunches& on_host,
+std::vector<Started> order_of(const std::vector<Launch>& launches, const GuardPlan& guards, const HostLaunches& on_host,
                               bool packs_results) {
-  std::vector<Started> order = Order(launches, gates, on_host).take();
+  std::vector<Started> order = Order(launches, guards, on_host).take();
   if (packs_results && !launches.empty()) order.push_back({Started::Kind::results, launches.size() - 1});
   return order;
 }

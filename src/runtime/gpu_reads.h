@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "gpu/driver.h"
+#include "runtime/commit_guard.h"
 #include "runtime/executor.h"
-#include "runtime/gpu_gate.h"
 
 namespace paoding {
 
 class GpuReads {
  public:
-  GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GpuGate& gate)
-      : device_(device), stream_(stream), cancel_(cancel), gate_(gate) {}
+  GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, CommitGuard& guard)
+      : device_(device), stream_(stream), cancel_(cancel), guard_(guard) {}
   /// What is still on its way is waited for.
   ~GpuReads();
   GpuReads(const GpuReads&) = delete;
@@ -39,7 +39,7 @@ class GpuReads {
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   GpuCancel& cancel_;
-  GpuGate& gate_;
+  CommitGuard& guard_;
   std::vector<Block> free_;
   std::vector<Read*> under_way_;
 };

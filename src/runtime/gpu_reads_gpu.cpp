@@ -10,7 +10,7 @@ namespace paoding {
 class GpuReads::Read : public LaterRead {
  public:
   Read(GpuReads& owner, Block block, std::vector<Type> types)
-      : owner_(&owner), block_(std::move(block)), types_(std::move(types)), run_(owner.gate_.last_run()) {
+      : owner_(&owner), block_(std::move(block)), types_(std::move(types)), run_(owner.guard_.last_run()) {
     owner.under_way_.push_back(this);
   }
   ~Read() override { leave(); }
@@ -29,7 +29,7 @@ class GpuReads::Read : public LaterRead {
     try {
       owner_->device_.make_current();
       owner_->cancel_.wait_done(block_.copied);
-      owner_->gate_.check(run_);
+      owner_->guard_.check(run_);
       const std::byte* at = block_.memory.bytes();
       for (const Type& type : types_) {
         const Tensor& made = values_.emplace_back(type);

@@ -116,12 +116,12 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const 
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
   };
-  static const profile::SiteId gate = own("commit gate"), look = own("cancel look"), results = own("results");
+  static const profile::SiteId guard = own("commit guard"), poll = own("cancellation poll"), results = own("results");
   Sites all;
   all.reserve(order.size());
   for (const Started& started : order) {
-    all.push_back(started.kind == Started::Kind::gate      ? gate
-                  : started.kind == Started::Kind::look    ? look
+    all.push_back(started.kind == Started::Kind::guard     ? guard
+                  : started.kind == Started::Kind::poll    ? poll
                   : started.kind == Started::Kind::results ? results
                                                            : sites.of(launches[started.launch]).kernel);
   }
@@ -166,7 +166,7 @@ void GpuTrace::launch(std::uint32_t run, const std::function<void(CUstream)>& pl
   if (!stamps.launch(run, plain, stream)) plain(stream);
 }
 
-// While CUPTI looks a launch takes many times what it takes alone: what is more is the recording's.
+// While CUPTI records a launch takes many times what it takes alone: what is more is the recording's.
 void GpuTrace::launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream) {
   static const profile::SiteId stretched =
       Recorder::add_site({.name = "launch under CUPTI", .kind = profile::SpanKind::recording});

@@ -7,7 +7,7 @@
 #include "gpu/grouped_launch.h"
 #include "gpu/pipelined_launch.h"
 #include "gpu/vertical_launch.h"
-#include "runtime/gpu_gate.h"
+#include "runtime/commit_guard.h"
 #include "runtime/independent.h"
 #include "runtime/launch_fusion.h"
 #include "runtime/layer_pipelines.h"
@@ -165,8 +165,8 @@ std::vector<std::string> notes_of_fused_launches(const Plan& plan) {
         slot.kind == SlotKind::parameter || slot.kind == SlotKind::input || slot.kind == SlotKind::state;
     bases.push_back(is_alone ? (bases.size() + 2) * kApart : kApart + static_cast<CUdeviceptr>(slot.offset));
   }
-  const GatePlan gates = plan_gates(plan, launches, 1, Execution::captured);
-  return LaunchFusion(launches, bases, gates.kinds(launches), *plan.target).notes();
+  const GuardPlan guards = plan_guards(plan, launches, 1, Execution::captured);
+  return LaunchFusion(launches, bases, guards.kinds(launches), *plan.target).notes();
 }
 
 void LaunchFusion::add(std::vector<std::size_t> launches, Kernel* kernel) {

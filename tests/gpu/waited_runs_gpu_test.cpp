@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on a GPU each of which is waited for before the next is started: from the fifth on they tell their end
-// themselves, with their small results, and do their last copies with that. The CPU's programs say what is right.
+// Runs on a GPU each of which is waited for before the next is started: from the fifth on they set their completion
+// flag themselves, with their small results, and do their last copies with that. The CPU's programs say what is right.
 #include <fmt/format.h>
 
 #include "tests/gpu/enqueued_runs.h"
@@ -173,7 +173,7 @@ TEST(WaitedRuns, SayThatTheDeviceIsLost) {
   pretend_gpu().schedule(0, 50);
   both.program->set_input(0, input(16, 0));
   for (int i = 0; i < 8; ++i) both.program->run(), both.program->wait();
-  pretend_gpu().break_at("run_end", CUDA_ERROR_ILLEGAL_ADDRESS);
+  pretend_gpu().break_at("completion_flag", CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_TRUE(has(message_of([&] { both.program->run(), both.program->wait(); }), "ILLEGAL_ADDRESS"));
   pretend_gpu().revive();
 }

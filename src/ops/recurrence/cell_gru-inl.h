@@ -62,7 +62,7 @@ struct GruCell {
     const Places<M> places(w, t, row, first);
     const std::int64_t H = w.hidden;
     T *dxw = places.gates(w.dxw), *dhu = places.gates(w.dhu);
-    if (!w.counts(t, row)) return clear_gates<M>(w, count, made, {dxw, dhu});
+    if (!w.counts(t, row)) return clear_guards<M>(w, count, made, {dxw, dhu});
     const T *saved = places.saved(w.given_saved), *dstates = places.step(w.dstates);
     // Where the reverse direction begins within a row, the state is the start's; the entry there is 0.
     const bool is_start = w.is_reverse && w.lengths != nullptr && t + 1 == w.lengths[row];

@@ -64,7 +64,7 @@ struct LstmCell {
     const Places<M> places(w, t, row, first);
     const std::int64_t H = w.hidden;
     T* dxw = places.gates(w.dxw);
-    if (!w.counts(t, row)) return clear_gates<M>(w, count, made, {dxw});
+    if (!w.counts(t, row)) return clear_guards<M>(w, count, made, {dxw});
     const T *gates = places.gates(w.given_saved), *dstates = places.step(w.dstates);
     const float *old_c = places.entry_before(w.given_cells), *new_c = places.entry(w.given_cells);
     float *d_h = places.state(w.d_h), *d_c = places.state(w.c);

@@ -49,7 +49,7 @@ struct RnnCell {
     using T = typename M::Stored;
     const Places<M> places(w, t, row, first);
     T* dxw = places.gates(w.dxw);
-    if (!w.counts(t, row)) return clear_gates<M>(w, count, made, {dxw});
+    if (!w.counts(t, row)) return clear_guards<M>(w, count, made, {dxw});
     const T *h = places.entry(w.given_states), *dstates = places.step(w.dstates);
     const float* d_h = places.state(w.d_h);
     for_units(count, [&](auto d, std::int64_t j) {

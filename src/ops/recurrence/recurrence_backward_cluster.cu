@@ -28,7 +28,7 @@ struct PartExchange {
     if (threadIdx.x < 2) mbarrier_init(&mbarriers[threadIdx.x], 1);
   }
   PD_DEVICE void begin() const { synchronize_team(); }
-  PD_DEVICE void give_gate(int, const CellPlace&, float, int) const {}
+  PD_DEVICE void give_guard(int, const CellPlace&, float, int) const {}
   PD_DEVICE void take_gates(unsigned char*, int) const {}
   PD_DEVICE void wait(int step) const {
     wait_on_mbarrier(&mbarriers[step % 2], step / 2);

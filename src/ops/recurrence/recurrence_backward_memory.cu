@@ -2,10 +2,10 @@
 // Parts of what comes back through memory, each word for one reader. A team has two places for them, used in turn; the
 // lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it changes with each.
 // Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
-// The more rows, the more the parts are. So kNeighbours CTAs with numbers side by side tell each other the gradients of their
-// gates, and each multiplies all of these for a share of the units: parts are that many fewer and longer. The gradients go
-// the same way as parts do. (A CTA gets its parts from one of each kNeighbours, who had the gradients of all of them, who had
-// all parts of the step before.)
+// The more rows, the more the parts are. So kNeighbours CTAs with numbers side by side tell each other the gradients of
+// their gates, and each multiplies all of these for a share of the units: parts are that many fewer and longer. The
+// gradients go the same way as parts do. (A CTA gets its parts from one of each kNeighbours, who had the gradients of
+// all of them, who had all parts of the step before.)
 
 // Rows of a unit lie side by side, in an order that has what a lane has of two tiles in 16 bytes: so lanes store whole
 // sectors. As many are taken at once. Of few rows each word is for itself.
@@ -51,7 +51,7 @@ struct PartExchange {
   }
 
   // A gradient of a gate of this CTA's, for its neighbours.
-  PD_DEVICE void give_gate(int gate, const CellPlace& place, float gradient, int step) const {
+  PD_DEVICE void give_guard(int gate, const CellPlace& place, float gradient, int step) const {
     if constexpr (kNeighbours == 1) return;
     unsigned bits = factor_bits(__float_as_uint(gradient)) & ~1u;
     if constexpr (sizeof(Factor) == 2) bits = stored_bits<Stored>(gradient) << 16;
@@ -92,8 +92,8 @@ struct PartExchange {
     }
   }
 
-  // For all threads: adds up the parts of a step. All of them, whether the step counts for their rows or not: a word that was
-  // never looked for may be late by a use of its place, and then has the mark of this one.
+  // For all threads: adds up the parts of a step. All of them, whether the step counts for their rows or not: a word
+  // that was never looked for may be late by a use of its place, and then has the mark of this one.
   PD_DEVICE void wait(int step) const {
     const unsigned* const parts = places + step % 2 * kPlaceWords + rank * (kGivers * kPartWords);
     const unsigned mark = marks.of(step);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units' weights,
-// now turned over, which gives a part of what comes back to every unit of the team; and each CTA gets its parts of all
-// (PartExchange), which it adds up in the order of the CTAs.
+// The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units'
+// weights, now turned over, which gives a part of what comes back to every unit of the team; and each CTA gets its
+// parts of all (PartExchange), which it adds up in the order of the CTAs.
 
 constexpr int kFactorBytes = kDepthPieces * kRows * 16;
 
@@ -60,7 +60,7 @@ struct BackwardProducts {
 #pragma unroll
       for (int gate = 0; gate < kGates; ++gate) {
         const float gradient = is_there ? gradients[i][gate] : 0.0f;
-        exchange.give_gate(gate, place[i], gradient, step);
+        exchange.give_guard(gate, place[i], gradient, step);
         if (is_there) store_factor(factors, first + gate * kUnits + place[i].of_cta, place[i].row, gradient);
       }
     }

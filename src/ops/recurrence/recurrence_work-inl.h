@@ -284,8 +284,8 @@ struct Places {
 
 // The gates' gradients of units of a row that the step does not count for.
 template <class M>
-HWY_INLINE void clear_gates(const RecurrenceWork& w, std::int64_t count, typename M::Left* made,
-                            std::initializer_list<typename M::Stored*> results) {
+HWY_INLINE void clear_guards(const RecurrenceWork& w, std::int64_t count, typename M::Left* made,
+                             std::initializer_list<typename M::Stored*> results) {
   for (std::int64_t gate = 0; gate < w.gates(); ++gate) {
     std::fill_n(made + gate * w.hidden, count, typename M::Left{});
     for (auto* result : results) {

@@ -105,7 +105,7 @@ TEST_F(ProfileOnAGpu, FindsEveryKernelByItsNodeWhateverItsTime) {
   ASSERT_GE(in_order.kernels.size(), 3u * 5);
   EXPECT_EQ(in_order.kernels.size() % 3, 0u);
   EXPECT_EQ(numbered(turned_times.kernels, 3), numbered(turned(in_order.kernels, 3), 3));
-  EXPECT_TRUE(has(in_order.report, "commit gate")) << in_order.report;
+  EXPECT_TRUE(has(in_order.report, "commit guard")) << in_order.report;
   for (const char* part : {"left out", "could not be told", "did not show"}) {
     EXPECT_FALSE(has(turned_times.report, part)) << turned_times.report;
   }

@@ -113,7 +113,7 @@ TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
   EXPECT_EQ(by_op["group"] % 2, 0) << report_;
   EXPECT_GE(by_op["group"], 10) << report_;
   std::int64_t others = 0;  // what the executor adds, and kernels of several launches
-  for (const char* op : {"commit gate", "sort", "gather"}) others += by_op[op] / 2;
+  for (const char* op : {"commit guard", "sort", "gather"}) others += by_op[op] / 2;
   EXPECT_GE(by_op["stamp"], 4) << report_;
   EXPECT_LE(by_op["stamp"], 4 + others) << report_;
 }

@@ -8,7 +8,7 @@
 
 #include "base/pause.h"
 #include "gpu/to_host_text.h"
-#include "runtime/gpu_end.h"
+#include "runtime/completion_flag.h"
 
 namespace paoding {
 namespace {
@@ -16,10 +16,10 @@ namespace {
 constexpr std::size_t kMostEndLaunches = 64;        // of a run that is short enough to gain by it
 constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
 constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
-constexpr int kLooks = 40'000;                      // about a millisecond: who asks the driver then is told 2 us later
+constexpr int kLooks = 40'000;  // about a millisecond: who asks the driver then is signalled 2 us later
 
-// The driver takes more than a millisecond to lock pages, of which a program whose end is told needs a few: those of
-// programs that are no more are taken again.
+// The driver takes more than a millisecond to lock pages, of which a program whose end is signalled needs a few: those
+// of programs that are no more are taken again.
 class Shelf {
  public:
   gpu::PinnedMemory take(const gpu::GpuDevice& device, std::size_t bytes) {
@@ -51,7 +51,7 @@ Shelf& shelf() {
 // One launch, in which nothing is chosen, and behind which the host has nothing to do.
 bool is_one_graph(const std::vector<Launch>& launches, const std::vector<Started>& order) {
   const auto is_plain = [](const Started& entry) {
-    return entry.kind == Started::Kind::launch || entry.kind == Started::Kind::gate ||
+    return entry.kind == Started::Kind::launch || entry.kind == Started::Kind::guard ||
            entry.kind == Started::Kind::results;
   };
   const std::vector<Piece> pieces = pieces_of(launches, order);
@@ -72,9 +72,9 @@ std::int64_t plainly_copied(const Step& step) {
 
 }  // namespace
 
-GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-               const std::vector<Started>& order, const GatePlan& gates, const LaunchFusion& fusion,
-               const std::vector<CUdeviceptr>& bases, bool packs)
+CompletionFlag::CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
+                               const std::vector<Started>& order, const GuardPlan& guards, const LaunchFusion& fusion,
+                               const std::vector<CUdeviceptr>& bases, bool packs)
     : device_(&device), moved_from_(order.size()) {
   if (launches.size() > kMostEndLaunches || !is_one_graph(launches, order)) return;
   std::vector<std::int64_t> sizes;
@@ -83,7 +83,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     return reinterpret_cast<void*>(bases[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset));
   };
   std::set<int> made, read;  // slots, by copies that are moved
-  while (moved_from_ > 0 && !gates.has_gate() && sizes.size() < gpu::kMostMoved / 2) {
+  while (moved_from_ > 0 && !guards.has_guard() && sizes.size() < gpu::kMostMoved / 2) {
     const Started& entry = order[moved_from_ - 1];
     if (entry.kind != Started::Kind::launch) break;
     const Launch& launch = launches[entry.launch];
@@ -102,7 +102,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     sizes.pop_back();
     addresses_.resize(addresses_.size() - 2);
   }
-  texts_[kind(Tells::its_end)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
+  texts_[kind(Signals::completion)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, *plan.target));
   packed_bytes_ = kCounters;
   for (const Plan::Fetch& fetch : plan.fetches) {
     const Operand& operand = fetch.operand;
@@ -117,18 +117,18 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
   }
   addresses_.resize(2 + 2 * gpu::kMostMoved, nullptr);
   if (packed_.empty()) return;
-  texts_[kind(Tells::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
+  texts_[kind(Signals::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, *plan.target));
 }
 
-GpuEnd::~GpuEnd() {
+CompletionFlag::~CompletionFlag() {
   if (memory_.bytes() != nullptr) shelf().give(device_->index(), std::move(memory_));
 }
 
-std::vector<std::string> GpuEnd::sources() const {
+std::vector<std::string> CompletionFlag::sources() const {
   return texts_[0] == nullptr ? std::vector<std::string>{} : std::vector<std::string>{texts_[0]->source};
 }
 
-void GpuEnd::prepare() {
+void CompletionFlag::prepare() {
   for (std::size_t k = 0; k < kKinds; ++k) {
     if (texts_[k] == nullptr) continue;
     kernels_[k] = std::make_unique<gpu::LoadedKernel>(*device_, *texts_[k], addresses_.size());
@@ -141,21 +141,23 @@ void GpuEnd::prepare() {
   for (const auto& [address, place] : packed_) addresses_[address] = memory_.bytes() + place;
 }
 
-void GpuEnd::start(Tells tells, CUstream stream) const { kernels_[kind(tells)]->start(stream, addresses_.data(), {}); }
+void CompletionFlag::start(Signals signals, CUstream stream) const {
+  kernels_[kind(signals)]->start(stream, addresses_.data(), {});
+}
 
-bool GpuEnd::has_come() const {
-  if (told_ == Tells::nothing) return false;
-  const std::atomic_ref<unsigned> told(*reinterpret_cast<unsigned*>(memory_.bytes()));
-  for (int looks = 0; looks < kLooks; ++looks) {
-    if (told.load(std::memory_order_acquire) == count_) return true;
+bool CompletionFlag::has_come() const {
+  if (signalled_ == Signals::nothing) return false;
+  const std::atomic_ref<unsigned> signalled(*reinterpret_cast<unsigned*>(memory_.bytes()));
+  for (int polls = 0; polls < kLooks; ++polls) {
+    if (signalled.load(std::memory_order_acquire) == count_) return true;
     pause_thread();
   }
   return false;
 }
 
-const std::byte* GpuEnd::find(const Operand& result) {
+const std::byte* CompletionFlag::find(const Operand& result) {
   is_read_ = true;
-  if (told_ != Tells::results) return nullptr;
+  if (signalled_ != Signals::results) return nullptr;
   const auto found = places_.find({result.slot, result.offset});
   return found == places_.end() ? nullptr : memory_.bytes() + found->second;
 }

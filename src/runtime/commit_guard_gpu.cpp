@@ -5,10 +5,10 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
-#include "gpu/commit_gate.h"
+#include "gpu/commit_guard.h"
 #include "plan/host_steps.h"
 #include "plan/step_work.h"
-#include "runtime/gpu_gate.h"
+#include "runtime/commit_guard.h"
 
 namespace paoding {
 namespace {
@@ -23,8 +23,8 @@ bool is_fault(const std::uint64_t* words) {
 }
 
 // A launch that asks pays a read of L2. Where launches are many all ask, else those that are long enough not to feel
-// it; the others together are a short run. A look takes about 3 us.
-void place_looks(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GatePlan* plan) {
+// it; the others together are a short run. A poll takes about 3 us.
+void place_polls(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GuardPlan* plan) {
   constexpr double kBetweenUs = 20'000, kLongLaunchUs = 20;
   constexpr std::size_t kBetweenLaunches = 1024;
   const bool all_ask = static_cast<std::int64_t>(launches.size()) > kManyLaunches;
@@ -32,8 +32,8 @@ void place_looks(const std::vector<Launch>& launches, const std::vector<double>&
   std::size_t since = 0;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     if (launches[i].kind != Launch::Kind::run) continue;
-    if (since_us >= kBetweenUs || since >= kBetweenLaunches || plan->looks.empty())
-      plan->looks.push_back(i), since_us = 0, since = 0;
+    if (since_us >= kBetweenUs || since >= kBetweenLaunches || plan->polls.empty())
+      plan->polls.push_back(i), since_us = 0, since = 0;
     since_us += expected_us[i], ++since;
     const bool is_text = launches[i].step->text != nullptr;
     plan->asks[i] = is_text && plan->writes[i] == 0 && (all_ask || expected_us[i] >= kLongLaunchUs);
@@ -42,8 +42,8 @@ void place_looks(const std::vector<Launch>& launches, const std::vector<double>&
 
 }  // namespace
 
-GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution) {
-  GatePlan made;
+GuardPlan plan_guards(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution) {
+  GuardPlan made;
   bool can_fail = false, all_are_text = true;
   std::unordered_map<const Step*, double> expected;
   std::vector<double> expected_us;
@@ -65,29 +65,29 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
   made.asks.assign(launches.size(), 0);
   if (execution == Execution::stepwise) return made;
   const bool is_long = static_cast<std::int64_t>(launches.size()) > kManyLaunches || made.expected_us > kLongRunUs;
-  if (is_long && all_are_text) place_looks(launches, expected_us, &made);
-  if (!can_fail && made.looks.empty()) return made;
+  if (is_long && all_are_text) place_polls(launches, expected_us, &made);
+  if (!can_fail && made.polls.empty()) return made;
   const std::size_t size = launches.size() / static_cast<std::size_t>(repeats);
   for (std::size_t begin = 0; begin < launches.size(); begin += size) {
     std::size_t commit = begin;
     while (commit < begin + size && !launches[commit].is_commit) ++commit;
     const bool is_last = begin + size == launches.size(), writes = commit < begin + size;
-    if (commit != begin && (can_fail || writes || is_last)) made.gates.push_back(commit - 1);
+    if (commit != begin && (can_fail || writes || is_last)) made.guards.push_back(commit - 1);
   }
-  if (made.gates.empty()) {  // nothing but a commit, which goes on to its end
-    made.looks.clear();
+  if (made.guards.empty()) {  // nothing but a commit, which goes on to its end
+    made.polls.clear();
     made.asks.assign(launches.size(), 0);
   }
   return made;
 }
 
-std::vector<int> GatePlan::kinds(const std::vector<Launch>& launches) const {
+std::vector<int> GuardPlan::kinds(const std::vector<Launch>& launches) const {
   std::vector<int> all;
   all.reserve(launches.size());
   int passed = 0;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     all.push_back(passed * 8 + (launches[i].is_commit ? 4 : 0) + (writes[i] != 0 ? 2 : 0) + (asks[i] != 0 ? 1 : 0));
-    passed += static_cast<std::size_t>(passed) < gates.size() && gates[static_cast<std::size_t>(passed)] == i ? 1 : 0;
+    passed += static_cast<std::size_t>(passed) < guards.size() && guards[static_cast<std::size_t>(passed)] == i ? 1 : 0;
   }
   return all;
 }
@@ -102,24 +102,24 @@ GpuFailure::GpuFailure(const gpu::GpuDevice& device) : device_(device), word_(de
 void GpuFailure::recover() {
   const std::lock_guard lock(mutex_);
   device_.make_current();
-  for (const GpuGate* gate : gates_) gate->stream_.wait_idle();
+  for (const CommitGuard* guard : guards_) guard->stream_.wait_idle();
   std::exception_ptr error;
-  for (const GpuGate* gate : gates_) {
-    if (!error) error = gate->own_error();
+  for (const CommitGuard* guard : guards_) {
+    if (!error) error = guard->own_error();
   }
   if (!error) return;  // another thread was here
-  const auto told = std::make_shared<GpuGate::Told>(error);
-  for (GpuGate* gate : gates_) gate->reopen(told);
+  const auto told = std::make_shared<CommitGuard::Told>(error);
+  for (CommitGuard* guard : guards_) guard->reopen(told);
   const unsigned none = 0;
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
 }
 
-// ---- GpuGate ----
+// ---- CommitGuard ----
 
-GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GatePlan plan,
-                 std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
-                 std::function<void()> on_close)
-    : has_gate_(plan.has_gate()),
+CommitGuard::CommitGuard(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GuardPlan plan,
+                         std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
+                         std::function<void()> on_close)
+    : has_guard_(plan.has_guard()),
       device_(device),
       stream_(stream),
       cancel_(cancel),
@@ -131,58 +131,58 @@ GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCan
     first_.push_back(fault_words_);
     if (may_fault != 0) fault_words_ += kFaultWords;
   }
-  if (!has_gate_ && fault_words_ == 0) return;
+  if (!has_guard_ && fault_words_ == 0) return;
   words_ = gpu::DeviceMemory(device, static_cast<std::size_t>(1 + fault_words_) * sizeof(std::uint64_t));
   const std::uint64_t no_runs = 0;
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &no_runs, sizeof(no_runs)));
   clear();
-  if (!has_gate_) return;
+  if (!has_guard_) return;
   report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
   std::memset(report_.bytes(), 0, report_.size_bytes());
   cancel_.prepare();
-  if (plan_.has_loop || !plan_.looks.empty()) cancel_.prepare_looks();
-  text_ = gpu::plan_commit_gate(fault_words_);
+  if (plan_.has_loop || !plan_.polls.empty()) cancel_.prepare_polls();
+  text_ = gpu::plan_commit_guard(fault_words_);
   kernel_ = std::make_unique<gpu::LoadedKernel>(device, text_, 4);
   const std::lock_guard lock(failure_->mutex_);
-  failure_->gates_.push_back(this);
+  failure_->guards_.push_back(this);
 }
 
-GpuGate::~GpuGate() {
+CommitGuard::~CommitGuard() {
   try {
-    if (has_gate_) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
-  } catch (...) {                                  // the device is gone, and so are their runs
+    if (has_guard_) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
+  } catch (...) {                                   // the device is gone, and so are their runs
   }
   const std::lock_guard lock(failure_->mutex_);
-  std::erase(failure_->gates_, this);
+  std::erase(failure_->guards_, this);
 }
 
 // The first word counts runs.
-void GpuGate::clear() const {
+void CommitGuard::clear() const {
   if (fault_words_ == 0) return;
   const std::vector<std::uint64_t> none(static_cast<std::size_t>(fault_words_), kNoFault);
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address() + sizeof(std::uint64_t), none.data(),
                                               none.size() * sizeof(std::uint64_t)));
 }
 
-void* GpuGate::fault_of(std::size_t launch) const {
+void* CommitGuard::fault_of(std::size_t launch) const {
   if (plan_.may_fault[launch] == 0) return nullptr;
   return static_cast<std::uint64_t*>(words_.pointer()) + 1 + first_[launch];
 }
 
-void* GpuGate::called_off(std::size_t launch) const {
-  if (!has_gate_) return nullptr;
+void* CommitGuard::called_off(std::size_t launch) const {
+  if (!has_guard_) return nullptr;
   if (plan_.writes[launch] != 0) return failure_->word_.pointer();
   return plan_.asks[launch] != 0 ? cancel_.word() : nullptr;
 }
 
-std::pair<void*, std::int64_t> GpuGate::faults_before(std::size_t end) const {
+std::pair<void*, std::int64_t> CommitGuard::faults_before(std::size_t end) const {
   constexpr std::int64_t kMost = 4096;
   const std::int64_t words = end < first_.size() ? first_[end] : fault_words_, count = std::min(words, kMost);
   if (count == 0) return {nullptr, 0};
   return {static_cast<std::uint64_t*>(words_.pointer()) + 1 + words - count, count};
 }
 
-bool GpuGate::has_fault_before(std::size_t end) const {
+bool CommitGuard::has_fault_before(std::size_t end) const {
   const auto [at, count] = faults_before(end);
   if (count == 0) return false;
   std::vector<std::uint64_t> found(static_cast<std::size_t>(count));
@@ -191,23 +191,23 @@ bool GpuGate::has_fault_before(std::size_t end) const {
   return std::ranges::any_of(found, [](std::uint64_t word) { return word != kNoFault; });
 }
 
-void GpuGate::start(CUstream stream) const {
+void CommitGuard::start(CUstream stream) const {
   void* operands[] = {failure_->word_.pointer(), cancel_.word(), words_.pointer(), report_.bytes()};
   kernel_->start(stream, operands, {});
 }
 
-// What runs next is numbered by the passes through its gate.
-void GpuGate::leave_run() const {
-  if (!has_gate_) return;
+// What runs next is numbered by the passes through its guard.
+void CommitGuard::leave_run() const {
+  if (!has_guard_) return;
   try {
     stream_.wait_idle();
-    const std::uint64_t passes = runs_ * plan_.gates.size();
+    const std::uint64_t passes = runs_ * plan_.guards.size();
     PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
   } catch (const Error&) {  // the device is gone, and with it whatever could run next
   }
 }
 
-void GpuGate::check_launch(std::size_t launch) const {
+void CommitGuard::check_launch(std::size_t launch) const {
   if (plan_.may_fault[launch] == 0) return;
   std::uint64_t found[kFaultWords];
   PD_CUDA(gpu::required_driver().cuMemcpyDtoH(found, reinterpret_cast<CUdeviceptr>(fault_of(launch)), sizeof(found)));
@@ -217,13 +217,13 @@ void GpuGate::check_launch(std::size_t launch) const {
   kernels_[launch]->raise(found);
 }
 
-bool GpuGate::is_closed() const {
+bool CommitGuard::is_closed() const {
   const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
   return report[kFailed] != 0 || report[kBehind] != 0;
 }
 
-void GpuGate::check(std::uint64_t run, bool again) {
-  if (!has_gate_) return;
+void CommitGuard::check(std::uint64_t run, bool again) {
+  if (!has_guard_) return;
   std::unique_lock held = lock();
   if (is_closed()) {
     held.unlock();
@@ -238,10 +238,10 @@ void GpuGate::check(std::uint64_t run, bool again) {
 }
 
 // nullptr where none of this program's runs has failed by itself.
-std::exception_ptr GpuGate::own_error() const {
+std::exception_ptr CommitGuard::own_error() const {
   const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
   if (report[kFailed] == 0) return nullptr;
-  const auto repeat = (report[kFailed] - 1) % plan_.gates.size() + 1;
+  const auto repeat = (report[kFailed] - 1) % plan_.guards.size() + 1;
   try {
     try {
       for (std::size_t i = 0; i < first_.size(); ++i) {
@@ -251,7 +251,7 @@ std::exception_ptr GpuGate::own_error() const {
       }
       fail_cancelled();
     } catch (const Error& error) {
-      fail_in_repeat(error, repeat, plan_.gates.size());
+      fail_in_repeat(error, repeat, plan_.guards.size());
     }
   } catch (...) {
     return std::current_exception();
@@ -259,12 +259,12 @@ std::exception_ptr GpuGate::own_error() const {
 }
 
 // Everything has ended.
-void GpuGate::reopen(const std::shared_ptr<Told>& error) {
+void CommitGuard::reopen(const std::shared_ptr<Told>& error) {
   auto* report = reinterpret_cast<std::uint64_t*>(report_.bytes());
   const std::uint64_t first = report[kFailed] != 0 ? report[kFailed] : report[kBehind];
   if (first == 0) return;
   if (failed_.size() == kMostFailures) failed_.erase(failed_.begin());
-  failed_.push_back({(first - 1) / plan_.gates.size() + 1, runs_, error});
+  failed_.push_back({(first - 1) / plan_.guards.size() + 1, runs_, error});
   std::memset(report_.bytes(), 0, report_.size_bytes());
   clear();
   on_close_();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a run that somebody waits for at once. The driver's wait takes a microsecond longer than it takes to see
-// a word change in the host's memory, and a copy of a result seven: so where run after run is waited for before the
-// next is started, one more kernel behind the run counts up a word there, and where results of all of them were read it
-// copies the small ones into the host's memory in front of that. It costs the GPU a microsecond, which a run that
-// nobody waits for does not pay.
+// The completion flag of a run that somebody waits for at once. The driver's wait takes a microsecond longer than it
+// takes to see a word change in the host's memory, and a copy of a result seven: so where run after run is waited for
+// before the next is started, one more kernel behind the run counts up a word there, and where results of all of them
+// were read it copies the small ones into the host's memory in front of that. It costs the GPU a microsecond, which a
+// run that nobody waits for does not pay.
 #pragma once
 
 #include <algorithm>
@@ -16,56 +16,56 @@
 #include "gpu/driver.h"
 #include "gpu/loaded_kernel.h"
 #include "plan/plan.h"
-#include "runtime/gpu_gate.h"
+#include "runtime/commit_guard.h"
 #include "runtime/gpu_order.h"
 #include "runtime/launch_fusion.h"
 
 namespace paoding {
 
-class GpuEnd {
+class CompletionFlag {
  public:
-  GpuEnd() = default;
-  ~GpuEnd();
-  GpuEnd(GpuEnd&&) = default;
-  GpuEnd& operator=(GpuEnd&&) = default;
+  CompletionFlag() = default;
+  ~CompletionFlag();
+  CompletionFlag(CompletionFlag&&) = default;
+  CompletionFlag& operator=(CompletionFlag&&) = default;
   /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
   /// them off, grouped ones if all are. `packs`: small fetches are copied to the host.
-  GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-         const std::vector<Started>& order, const GatePlan& gates, const LaunchFusion& fusion,
-         const std::vector<CUdeviceptr>& bases, bool packs);
+  CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
+                 const std::vector<Started>& order, const GuardPlan& guards, const LaunchFusion& fusion,
+                 const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;
   /// What a run does for who waits for it.
-  enum class Tells : std::uint8_t { nothing, its_end, results };
+  enum class Signals : std::uint8_t { nothing, completion, results };
   static constexpr std::size_t kKinds = 2;  // of graphs that tell something
-  static std::size_t kind(Tells tells) { return tells == Tells::results ? 1 : 0; }
+  static std::size_t kind(Signals signals) { return signals == Signals::results ? 1 : 0; }
   /// Whether a run may.
-  bool can(Tells tells) const { return tells != Tells::nothing && texts_[kind(tells)] != nullptr; }
+  bool can(Signals signals) const { return signals != Signals::nothing && texts_[kind(signals)] != nullptr; }
   /// Before it is started.
   void prepare();
-  /// Whether entry `k` of the order is launched in a run that tells its end: else start() does what it does.
+  /// Whether entry `k` of the order is launched in a run that has a completion flag: else start() does what it does.
   bool leaves(std::size_t k) const { return k < moved_from_; }
   /// Behind all others.
-  void start(Tells tells, CUstream stream) const;
+  void start(Signals signals, CUstream stream) const;
 
   /// Before a run: what it had better tell.
-  Tells begin_run() {
+  Signals begin_run() {
     if (std::exchange(is_under_way_, true)) waited_ = 0;
     read_ = std::exchange(is_read_, false) ? std::min(read_ + 1, kWaited) : 0;
-    if (waited_ < kWaited || !can(Tells::its_end)) return Tells::nothing;
-    return read_ < kWaited || !can(Tells::results) ? Tells::its_end : Tells::results;
+    if (waited_ < kWaited || !can(Signals::completion)) return Signals::nothing;
+    return read_ < kWaited || !can(Signals::results) ? Signals::completion : Signals::results;
   }
-  void launched(Tells told) {
-    told_ = told;
-    if (told != Tells::nothing) ++count_;
+  void launched(Signals signalled) {
+    signalled_ = signalled;
+    if (signalled != Signals::nothing) ++count_;
   }
   /// After a wait for the last run.
   void was_waited_for() {
     if (std::exchange(is_under_way_, false) && waited_ < kWaited) ++waited_;
   }
 
-  /// Waits until the last run has ended, if that tells its end, and for a millisecond at most; false where the driver
-  /// has to say so.
+  /// Waits until the last run has ended, if that has a completion flag, and for a millisecond at most; false where the
+  /// driver has to say so.
   bool has_come() const;
   /// The value as the last run left it, once that has been waited for; nullptr where it is not among what is there.
   const std::byte* find(const Operand& result);
@@ -84,10 +84,10 @@ class GpuEnd {
   gpu::DeviceMemory ended_;
   std::unique_ptr<gpu::TextLaunch> texts_[kKinds];  // one text, other sizes
   std::unique_ptr<gpu::LoadedKernel> kernels_[kKinds];
-  unsigned count_ = 0;         // runs that told their end
+  unsigned count_ = 0;         // runs that set their completion flag
   int waited_ = 0, read_ = 0;  // runs one after the other, up to the last
   bool is_under_way_ = false, is_read_ = false;
-  Tells told_ = Tells::nothing;  // by the last run
+  Signals signalled_ = Signals::nothing;  // by the last run
 };
 
 }  // namespace paoding

@@ -3,7 +3,7 @@
 // run was called off, it closes, and what writes does nothing, here and in every run behind this one. What was found
 // goes to the host. words: how many runs came by, then the launches' fault words. report, in the host's memory: the
 // number of the run that failed, that of the first run behind it, the fault words.
-PD_DEVICE void commit_gate(unsigned* failed, const unsigned* cancelled, unsigned long long* words,
+PD_DEVICE void commit_guard(unsigned* failed, const unsigned* cancelled, unsigned long long* words,
                            unsigned long long* report, const Sizes& size) {
   __shared__ unsigned found;
   if (threadIdx.x == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that fail on a GPU, where a launch cannot throw: what a kernel met waits in its fault words, the gate in front
-// of the run's writes (gpu/commit_gate.cu) closes, and the host finds that out when it waits.
+// Runs that fail on a GPU, where a launch cannot throw: what a kernel met waits in its fault words, the guard in front
+// of the run's writes (gpu/commit_guard.cu) closes, and the host finds that out when it waits.
 #pragma once
 
 #include <cstdint>
@@ -18,48 +18,48 @@
 
 namespace paoding {
 
-class GpuGate;
+class CommitGuard;
 
-/// The word of a store that says that a run has failed, and every program that looks at it.
+/// The word of a store that says that a run has failed, and every program that polls it.
 class GpuFailure : public SharedFailure {
  public:
   explicit GpuFailure(const gpu::GpuDevice& device);
 
-  /// After one of the gates has closed: waits for all that was enqueued behind it, which does nothing, notes for each
-  /// program which of its runs that were, and opens the gates again.
+  /// After one of the guards has closed: waits for all that was enqueued behind it, which does nothing, notes for each
+  /// program which of its runs that were, and opens the guards again.
   void recover();
 
  private:
-  friend class GpuGate;
+  friend class CommitGuard;
   const gpu::GpuDevice& device_;
   std::mutex mutex_;  // who enqueues a run, and who recovers from a failure
   gpu::DeviceMemory word_;
-  std::vector<GpuGate*> gates_;
+  std::vector<CommitGuard*> guards_;
 };
 
-/// What decides where gates and looks stand, and who looks at what they find.
-struct GatePlan {
+/// What decides where guards and polls stand, and who looks at what they find.
+struct GuardPlan {
   std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
-  std::vector<std::size_t> gates;             // launches that a gate stands behind: one for each repeat
-  std::vector<std::size_t> looks;             // launches that a look stands in front of
+  std::vector<std::size_t> guards;            // launches that a guard is behind: one for each repeat
+  std::vector<std::size_t> polls;             // launches that a poll is in front of
   bool has_loop = false;                      // without a length: it may have to be called off
   double expected_us = 0;                     // of a run
-  bool has_gate() const { return !gates.empty(); }
-  /// Per launch: equal for neighbours that no gate stands between and that look at the same word before they write.
+  bool has_guard() const { return !guards.empty(); }
+  /// Per launch: equal for neighbours that no guard stands between and that poll the same word before they write.
   std::vector<int> kinds(const std::vector<Launch>& launches) const;
 };
-GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution);
+GuardPlan plan_guards(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution);
 
-class GpuGate {
+class CommitGuard {
  public:
   /// `kernels`: of each launch the kernel where it may fault. `on_close` is called when a run of this program has
   /// failed and everything has ended. `stream` and `cancel` must outlive it.
-  GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GatePlan plan,
-          std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
-          std::function<void()> on_close);
-  ~GpuGate();
-  GpuGate(const GpuGate&) = delete;
-  GpuGate& operator=(const GpuGate&) = delete;
+  CommitGuard(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GuardPlan plan,
+              std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
+              std::function<void()> on_close);
+  ~CommitGuard();
+  CommitGuard(const CommitGuard&) = delete;
+  CommitGuard& operator=(const CommitGuard&) = delete;
 
   // ---- of launches, while they are started ----
 
@@ -70,16 +70,16 @@ class GpuGate {
   std::pair<void*, std::int64_t> faults_before(std::size_t end) const;
   /// Whether one of them holds a fault, when the launches are done.
   bool has_fault_before(std::size_t end) const;
-  /// The gate itself.
+  /// The guard itself.
   void start(CUstream stream) const;
-  /// Throws what the launch left, when it is done: for runs step by step, which no gate stands in.
+  /// Throws what the launch left, when it is done: for runs step by step, which no guard stands in.
   void check_launch(std::size_t launch) const;
 
   // ---- of runs ----
 
   /// Held while a part of a run is enqueued, where one behind may have to do nothing.
   std::unique_lock<std::mutex> lock() const {
-    return has_gate_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
+    return has_guard_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
   }
   /// Before a run is enqueued: it has the next number.
   void begin_run() { ++runs_; }
@@ -89,7 +89,7 @@ class GpuGate {
   /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
   /// `again` false only what nobody has been told.
   void check(std::uint64_t run, bool again = true);
-  bool can_fail() const { return has_gate_; }
+  bool can_fail() const { return has_guard_; }
 
  private:
   friend class GpuFailure;
@@ -103,17 +103,17 @@ class GpuGate {
   void clear() const;
 
   std::uint64_t runs_ = 0;
-  const bool has_gate_;
+  const bool has_guard_;
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   GpuCancel& cancel_;
-  const GatePlan plan_;
+  const GuardPlan plan_;
   const std::vector<const PreparedKernel*> kernels_;
   const std::shared_ptr<GpuFailure> failure_;
   const std::function<void()> on_close_;
   std::vector<std::int64_t> first_;  // per launch, of its fault words
   std::int64_t fault_words_ = 0;
-  gpu::DeviceMemory words_;  // see commit_gate.cu
+  gpu::DeviceMemory words_;  // see commit_guard.cu
   gpu::PinnedMemory report_;
   gpu::TextLaunch text_;
   std::unique_ptr<gpu::LoadedKernel> kernel_;
