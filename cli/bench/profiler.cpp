@@ -86,7 +86,7 @@ struct FirstSecond {
   Samples end;
 };
 
-// The first recording of a process is the most: it makes what leaves stamps, and captures every stretch twice more.
+// The first recording of a process is the most: it makes what leaves stamps, and captures every segment twice more.
 FirstSecond time_first_second(Program& program) {
   constexpr int kRounds = 3;
   constexpr double kSecond = 1e6;
@@ -254,7 +254,7 @@ Case span_case(bool is_on) {
   return c;
 }
 
-// A stretch of the user's with two arguments.
+// A segment of the user's with two arguments.
 Case range_case(bool is_on) {
   Case c;
   c.section = 'P';

@@ -64,7 +64,7 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
   const std::vector<Launch> launches = unroll(plan, 2);
   const GuardPlan guards = plan_guards(plan, launches, 2, Execution::captured);
   std::string text;
-  const std::vector<Started> order = order_of(launches, guards);
+  const std::vector<LaunchEntry> order = order_of(launches, guards);
   for (std::size_t k = 0; k < order.size(); ++k) {
     const char* const names[] = {"launch", "guard", "poll", "choice", "again", "host", "results"};
     text += names[static_cast<std::size_t>(order[k].kind)];
@@ -89,8 +89,8 @@ TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
   const Plan plan = plan_for_gpu(g);
   const std::vector<Launch> launches = unroll(plan);
   std::vector<std::size_t> chosen;
-  for (const Started& each : order_of(launches, plan_guards(plan, launches, 1, Execution::captured))) {
-    if (each.kind == Started::Kind::choice) chosen.push_back(each.held->selects.size());
+  for (const LaunchEntry& each : order_of(launches, plan_guards(plan, launches, 1, Execution::captured))) {
+    if (each.kind == LaunchEntry::Kind::choice) chosen.push_back(each.held->selects.size());
   }
   EXPECT_EQ(chosen, (std::vector<std::size_t>{1, 2})) << to_string(plan);
 }
@@ -114,11 +114,11 @@ TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {
   g.fetch("b", where(q, first, z * 2.0));
   g.fetch("c", where(r, first, z * 3.0));
   const Plan plan = plan_for_gpu(g);
-  const auto stretches = host_stretches(plan);
-  ASSERT_EQ(stretches.size(), 2u) << to_string(plan);
-  const auto names = [&](std::size_t stretch, bool HostWindow::*which) {
+  const auto segments = host_segments(plan);
+  ASSERT_EQ(segments.size(), 2u) << to_string(plan);
+  const auto names = [&](std::size_t segment, bool HostWindow::*which) {
     std::vector<std::string> all;
-    for (const HostWindow& window : stretches[stretch]->windows) {
+    for (const HostWindow& window : segments[segment]->windows) {
       if (window.*which) all.push_back(plan.slots[static_cast<std::size_t>(window.slot)].name);
     }
     std::ranges::sort(all);
@@ -129,13 +129,13 @@ TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {
   EXPECT_EQ(names(0, &HostWindow::is_output).size(), 2u);
   EXPECT_EQ(names(1, &HostWindow::is_input).size(), 1u);
   EXPECT_EQ(names(1, &HostWindow::is_output).size(), 1u);
-  EXPECT_EQ(stretches[0]->plan.target->kind, DeviceKind::cpu);
-  for (const auto& stretch : stretches) {
-    for (const Step& step : stretch->plan.steps) EXPECT_EQ(step.text, nullptr);
+  EXPECT_EQ(segments[0]->plan.target->kind, DeviceKind::cpu);
+  for (const auto& segment : segments) {
+    for (const Step& step : segment->plan.steps) EXPECT_EQ(step.text, nullptr);
   }
 }
 
-// Of a loop's stretch only what one turn touches.
+// Of a loop's segment only what one turn touches.
 TEST(HostSteps, InALoopCopyWhatATurnTouches) {
   Graph g;
   const Value x = g.input("x", f32, {3}), xs = g.input("xs", f32, {4, 3});
@@ -145,10 +145,10 @@ TEST(HostSteps, InALoopCopyWhatATurnTouches) {
                  return step({tanh(doubled) + e[0]}, {});
                }).carries[0]);
   const Plan plan = plan_for_gpu(g);
-  const auto stretches = host_stretches(plan);
-  ASSERT_EQ(stretches.size(), 1u) << to_string(plan);
-  EXPECT_NE(stretches[0]->list, &plan.steps);
-  for (const HostWindow& window : stretches[0]->windows) EXPECT_EQ(window.bytes, 12) << to_string(plan);
+  const auto segments = host_segments(plan);
+  ASSERT_EQ(segments.size(), 1u) << to_string(plan);
+  EXPECT_NE(segments[0]->list, &plan.steps);
+  for (const HostWindow& window : segments[0]->windows) EXPECT_EQ(window.bytes, 12) << to_string(plan);
   EXPECT_TRUE(has(fmt::format("{}", fmt::join(plan.notes, "; ")), "what is around is turned by the host"));
 }
 

@@ -95,14 +95,14 @@ std::pair<std::int64_t, std::int64_t> reach_of(const Layout& layout) {
   return {lowest * size, highest * size};
 }
 
-// Makes the plan of a stretch: its steps, with windows as slots.
-class StretchPlan {
+// Makes the plan of a segment: its steps, with windows as slots.
+class SegmentPlan {
  public:
-  StretchPlan(const Plan& plan, HostStretch* stretch) : plan_(plan), stretch_(*stretch), own_(stretch->plan) {}
+  SegmentPlan(const Plan& plan, HostSegment* segment) : plan_(plan), segment_(*segment), own_(segment->plan) {}
 
   void make() {
-    own_.steps.assign(stretch_.list->begin() + static_cast<std::ptrdiff_t>(stretch_.first),
-                      stretch_.list->begin() + static_cast<std::ptrdiff_t>(stretch_.end));
+    own_.steps.assign(segment_.list->begin() + static_cast<std::ptrdiff_t>(segment_.first),
+                      segment_.list->begin() + static_cast<std::ptrdiff_t>(segment_.end));
     own_.commit = own_.steps.size();
     own_.loops = plan_.loops;
     for_each_list(own_.steps, [&](const std::vector<Step>& list) {
@@ -116,7 +116,7 @@ class StretchPlan {
     find_inputs();
     find_outputs();
     for (std::size_t k = 0; k < own_.slots.size(); ++k) {
-      own_.slots[k].kind = stretch_.windows[k].is_input ? SlotKind::input : SlotKind::arena;
+      own_.slots[k].kind = segment_.windows[k].is_input ? SlotKind::input : SlotKind::arena;
     }
     place_slots(&own_);
   }
@@ -133,9 +133,9 @@ class StretchPlan {
         (inside_.contains(term.loop) ? inner : outer).push_back(term);
       }
       std::size_t k = 0;
-      while (k < moves_.size() && (stretch_.windows[k].slot != operand.slot || moves_[k] != outer)) ++k;
+      while (k < moves_.size() && (segment_.windows[k].slot != operand.slot || moves_[k] != outer)) ++k;
       if (k == moves_.size()) {
-        stretch_.windows.push_back({.slot = operand.slot});
+        segment_.windows.push_back({.slot = operand.slot});
         own_.slots.push_back(plan_.slots[static_cast<std::size_t>(operand.slot)]);
         moves_.push_back(std::move(outer));
       }
@@ -161,7 +161,7 @@ class StretchPlan {
       }
     }
     for (std::size_t k = 0; k < ranges.size(); ++k) {
-      HostWindow& window = stretch_.windows[k];
+      HostWindow& window = segment_.windows[k];
       auto [first, end] = ranges[k];
       window.is_fed = slot_of(window).kind == SlotKind::input && moves_[k].empty();
       if (window.is_fed) first = 0, end = slot_of(window).bytes;
@@ -201,39 +201,39 @@ class StretchPlan {
 
   // Others may read it, or it itself when it comes again, where that is another window.
   void find_outputs() {
-    const bool comes_again = stretch_.list != &plan_.steps;
+    const bool comes_again = segment_.list != &plan_.steps;
     for (const int k : written_) {
-      HostWindow& to = stretch_.windows[static_cast<std::size_t>(k)];
+      HostWindow& to = segment_.windows[static_cast<std::size_t>(k)];
       to.is_output = slot_of(to).is_fetched || slot_of(to).kind != SlotKind::arena;
       for_each_list(plan_.steps, [&](const std::vector<Step>& list) {
         for (std::size_t i = 0; i < list.size() && !to.is_output; ++i) {
-          if (&list == stretch_.list && i >= stretch_.first && i < stretch_.end) continue;
+          if (&list == segment_.list && i >= segment_.first && i < segment_.end) continue;
           if (is_inside(&list)) continue;
           to.is_output = std::ranges::any_of(list[i].operands, [&](const Operand& o) { return o.slot == to.slot; });
         }
       });
       const auto reads_again = [&](const HostWindow& from) { return from.is_input && from.slot == to.slot; };
-      to.is_output |= comes_again && std::ranges::any_of(stretch_.windows, reads_again);
+      to.is_output |= comes_again && std::ranges::any_of(segment_.windows, reads_again);
     }
     for (std::size_t k = 0; k < own_.slots.size(); ++k)
       own_.slots[k].is_fetched = written_.contains(static_cast<int>(k));
   }
 
-  // Whether the list is in a step of the stretch.
+  // Whether the list is in a step of the segment.
   bool is_inside(const std::vector<Step>* list) const {
     bool found = false;
-    for (std::size_t i = stretch_.first; i < stretch_.end; ++i) {
-      for (const auto* body : (*stretch_.list)[i].bodies()) {
+    for (std::size_t i = segment_.first; i < segment_.end; ++i) {
+      for (const auto* body : (*segment_.list)[i].bodies()) {
         for_each_list(*body, [&](const std::vector<Step>& inner) { found |= &inner == list; });
       }
     }
     return found;
   }
 
-  HostWindow& window(const Operand& operand) { return stretch_.windows[static_cast<std::size_t>(operand.slot)]; }
+  HostWindow& window(const Operand& operand) { return segment_.windows[static_cast<std::size_t>(operand.slot)]; }
 
   const Plan& plan_;
-  HostStretch& stretch_;
+  HostSegment& segment_;
   Plan& own_;
   std::set<int> inside_;                      // loops
   std::vector<std::vector<LoopTerm>> moves_;  // per window: with the loops around
@@ -243,17 +243,17 @@ class StretchPlan {
 
 }  // namespace
 
-std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan) {
-  std::vector<std::unique_ptr<HostStretch>> stretches;
+std::vector<std::unique_ptr<HostSegment>> host_segments(const Plan& plan) {
+  std::vector<std::unique_ptr<HostSegment>> segments;
   const std::function<void(const std::vector<Step>&)> find = [&](const std::vector<Step>& list) {
-    HostStretch* last = nullptr;
+    HostSegment* last = nullptr;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (!runs_on_host(*plan.target, list[i])) {
         for (const auto* body : list[i].bodies()) find(*body);
         continue;
       }
       if (last == nullptr || last->end != i) {
-        last = stretches.emplace_back(std::make_unique<HostStretch>()).get();
+        last = segments.emplace_back(std::make_unique<HostSegment>()).get();
         last->list = &list;
         last->first = i;
       }
@@ -261,20 +261,20 @@ std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan) {
     }
   };
   find(plan.steps);
-  for (const auto& stretch : stretches) StretchPlan(plan, stretch.get()).make();
-  return stretches;
+  for (const auto& segment : segments) SegmentPlan(plan, segment.get()).make();
+  return segments;
 }
 
-void note_host_stretches(Plan* plan) {
-  for (const auto& stretch : host_stretches(*plan)) {
-    const Step& first = (*stretch->list)[stretch->first];
+void note_host_segments(Plan* plan) {
+  for (const auto& segment : host_segments(*plan)) {
+    const Step& first = (*segment->list)[segment->first];
     const auto copied = [](const HostWindow& window) { return window.is_input && !window.is_fed; };
     plan->notes.push_back(fmt::format(
         "{}{}: {} steps run on the CPU between graphs{}; {} values are copied from the GPU, {} to it",
-        one_line(first.label.op), in_scope(first.label.scope), stretch->end - stretch->first,
-        stretch->list == &plan->steps ? "" : ", each time that they come: what is around is turned by the host",
-        std::ranges::count_if(stretch->windows, copied),
-        std::ranges::count(stretch->windows, true, &HostWindow::is_output)));
+        one_line(first.label.op), in_scope(first.label.scope), segment->end - segment->first,
+        segment->list == &plan->steps ? "" : ", each time that they come: what is around is turned by the host",
+        std::ranges::count_if(segment->windows, copied),
+        std::ranges::count(segment->windows, true, &HostWindow::is_output)));
   }
 }
 

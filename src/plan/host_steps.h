@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a program for a GPU that run on the CPU (class OnCpu). Neighbours make a stretch, which is a small plan for
+// Steps of a program for a GPU that run on the CPU (class OnCpu). Neighbours make a segment, which is a small plan for
 // the CPU of its own: what it reads of the device is copied in front of it, what others read of it behind it.
 #pragma once
 
@@ -19,17 +19,17 @@ bool holds_host_steps(const Target& target, const Step& step);
 /// where they are.
 void order_host_steps(const Target& target, int slots, std::vector<Step>* steps);
 
-/// What a stretch touches of a slot of the program, in one turn of the loops around it.
+/// What a segment touches of a slot of the program, in one turn of the loops around it.
 struct HostWindow {
   int slot = -1;           // of the program
-  std::int64_t lead = 0;   // bytes of the stretch's own slot in front of it, which keep it aligned
+  std::int64_t lead = 0;   // bytes of the segment's own slot in front of it, which keep it aligned
   std::int64_t bytes = 0;  // of the window
   bool is_input = false;   // read before all of it is written
   bool is_output = false;  // written, and read by others or in a later turn
   bool is_fed = false;     // an input of the program as a whole
 };
 
-struct HostStretch {
+struct HostSegment {
   const std::vector<Step>* list = nullptr;  // that it is in: the plan's, or that of a loop or branch
   std::size_t first = 0, end = 0;           // of the list
   Plan plan;                                // for the CPU; its slots are the windows
@@ -37,9 +37,9 @@ struct HostStretch {
 };
 
 /// In their order.
-std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan);
+std::vector<std::unique_ptr<HostSegment>> host_segments(const Plan& plan);
 
 /// The plan gets a note for each, with the copies around it.
-void note_host_stretches(Plan* plan);
+void note_host_segments(Plan* plan);
 
 }  // namespace paoding

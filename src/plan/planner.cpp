@@ -93,7 +93,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
   if (options.lower) {
     lower_steps(options, plan.steps, std::nullopt, &plan);
     place_slots(&plan);
-    note_host_stretches(&plan);
+    note_host_segments(&plan);
   }
   return plan;
 }

@@ -87,7 +87,7 @@ class ThreadSweep {
     const HostUse around = open_.empty() ? outside_ : open_.back().use;
     open_.push_back({trace_.end(i), use_inside(around, use_of(trace_, i)), i});
   }
-  std::vector<Stretch> finish() {
+  std::vector<UseSegment> finish() {
     advance(trace_.window_end());
     return std::move(made_);
   }
@@ -121,7 +121,7 @@ class ThreadSweep {
   const HostUse outside_;
   std::int64_t at_;
   std::vector<Open> open_;
-  std::vector<Stretch> made_;
+  std::vector<UseSegment> made_;
 };
 
 template <class Use, std::size_t N>
@@ -202,24 +202,24 @@ class GpuSweep {
       ns_[at(GpuUse::launch)] += gap.end - launched;
       gap.end = launched;
     }
-    const std::vector<Stretch>& host = of_launcher();
-    auto stretch = std::upper_bound(host.begin(), host.end(), gap.start,
-                                    [](std::int64_t ns, const Stretch& s) { return ns < s.end; });
-    for (; stretch != host.end() && stretch->start < gap.end; ++stretch) {
-      const std::int64_t part = std::min(stretch->end, gap.end) - std::max(stretch->start, gap.start);
-      ns_[at(idle_while(stretch->use))] += part;
+    const std::vector<UseSegment>& host = of_launcher();
+    auto segment = std::upper_bound(host.begin(), host.end(), gap.start,
+                                    [](std::int64_t ns, const UseSegment& s) { return ns < s.end; });
+    for (; segment != host.end() && segment->start < gap.end; ++segment) {
+      const std::int64_t part = std::min(segment->end, gap.end) - std::max(segment->start, gap.start);
+      ns_[at(idle_while(segment->use))] += part;
       gap.start += part;
     }
     ns_[at(GpuUse::unseen)] += gap.end - gap.start;
   }
 
   // The thread that launched last, or else the first of the process.
-  const std::vector<Stretch>& of_launcher() const {
-    static const std::vector<Stretch> kNobody;
-    if (launcher_ != kNone) return threads_[launcher_].stretches;
+  const std::vector<UseSegment>& of_launcher() const {
+    static const std::vector<UseSegment> kNobody;
+    if (launcher_ != kNone) return threads_[launcher_].segments;
     for (TrackId track = 0; track < threads_.size(); ++track) {
       const bool is_of_process = trace_.tracks()[track].process == process_;
-      if (is_of_process && !threads_[track].stretches.empty()) return threads_[track].stretches;
+      if (is_of_process && !threads_[track].segments.empty()) return threads_[track].segments;
     }
     return kNobody;
   }
@@ -258,7 +258,7 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     for (; i < end; ++i) {
       if (trace.kind(i) != SpanKind::instant) sweep.open(i);
     }
-    made[track].stretches = sweep.finish();
+    made[track].segments = sweep.finish();
   }
   return made;
 }
@@ -268,7 +268,7 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
   for (TrackId track = 0; track < threads.size(); ++track) {
     if (trace.tracks()[track].kind != TrackKind::thread) continue;
     std::array<std::int64_t, kHostUses> ns{};
-    for (const Stretch& s : threads[track].stretches) ns[static_cast<std::size_t>(s.use)] += s.end - s.start;
+    for (const UseSegment& s : threads[track].segments) ns[static_cast<std::size_t>(s.use)] += s.end - s.start;
     made.push_back(
         {.of = trace.track_name(track), .is_worker = threads[track].is_worker, .parts = parts_of<HostUse>(ns)});
   }

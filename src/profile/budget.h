@@ -49,7 +49,7 @@ std::string_view to_string(HostUse use);
 std::string_view to_string(GpuUse use);
 
 /// A part of a thread's time in which it was at one thing.
-struct Stretch {
+struct UseSegment {
   std::int64_t start, end;  // ns
   HostUse use;
   SpanId span;  // the innermost; kNone where there is none
@@ -57,7 +57,7 @@ struct Stretch {
 
 /// The window of the trace as a thread spent it: without gaps, nothing twice.
 struct ThreadTime {
-  std::vector<Stretch> stretches;
+  std::vector<UseSegment> segments;
   bool is_worker = false;  // nothing but its part of parallel regions; in between it waits
 };
 

@@ -122,12 +122,12 @@ TEST(Budget, AddsUpToTheWallTimeOfAnyTrace) {
     const std::vector<ThreadTime> threads = thread_times(trace);
     for (const ThreadTime& thread : threads) {
       std::int64_t at = trace.window_start();
-      for (const Stretch& stretch : thread.stretches) {
-        ASSERT_EQ(stretch.start, at);
-        ASSERT_GT(stretch.end, stretch.start);
-        at = stretch.end;
+      for (const UseSegment& segment : thread.segments) {
+        ASSERT_EQ(segment.start, at);
+        ASSERT_GT(segment.end, segment.start);
+        at = segment.end;
       }
-      ASSERT_TRUE(thread.stretches.empty() || at == trace.window_end());
+      ASSERT_TRUE(thread.segments.empty() || at == trace.window_end());
     }
     for (const Budget& budget : budgets(trace, threads)) {
       std::int64_t sum = 0;

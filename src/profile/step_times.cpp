@@ -39,11 +39,11 @@ std::vector<TimedStep> steps_of(const Trace& trace, TrackId* track) {
 }
 
 // The op that took longest in the step beyond its share of all steps.
-std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches, const std::vector<TimedStep>& steps,
+std::string slowest_op(const Trace& trace, const std::vector<UseSegment>& segments, const std::vector<TimedStep>& steps,
                        const TimedStep& worst) {
   std::map<std::string_view, double> excess;
   const auto count = static_cast<double>(steps.size());
-  for (const Stretch& s : stretches) {
+  for (const UseSegment& s : segments) {
     if (s.use != HostUse::ops || s.span == kNone) continue;
     const std::int64_t inside = std::min(s.end, worst.end) - std::max(s.start, worst.start);
     const std::string_view op = trace.text(trace.site(s.span).op);
@@ -67,15 +67,15 @@ StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads)
   TrackId track = kNone;
   std::vector<TimedStep> steps = steps_of(trace, &track);
   if (steps.empty()) return times;
-  const std::vector<Stretch>& stretches = threads[track].stretches;
+  const std::vector<UseSegment>& segments = threads[track].segments;
   std::vector<std::int64_t> lengths;
   std::size_t at = 0;
   for (TimedStep& step : steps) {
     lengths.push_back(step.end - step.start);
-    while (at < stretches.size() && stretches[at].end <= step.start) ++at;
-    for (std::size_t s = at; s < stretches.size() && stretches[s].start < step.end; ++s) {
-      step.uses[static_cast<std::size_t>(stretches[s].use)] +=
-          std::min(stretches[s].end, step.end) - std::max(stretches[s].start, step.start);
+    while (at < segments.size() && segments[at].end <= step.start) ++at;
+    for (std::size_t s = at; s < segments.size() && segments[s].start < step.end; ++s) {
+      step.uses[static_cast<std::size_t>(segments[s].use)] +=
+          std::min(segments[s].end, step.end) - std::max(segments[s].start, step.start);
     }
   }
   const auto worst = std::max_element(lengths.begin(), lengths.end()) - lengths.begin();
@@ -93,7 +93,7 @@ StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads)
     const std::int64_t more = slow.uses[use] - median(std::move(all));
     if (more <= times.why_ns) continue;
     times.why_ns = more;
-    times.why = use == static_cast<std::size_t>(HostUse::ops) ? slowest_op(trace, stretches, steps, slow)
+    times.why = use == static_cast<std::size_t>(HostUse::ops) ? slowest_op(trace, segments, steps, slow)
                                                               : std::string(to_string(static_cast<HostUse>(use)));
   }
   return times;

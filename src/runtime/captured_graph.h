@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stretch of a run as one CUDA graph: captured when its program is made, instantiated when it is needed.
+// A segment of a run as one CUDA graph: captured when its program is made, instantiated when it is needed.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ class CapturedGraph : public GraphBudget::Graph {
   /// Captures what the entries first .. end-1 start, none of which is in a body without the others, and what `behind`
   /// enqueues; one that has something behind may be launched in another's place, and so drops none of the budget.
   /// `budget` must outlive it.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
-                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind = {});
+  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
+                std::size_t first, std::size_t end, const Start& start,
+                const std::function<void(CUstream)>& behind = {});
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;

@@ -34,7 +34,7 @@ std::vector<CUgraphNode> nodes_of(const gpu::Driver& driver, CUgraph graph) {
 // A capture under way. Bodies of conditional nodes are captured in streams of their own, one for each depth.
 class CapturedGraph::Capture {
  public:
-  Capture(const gpu::GpuDevice& device, const std::vector<Started>& order, const Start& start,
+  Capture(const gpu::GpuDevice& device, const std::vector<LaunchEntry>& order, const Start& start,
           const std::function<void(CUstream)>& behind, CapturedGraph* made)
       : device_(device), driver_(gpu::required_driver()), order_(order), start_(start), behind_(behind), made_(*made) {}
 
@@ -70,9 +70,9 @@ class CapturedGraph::Capture {
 
   void start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts) {
     for (std::size_t k = first; k < end; ++k) {
-      const Started& entry = order_[k];
+      const LaunchEntry& entry = order_[k];
       if (!entry.holds_bodies()) {
-        start_(k, stream, entry.kind == Started::Kind::again ? handles_.at(entry.held.get()) : 0);
+        start_(k, stream, entry.kind == LaunchEntry::Kind::again ? handles_.at(entry.held.get()) : 0);
         lasts->emplace_back(k, last_node(driver_, stream));
         continue;
       }
@@ -100,7 +100,7 @@ class CapturedGraph::Capture {
     return handle;
   }
 
-  void add_conditional(CUstream stream, const Started::Held& held, std::size_t depth) {
+  void add_conditional(CUstream stream, const LaunchEntry::Held& held, std::size_t depth) {
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params.conditional.handle = handles_.at(&held);
@@ -162,19 +162,19 @@ class CapturedGraph::Capture {
 
   const gpu::GpuDevice& device_;
   const gpu::Driver& driver_;
-  const std::vector<Started>& order_;
+  const std::vector<LaunchEntry>& order_;
   const Start& start_;
   const std::function<void(CUstream)>& behind_;
   CapturedGraph& made_;
   CUgraph root_ = nullptr;
   std::vector<gpu::Stream> streams_;
-  std::map<const Started::Held*, CUgraphConditionalHandle> handles_;
+  std::map<const LaunchEntry::Held*, CUgraphConditionalHandle> handles_;
   std::uint32_t root_count_ = 0;       // nodes in no body
   std::vector<std::uint32_t> bodies_;  // nodes of each body
   std::vector<std::size_t> body_of_;   // per node that was made
 };
 
-CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
+CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
                              std::size_t first, std::size_t end, const Start& start,
                              const std::function<void(CUstream)>& behind)
     : driver_(gpu::required_driver()), budget_(budget) {

@@ -62,13 +62,13 @@ TEST(GuardPlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
       EXPECT_EQ(made.guards.asks[i] != 0, made.guards.writes[i] == 0) << i;
     }
     std::size_t at = 0;  // in order() everything comes once, launches in their order
-    for (const Started& started : order_of(made.launches, made.guards)) {
-      if (started.kind == Started::Kind::guard) {
+    for (const LaunchEntry& started : order_of(made.launches, made.guards)) {
+      if (started.kind == LaunchEntry::Kind::guard) {
         EXPECT_EQ(at, started.launch + 1);
       } else {
         EXPECT_EQ(at, started.launch);
       }
-      at += started.kind == Started::Kind::launch ? 1 : 0;
+      at += started.kind == LaunchEntry::Kind::launch ? 1 : 0;
     }
     EXPECT_EQ(at, made.launches.size());
   }

@@ -31,7 +31,7 @@ class CompletionFlag {
   /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
   /// them off, grouped ones if all are. `packs`: small fetches are copied to the host.
   CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-                 const std::vector<Started>& order, const GuardPlan& guards, const LaunchFusion& fusion,
+                 const std::vector<LaunchEntry>& order, const GuardPlan& guards, const LaunchFusion& fusion,
                  const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;

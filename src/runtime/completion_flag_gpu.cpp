@@ -49,13 +49,13 @@ Shelf& shelf() {
 }
 
 // One launch, in which nothing is chosen, and behind which the host has nothing to do.
-bool is_one_graph(const std::vector<Launch>& launches, const std::vector<Started>& order) {
-  const auto is_plain = [](const Started& entry) {
-    return entry.kind == Started::Kind::launch || entry.kind == Started::Kind::guard ||
-           entry.kind == Started::Kind::results;
+bool is_one_graph(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order) {
+  const auto is_plain = [](const LaunchEntry& entry) {
+    return entry.kind == LaunchEntry::Kind::launch || entry.kind == LaunchEntry::Kind::guard ||
+           entry.kind == LaunchEntry::Kind::results;
   };
-  const std::vector<Piece> pieces = pieces_of(launches, order);
-  return pieces.size() == 1 && !pieces[0].prints && std::ranges::all_of(order, is_plain);
+  const std::vector<Segment> segments = segments_of(launches, order);
+  return segments.size() == 1 && !segments[0].prints && std::ranges::all_of(order, is_plain);
 }
 
 // The bytes that a step copies as they are from one place to another; 0 where it does anything else.
@@ -73,8 +73,8 @@ std::int64_t plainly_copied(const Step& step) {
 }  // namespace
 
 CompletionFlag::CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-                               const std::vector<Started>& order, const GuardPlan& guards, const LaunchFusion& fusion,
-                               const std::vector<CUdeviceptr>& bases, bool packs)
+                               const std::vector<LaunchEntry>& order, const GuardPlan& guards,
+                               const LaunchFusion& fusion, const std::vector<CUdeviceptr>& bases, bool packs)
     : device_(&device), moved_from_(order.size()) {
   if (launches.size() > kMostEndLaunches || !is_one_graph(launches, order)) return;
   std::vector<std::int64_t> sizes;
@@ -84,8 +84,8 @@ CompletionFlag::CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, c
   };
   std::set<int> made, read;  // slots, by copies that are moved
   while (moved_from_ > 0 && !guards.has_guard() && sizes.size() < gpu::kMostMoved / 2) {
-    const Started& entry = order[moved_from_ - 1];
-    if (entry.kind != Started::Kind::launch) break;
+    const LaunchEntry& entry = order[moved_from_ - 1];
+    if (entry.kind != LaunchEntry::Kind::launch) break;
     const Launch& launch = launches[entry.launch];
     const std::int64_t bytes = plainly_copied(*launch.step);
     if (bytes == 0 || bytes > kMostMovedBytes) break;

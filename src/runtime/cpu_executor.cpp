@@ -131,33 +131,33 @@ class CpuExecutor : public Executor {
   const Prepared* end() const { return launches_.data() + launches_.size(); }
 
   // A run up to its commit, and up to its end. Of several repeats each is a run.
-  struct Stretch {
+  struct Segment {
     const Prepared* commit;
     const Prepared* end;
   };
 
-  // Every launch; `run` gives what is next. What runs together may reach over the ends of stretches.
+  // Every launch; `run` gives what is next. What runs together may reach over the ends of segments.
   template <class Run>
   void run_each(const Run& run) {
     const CancelPoll poll;
     const Prepared* at = begin();
     std::size_t repeat = 0;
     try {
-      for (; repeat < stretches_.size(); ++repeat) {
-        const Stretch& stretch = stretches_[repeat];
-        while (at < stretch.commit) {
+      for (; repeat < segments_.size(); ++repeat) {
+        const Segment& segment = segments_[repeat];
+        while (at < segment.commit) {
           poll();
           at = run(*at);
         }
-        if (at <= stretch.commit) poll();
-        if (on_step_ && at < stretch.end) {
-          at = commit_seen(at, stretch.end, run);
+        if (at <= segment.commit) poll();
+        if (on_step_ && at < segment.end) {
+          at = commit_seen(at, segment.end, run);
         } else {
-          while (at < stretch.end) at = run(*at);
+          while (at < segment.end) at = run(*at);
         }
       }
     } catch (const Error& error) {
-      fail_in_repeat(error, repeat + 1, stretches_.size());
+      fail_in_repeat(error, repeat + 1, segments_.size());
     }
   }
 
@@ -336,7 +336,7 @@ class CpuExecutor : public Executor {
       poll();
       launches_.push_back(prepared(launch, sites));
     }
-    find_stretches(repeats);
+    find_segments(repeats);
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     find_batches();
     for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
@@ -370,12 +370,12 @@ class CpuExecutor : public Executor {
     return prepared;
   }
 
-  void find_stretches(int repeats) {
+  void find_segments(int repeats) {
     const std::size_t size = unrolled_.size() / static_cast<std::size_t>(repeats);
     for (std::size_t begins = 0; begins < unrolled_.size(); begins += size) {
       std::size_t commit = begins;
       while (commit < begins + size && !unrolled_[commit].is_commit) ++commit;
-      stretches_.push_back({begin() + commit, begin() + begins + size});
+      segments_.push_back({begin() + commit, begin() + begins + size});
     }
   }
 
@@ -384,7 +384,7 @@ class CpuExecutor : public Executor {
   void find_batches() {
     constexpr std::size_t kMostMembers = 64;
     if (max_threads() == 1) return;
-    for (const auto& [begin, end] : independent_stretches(unrolled_, bases_, kMostMembers)) {
+    for (const auto& [begin, end] : independent_segments(unrolled_, bases_, kMostMembers)) {
       double together = 0, apart = 0;
       for (std::size_t i = begin; i < end; ++i) {
         const double cost = cost_of(unrolled_[i].step);
@@ -455,7 +455,7 @@ class CpuExecutor : public Executor {
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps
-  std::vector<Stretch> stretches_;        // per repeat
+  std::vector<Segment> segments_;         // per repeat
   std::vector<Open> open_;                // while recording
   std::vector<Launch> unrolled_;          // kept for the debug execution and for what is printed
 };

@@ -37,15 +37,15 @@ class GpuCancel {
   /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
   /// so is under way. Error (cancelled).
   void pace(double run_us) {
-    if ((ahead_us_ += run_us) >= kLongRunUs) wait_for_stretch(run_us);
+    if ((ahead_us_ += run_us) >= kLongRunUs) wait_for_segment(run_us);
   }
 
  private:
-  void wait_for_stretch(double run_us);
+  void wait_for_segment(double run_us);
   void call_off();
   void set(unsigned value) const;
 
-  double ahead_us_ = 0;  // enqueued since a stretch began
+  double ahead_us_ = 0;  // enqueued since a segment began
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   gpu::DeviceMemory word_;

@@ -21,7 +21,7 @@ class GpuChoices {
  public:
   GpuChoices() = default;
   /// Of a run that is captured. Error (device) where the driver has no conditional nodes and there has to be one.
-  GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<Started>& order,
+  GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
              const Target& target);
 
   /// The texts, once each.
@@ -40,7 +40,7 @@ class GpuChoices {
     std::int64_t fault_words = 0;
   };
   /// Starts what chooses.
-  void start(const Started& choice, const std::function<Asked(std::size_t select)>& asked, const GpuCancel& cancel,
+  void start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked, const GpuCancel& cancel,
              CUstream stream) const;
 
  private:
@@ -52,7 +52,7 @@ class GpuChoices {
   using Steps = std::vector<const Step*>;
 
   Kernel made(const Steps& steps, const Target& target) const;
-  Steps steps_of(const Started& choice) const;
+  Steps steps_of(const LaunchEntry& choice) const;
   void* word(std::size_t number) const;
   const std::vector<Launch>* launches_ = nullptr;
   std::map<Steps, Kernel> kernels_;                // those that are chosen for at once

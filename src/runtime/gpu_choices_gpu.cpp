@@ -42,7 +42,7 @@ GpuChoices::Kernel GpuChoices::made(const Steps& steps, const Target& target) co
   return {gpu::plan_choose_words(choices, target), 3 * steps.size(), nullptr};
 }
 
-GpuChoices::Steps GpuChoices::steps_of(const Started& choice) const {
+GpuChoices::Steps GpuChoices::steps_of(const LaunchEntry& choice) const {
   if (choice.held->selects.empty()) return {(*launches_)[choice.launch].step};
   Steps steps;
   for (const std::size_t select : choice.held->selects) steps.push_back((*launches_)[select].step);
@@ -50,11 +50,11 @@ GpuChoices::Steps GpuChoices::steps_of(const Started& choice) const {
 }
 
 GpuChoices::GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches,
-                       const std::vector<Started>& order, const Target& target)
+                       const std::vector<LaunchEntry>& order, const Target& target)
     : launches_(&launches) {
   const gpu::Driver& driver = gpu::required_driver();
-  for (const Started& choice : order) {
-    if (choice.kind != Started::Kind::choice) continue;
+  for (const LaunchEntry& choice : order) {
+    if (choice.kind != LaunchEntry::Kind::choice) continue;
     const Steps steps = steps_of(choice);
     if (const auto [kernel, is_new] = kernels_.try_emplace(steps); is_new) kernel->second = made(steps, target);
     if (choice.holds_bodies() &&
@@ -103,7 +103,7 @@ void* GpuChoices::word_of(std::size_t launch) const {
   return word_of_.empty() || word_of_[launch] < 0 ? nullptr : word(static_cast<std::size_t>(word_of_[launch]));
 }
 
-void GpuChoices::start(const Started& choice, const std::function<Asked(std::size_t select)>& asked,
+void GpuChoices::start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked,
                        const GpuCancel& cancel, CUstream stream) const {
   const Steps steps = steps_of(choice);
   const Asked first = asked(choice.launch);

@@ -215,32 +215,32 @@ class GpuExecutor : public Executor {
     for (const auto& [launch, site] : fusion_.sites()) of_fused_launch.emplace(launch, site);
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const auto found = of_fused_launch.find(order_[k].launch);
-      if (order_[k].kind == Started::Kind::launch && found != of_fused_launch.end()) all[k] = found->second;
+      if (order_[k].kind == LaunchEntry::Kind::launch && found != of_fused_launch.end()) all[k] = found->second;
     }
     return all;
   }
 
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
     const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, fusion_);
-    for (Piece& piece : pieces_of(launches_, order_)) {
-      Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
-      if (segment.piece.kind != Piece::Kind::graph) continue;
-      capture_with_flag(segment.piece);
-      const auto [first, end] = std::pair(segment.piece.first, segment.piece.end);
-      segment.graph = std::make_unique<SeenGraph>(
+    for (Segment& segment : segments_of(launches_, order_)) {
+      CapturedSegment& captured = segments_.emplace_back(CapturedSegment{std::move(segment)});
+      if (captured.segment.kind != Segment::Kind::graph) continue;
+      capture_with_flag(captured.segment);
+      const auto [first, end] = std::pair(captured.segment.first, captured.segment.end);
+      captured.graph = std::make_unique<SeenGraph>(
           device_, arena_->graphs, order_,
-          GpuStamps::Stretch{first, end, by, sites, [this](auto... of) { capture(of...); }});
+          GpuStamps::Segment{first, end, by, sites, [this](auto... of) { capture(of...); }});
     }
   }
 
   // The one graph of a run, with its end: now, since the run that is the first to tell it is waited for. In front of
   // the graph without, which is used first.
-  void capture_with_flag(const Piece& piece) {
+  void capture_with_flag(const Segment& segment) {
     if (end_.can(CompletionFlag::Signals::completion)) end_.prepare();
     for (const auto signals : {CompletionFlag::Signals::results, CompletionFlag::Signals::completion}) {
       if (!end_.can(signals)) continue;
       signalled_[CompletionFlag::kind(signals)] = std::make_unique<CapturedGraph>(
-          device_, arena_->graphs, order_, piece.first, piece.end,
+          device_, arena_->graphs, order_, segment.first, segment.end,
           [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
             if (end_.leaves(k)) capture(k, stream, node, nullptr);
           },
@@ -263,39 +263,40 @@ class GpuExecutor : public Executor {
                        label.scope.empty() ? "" : " in " + one_line(label.scope), launches_[i].instance);
   }
 
-  struct Segment {
-    Piece piece;
+  struct CapturedSegment {
+    Segment segment;
     std::unique_ptr<SeenGraph> graph = {};
   };
 
   // What comes next.
-  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, CompletionFlag::Signals signals) {
-    const Piece& piece = segment.piece;
+  std::size_t run_segment(CapturedSegment& captured, std::uint32_t run, bool is_first,
+                          CompletionFlag::Signals signals) {
+    const Segment& segment = captured.segment;
     {
       const auto lock = guard_->lock();
       if (is_first) guard_->begin_run();
-      if (piece.prints) prints_.clear();
-      if (piece.kind == Piece::Kind::graph) {
+      if (segment.prints) prints_.clear();
+      if (segment.kind == Segment::Kind::graph) {
         CapturedGraph* const instead =
             signals == CompletionFlag::Signals::nothing ? nullptr : signalled_[CompletionFlag::kind(signals)].get();
         named([&] {
-          const bool is_it = segment.graph->launch(run, stream_.get(), instead);
+          const bool is_it = captured.graph->launch(run, stream_.get(), instead);
           end_.launched(is_it ? signals : CompletionFlag::Signals::nothing);
         });
       }
     }
-    if (piece.kind == Piece::Kind::host) {
-      host_->run(order_[piece.first].launch, run, [this] { wait(true); });
-    } else if (piece.kind == Piece::Kind::asked) {
-      return piece.targets[asked(order_[piece.first])];
-    } else if (piece.prints) {
+    if (segment.kind == Segment::Kind::host) {
+      host_->run(order_[segment.first].launch, run, [this] { wait(true); });
+    } else if (segment.kind == Segment::Kind::asked) {
+      return segment.targets[asked(order_[segment.first])];
+    } else if (segment.prints) {
       hand_over();
     }
-    return piece.next;
+    return segment.next;
   }
 
   // What the host chooses. A loop ends where a kernel has left a fault: what it goes on by may follow from that.
-  std::size_t asked(const Started& choice) {
+  std::size_t asked(const LaunchEntry& choice) {
     wait(true);
     CancelScope::poll();
     if (choice.held->is_loop && guard_->has_fault_before(launches_[choice.launch].end)) return 0;
@@ -403,20 +404,20 @@ class GpuExecutor : public Executor {
   void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
     const std::size_t i = order_[k].launch;
     switch (order_[k].kind) {
-      case Started::Kind::guard: return guard_->start(stream);
-      case Started::Kind::poll: return arena_->cancel.start_poll(stream);
-      case Started::Kind::host:
-      case Started::Kind::asked: return;  // never among others
-      case Started::Kind::results: return results_.start(stream);
-      case Started::Kind::choice:
-      case Started::Kind::again: {
+      case LaunchEntry::Kind::guard: return guard_->start(stream);
+      case LaunchEntry::Kind::poll: return arena_->cancel.start_poll(stream);
+      case LaunchEntry::Kind::host:
+      case LaunchEntry::Kind::asked: return;  // never among others
+      case LaunchEntry::Kind::results: return results_.start(stream);
+      case LaunchEntry::Kind::choice:
+      case LaunchEntry::Kind::again: {
         const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
           const auto [faults, words] = guard_->faults_before(launches_[select].end);
           return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
         };
         return choices_.start(order_[k], asked, arena_->cancel, stream);
       }
-      case Started::Kind::launch: break;
+      case LaunchEntry::Kind::launch: break;
     }
     if (!fusion_.has(i)) return start_launch(i, stream, stamp);
     fusion_.start(i, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
@@ -541,15 +542,15 @@ class GpuExecutor : public Executor {
     on_step_(step);
   }
 
-  // Copies the stretch of memory that the value spans, and picks its elements on the host.
+  // Copies the range of memory that the value spans, and picks its elements on the host.
   Tensor read_strided(const Launch& launch, std::size_t k) const {
     const Layout& layout = launch.step->operands[k].layout;
-    const Stretch stretch = stretch_of(layout);
-    if (stretch.bytes == 0) return Tensor(layout.type);
-    std::vector<std::byte> copied(static_cast<std::size_t>(stretch.bytes));
+    const ByteRange range = byte_range_of(layout);
+    if (range.bytes == 0) return Tensor(layout.type);
+    std::vector<std::byte> copied(static_cast<std::size_t>(range.bytes));
     const auto& [slot, offset] = launch.addresses[k];
     const CUdeviceptr at = bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset);
-    PD_CUDA(driver_.cuMemcpyDtoH(copied.data(), at - static_cast<CUdeviceptr>(stretch.before), copied.size()));
+    PD_CUDA(driver_.cuMemcpyDtoH(copied.data(), at - static_cast<CUdeviceptr>(range.before), copied.size()));
     return picked(layout, copied.data());
   }
 
@@ -573,7 +574,7 @@ class GpuExecutor : public Executor {
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
-  std::vector<Started> order_;
+  std::vector<LaunchEntry> order_;
   std::optional<GpuHost> host_;
   LaunchFusion fusion_;
   GpuChoices choices_;
@@ -584,8 +585,8 @@ class GpuExecutor : public Executor {
   std::optional<CommitGuard> guard_;
   std::optional<GpuReads> reads_;
   std::optional<GpuKept> kept_;
-  double expected_us_ = 0;         // of a run
-  std::vector<Segment> segments_;  // of a captured run
+  double expected_us_ = 0;                 // of a run
+  std::vector<CapturedSegment> segments_;  // of a captured run
   CompletionFlag end_;
   std::unique_ptr<CapturedGraph> signalled_[CompletionFlag::kKinds];  // what a run that signals something launches
 };

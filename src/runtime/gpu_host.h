@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stretches of a program for a GPU that run on the CPU, with the copies around them.
+// The segments of a program for a GPU that run on the CPU, with the copies around them.
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@ namespace paoding {
 
 class GpuHost {
  public:
-  /// `plan` must outlive it. What stretches leave reaches the device through `feeds`. Error (unsupported) where values
+  /// `plan` must outlive it. What segments leave reaches the device through `feeds`. Error (unsupported) where values
   /// of one turn of a loop overlap in memory and move differently.
   GpuHost(const Plan& plan, const std::vector<Launch>& launches, const ExecutorOptions& options,
           const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds);
 
   const HostLaunches& launches() const { return launches_; }
-  /// What is behind the stretch that begins with this launch; the launch itself where none does.
+  /// What is behind the segment that begins with this launch; the launch itself where none does.
   std::size_t behind(std::size_t launch) const;
-  /// A value that is fed: true where nobody but stretches reads it, so that it need not be on the device.
+  /// A value that is fed: true where nobody but segments reads it, so that it need not be on the device.
   bool write(int slot, const Tensor& tensor);
-  /// Whether a stretch reads what is fed.
+  /// Whether a segment reads what is fed.
   bool reads(int slot) const;
-  /// The stretch that begins with this launch. `wait` is called before values of the device are read.
+  /// The segment that begins with this launch. `wait` is called before values of the device are read.
   void run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait);
 
  private:
@@ -38,25 +38,25 @@ class GpuHost {
     std::size_t window;
     Tensor tensor;
   };
-  struct Stretch {
-    std::unique_ptr<HostStretch> planned;
+  struct Segment {
+    std::unique_ptr<HostSegment> planned;
     std::unique_ptr<Executor> executor;
     std::vector<Copied> inputs, outputs;
     int first_feed = 0;  // of its outputs: what `feeds` knows the first by, the next by one less
   };
-  // Once that a stretch comes: which, and where its windows are on the device.
+  // Once that a segment comes: which, and where its windows are on the device.
   struct Turn {
-    Stretch* stretch;
+    Segment* segment;
     std::vector<CUdeviceptr> at;
   };
-  void plan_stretch(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostStretch> planned);
-  Turn turn_of(Stretch* stretch, const std::vector<Launch>& own, const std::vector<Launch>& launches,
+  void plan_segment(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostSegment> planned);
+  Turn turn_of(Segment* segment, const std::vector<Launch>& own, const std::vector<Launch>& launches,
                std::size_t first) const;
 
   const gpu::GpuDevice& device_;
   const std::vector<CUdeviceptr>& bases_;
   GpuFeeds& feeds_;
-  std::vector<std::unique_ptr<Stretch>> stretches_;
+  std::vector<std::unique_ptr<Segment>> segments_;
   HostLaunches launches_;
   std::vector<Turn> turns_;              // per element of launches_
   std::vector<char> is_read_on_device_;  // per slot

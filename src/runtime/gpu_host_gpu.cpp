@@ -32,7 +32,7 @@ void for_each_step(const Step& step, const Visit& visit) {
 GpuHost::GpuHost(const Plan& plan, const std::vector<Launch>& launches, const ExecutorOptions& options,
                  const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds)
     : device_(gpu::GpuDevice::get(options.device.index)), bases_(bases), feeds_(*feeds) {
-  std::vector<std::unique_ptr<HostStretch>> planned = host_stretches(plan);
+  std::vector<std::unique_ptr<HostSegment>> planned = host_segments(plan);
   if (planned.empty()) return;
   is_read_on_device_.assign(plan.slots.size(), 0);
   mark_slots(*plan.target, plan.steps, &is_read_on_device_);
@@ -40,66 +40,66 @@ GpuHost::GpuHost(const Plan& plan, const std::vector<Launch>& launches, const Ex
     is_read_on_device_[static_cast<std::size_t>(fetch.operand.slot)] = 1;
     for (const Operand& each : fetch.alternatives) is_read_on_device_[static_cast<std::size_t>(each.slot)] = 1;
   }
-  std::unordered_map<const Step*, std::size_t> stretch_of;
-  std::vector<std::vector<Launch>> own;  // per stretch
+  std::unordered_map<const Step*, std::size_t> segment_of;
+  std::vector<std::vector<Launch>> own;  // per segment
   for (auto& each : planned) {
     for (std::size_t i = each->first; i < each->end; ++i) {
-      for_each_step((*each->list)[i], [&](const Step* step) { stretch_of.emplace(step, stretches_.size()); });
+      for_each_step((*each->list)[i], [&](const Step* step) { segment_of.emplace(step, segments_.size()); });
     }
     own.push_back(unroll(each->plan));
-    plan_stretch(plan, options, std::move(each));
+    plan_segment(plan, options, std::move(each));
   }
   for (std::size_t i = 0; i < launches.size();) {
-    const auto found = stretch_of.find(launches[i].step);
-    if (found == stretch_of.end()) {
+    const auto found = segment_of.find(launches[i].step);
+    if (found == segment_of.end()) {
       ++i;
       continue;
     }
     const std::size_t end = i + own[found->second].size();
-    turns_.push_back(turn_of(stretches_[found->second].get(), own[found->second], launches, i));
+    turns_.push_back(turn_of(segments_[found->second].get(), own[found->second], launches, i));
     launches_.emplace_back(i, end);
     i = end;
   }
 }
 
-void GpuHost::plan_stretch(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostStretch> planned) {
-  auto stretch = std::make_unique<Stretch>();
-  stretch->planned = std::move(planned);
+void GpuHost::plan_segment(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostSegment> planned) {
+  auto segment = std::make_unique<Segment>();
+  segment->planned = std::move(planned);
   ExecutorOptions cpu;
   cpu.name = options.name;
   cpu.execution = options.execution;
   cpu.on_step = options.on_step;
   cpu.on_print = options.on_print;
-  stretch->executor = make_cpu_executor(stretch->planned->plan, cpu);
-  stretch->first_feed = next_feed_;
-  const std::vector<HostWindow>& windows = stretch->planned->windows;
+  segment->executor = make_cpu_executor(segment->planned->plan, cpu);
+  segment->first_feed = next_feed_;
+  const std::vector<HostWindow>& windows = segment->planned->windows;
   for (std::size_t k = 0; k < windows.size(); ++k) {
     const HostWindow& window = windows[k];
     const auto slot = static_cast<std::size_t>(window.slot);
     if (window.is_input && !window.is_fed) {
       if (plan.slots[slot].kind == SlotKind::input) is_read_on_device_[slot] = 1;
-      stretch->inputs.push_back({k, Tensor(DType::u8, Shape{window.lead + window.bytes})});
+      segment->inputs.push_back({k, Tensor(DType::u8, Shape{window.lead + window.bytes})});
     }
     if (!window.is_output) continue;
-    stretch->outputs.push_back({k, Tensor(DType::u8, Shape{window.bytes})});
+    segment->outputs.push_back({k, Tensor(DType::u8, Shape{window.bytes})});
     feeds_.add(next_feed_--, bases_[slot], window.bytes);
   }
-  stretches_.push_back(std::move(stretch));
+  segments_.push_back(std::move(segment));
 }
 
-// The stretch's own launches have each operand where the program's have it, beside the begin of its window.
-GpuHost::Turn GpuHost::turn_of(Stretch* stretch, const std::vector<Launch>& own, const std::vector<Launch>& launches,
+// The segment's own launches have each operand where the program's have it, beside the begin of its window.
+GpuHost::Turn GpuHost::turn_of(Segment* segment, const std::vector<Launch>& own, const std::vector<Launch>& launches,
                                std::size_t first) const {
-  const std::vector<HostWindow>& windows = stretch->planned->windows;
+  const std::vector<HostWindow>& windows = segment->planned->windows;
   std::vector<std::int64_t> begins(windows.size(), 0);
   for (std::size_t j = 0; j < own.size(); ++j) {
-    PD_ASSERT(first + j < launches.size() && launches[first + j].kind == own[j].kind, "a stretch comes as a whole");
+    PD_ASSERT(first + j < launches.size() && launches[first + j].kind == own[j].kind, "a segment comes as a whole");
     for (std::size_t i = 0; i < own[j].addresses.size(); ++i) {
       const auto& [window, offset] = own[j].addresses[i];
       begins[static_cast<std::size_t>(window)] = launches[first + j].addresses[i].second - offset;
     }
   }
-  Turn turn{stretch, {}};
+  Turn turn{segment, {}};
   for (std::size_t k = 0; k < windows.size(); ++k) {
     const std::int64_t begin = begins[k] + windows[k].lead, end = begin + windows[k].bytes;
     for (std::size_t other = 0; other < k; ++other) {
@@ -123,18 +123,18 @@ std::size_t GpuHost::behind(std::size_t launch) const {
 }
 
 bool GpuHost::write(int slot, const Tensor& tensor) {
-  for (const auto& stretch : stretches_) {
-    const std::vector<HostWindow>& windows = stretch->planned->windows;
+  for (const auto& segment : segments_) {
+    const std::vector<HostWindow>& windows = segment->planned->windows;
     for (std::size_t k = 0; k < windows.size(); ++k) {
-      if (windows[k].slot == slot && windows[k].is_fed) stretch->executor->write(static_cast<int>(k), tensor);
+      if (windows[k].slot == slot && windows[k].is_fed) segment->executor->write(static_cast<int>(k), tensor);
     }
   }
-  return !stretches_.empty() && is_read_on_device_[static_cast<std::size_t>(slot)] == 0;
+  return !segments_.empty() && is_read_on_device_[static_cast<std::size_t>(slot)] == 0;
 }
 
 bool GpuHost::reads(int slot) const {
-  return std::ranges::any_of(stretches_, [&](const auto& stretch) {
-    return std::ranges::any_of(stretch->planned->windows,
+  return std::ranges::any_of(segments_, [&](const auto& segment) {
+    return std::ranges::any_of(segment->planned->windows,
                                [&](const HostWindow& window) { return window.slot == slot && window.is_fed; });
   });
 }
@@ -142,22 +142,22 @@ bool GpuHost::reads(int slot) const {
 void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait) {
   const auto found = std::ranges::lower_bound(launches_, first_launch, {}, [](const auto& each) { return each.first; });
   Turn& turn = turns_[static_cast<std::size_t>(found - launches_.begin())];
-  Stretch& stretch = *turn.stretch;
-  const std::vector<HostWindow>& windows = stretch.planned->windows;
-  if (!stretch.inputs.empty()) wait();
-  for (auto& [k, tensor] : stretch.inputs) {
+  Segment& segment = *turn.segment;
+  const std::vector<HostWindow>& windows = segment.planned->windows;
+  if (!segment.inputs.empty()) wait();
+  for (auto& [k, tensor] : segment.inputs) {
     if (windows[k].bytes == 0) continue;
     {
       const CopySpan seen(profile::Copy::device_to_host, device_);
       PD_CUDA(gpu::required_driver().cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()) + windows[k].lead, turn.at[k],
                                                   static_cast<std::size_t>(windows[k].bytes)));
     }
-    stretch.executor->write(static_cast<int>(k), tensor);
+    segment.executor->write(static_cast<int>(k), tensor);
   }
-  stretch.executor->run(run);
-  int feed = stretch.first_feed;
-  for (auto& [k, tensor] : stretch.outputs) {
-    stretch.executor->read({static_cast<int>(k), windows[k].lead, {}, Layout::dense(tensor.type())}, &tensor);
+  segment.executor->run(run);
+  int feed = segment.first_feed;
+  for (auto& [k, tensor] : segment.outputs) {
+    segment.executor->read({static_cast<int>(k), windows[k].lead, {}, Layout::dense(tensor.type())}, &tensor);
     feeds_.move(feed, turn.at[k]);
     feeds_.write(feed--, tensor);
   }

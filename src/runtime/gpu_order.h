@@ -14,22 +14,22 @@ namespace paoding {
 
 struct GuardPlan;
 
-struct Started {
+struct LaunchEntry {
   enum class Kind : std::uint8_t {
     launch,
     guard,    // behind `launch`
     poll,     // in front of it
     choice,   // `launch` reads an index; with bodies a conditional node comes behind it
     again,    // at the end of the body of a loop: its choice once more
-    host,     // a stretch of steps that run on the CPU, of which `launch` is the first
-    asked,    // a choice that the host makes, since such a stretch is among what it chooses among
+    host,     // a segment of steps that run on the CPU, of which `launch` is the first
+    asked,    // a choice that the host makes, since such a segment is among what it chooses among
     results,  // behind all launches: small results to the host
   };
   /// What a choice is about.
   struct Held {
     /// Of a choice without a conditional node: the selects that it chooses for at once, itself the first.
     std::vector<std::size_t> selects = {};
-    /// Of one with it, and of the host's: what is chosen among, as stretches of the order, and what is behind all.
+    /// Of one with it, and of the host's: what is chosen among, as segments of the order, and what is behind all.
     std::vector<std::pair<std::size_t, std::size_t>> bodies = {};
     std::size_t end = 0;
     bool is_loop = false;
@@ -45,28 +45,28 @@ struct Started {
 /// Whether the launch chooses what a conditional node runs: a loop without a length, or a branch that is one.
 bool is_conditional(const Launch& launch);
 
-/// Stretches of launches that run on the CPU: the first, and what is behind them.
+/// Segments of launches that run on the CPU: the first, and what is behind them.
 using HostLaunches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// `packs_results`: the last entry does.
-std::vector<Started> order_of(const std::vector<Launch>& launches, const GuardPlan& guards,
-                              const HostLaunches& on_host = {}, bool packs_results = false);
+std::vector<LaunchEntry> order_of(const std::vector<Launch>& launches, const GuardPlan& guards,
+                                  const HostLaunches& on_host = {}, bool packs_results = false);
 
 /// A part of a run.
-struct Piece {
+struct Segment {
   enum class Kind : std::uint8_t {
     graph,  // one graph launch
-    host,   // a stretch on the CPU
+    host,   // a segment on the CPU
     asked,  // the host reads the index of its one entry: targets[index] is next
   };
   Kind kind = Kind::graph;
   bool prints = false;             // values are handed over behind it
   std::size_t first = 0, end = 0;  // of the order
-  std::size_t next = 0;            // the piece behind it; their number is the end of the run
+  std::size_t next = 0;            // the segment behind it; their number is the end of the run
   std::vector<std::size_t> targets = {};
 };
 
 /// A run is cut where the host has something to do, and in front of every commit that values are printed before.
-std::vector<Piece> pieces_of(const std::vector<Launch>& launches, const std::vector<Started>& order);
+std::vector<Segment> segments_of(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order);
 
 }  // namespace paoding

@@ -13,12 +13,13 @@ class Order {
   Order(const std::vector<Launch>& launches, const GuardPlan& guards, const HostLaunches& on_host)
       : launches_(launches), guards_(guards), on_host_(on_host) {}
 
-  std::vector<Started> take() {
+  std::vector<LaunchEntry> take() {
     auto guard = guards_.guards.begin();
     for (std::size_t i = 0; i < launches_.size();) {
       const std::size_t next = add(i, &beside_);
       // Behind all that the launches of before the commit are in.
-      for (; guard != guards_.guards.end() && *guard < next; ++guard) order_.push_back({Started::Kind::guard, *guard});
+      for (; guard != guards_.guards.end() && *guard < next; ++guard)
+        order_.push_back({LaunchEntry::Kind::guard, *guard});
       i = next;
     }
     return std::move(order_);
@@ -27,7 +28,7 @@ class Order {
  private:
   // The choice that stands last in a list of launches, where nothing but what it chooses among is behind it.
   struct Beside {
-    std::shared_ptr<Started::Held> choice = {};
+    std::shared_ptr<LaunchEntry::Held> choice = {};
     std::size_t end = 0;
   };
 
@@ -39,13 +40,13 @@ class Order {
   // What the launch consists of; what comes behind that.
   std::size_t add(std::size_t i, Beside* beside) {
     const Launch& launch = launches_[i];
-    const auto stretch = std::ranges::lower_bound(on_host_, i, {}, [](const auto& each) { return each.first; });
-    if (stretch != on_host_.end() && stretch->first == i) {
-      order_.push_back({Started::Kind::host, i});
-      return stretch->second;
+    const auto segment = std::ranges::lower_bound(on_host_, i, {}, [](const auto& each) { return each.first; });
+    if (segment != on_host_.end() && segment->first == i) {
+      order_.push_back({LaunchEntry::Kind::host, i});
+      return segment->second;
     }
-    if (std::ranges::binary_search(guards_.polls, i)) order_.push_back({Started::Kind::poll, i});
-    if (launch.kind == Launch::Kind::run) order_.push_back({Started::Kind::launch, i});
+    if (std::ranges::binary_search(guards_.polls, i)) order_.push_back({LaunchEntry::Kind::poll, i});
+    if (launch.kind == Launch::Kind::run) order_.push_back({LaunchEntry::Kind::launch, i});
     if (launch.kind != Launch::Kind::select) return i + 1;  // jumps are where bodies end
     if (!holds_host(launch, i) && belongs_to(*beside, i)) {
       beside->choice->selects.push_back(i);
@@ -53,9 +54,9 @@ class Order {
       add_branches(launch, nullptr);
       return launch.end;
     }
-    const auto held = std::make_shared<Started::Held>();
+    const auto held = std::make_shared<LaunchEntry::Held>();
     const bool is_loop = launch.step->kind == Step::Kind::repeat, is_asked = holds_host(launch, i);
-    order_.push_back({is_asked ? Started::Kind::asked : Started::Kind::choice, i, held});
+    order_.push_back({is_asked ? LaunchEntry::Kind::asked : LaunchEntry::Kind::choice, i, held});
     if (is_loop) {
       add_loop(launch, i, held, is_asked);
     } else if (is_asked) {
@@ -70,7 +71,7 @@ class Order {
     return launch.end;
   }
 
-  // Whether a stretch on the CPU is in a branch, or in the body or the condition of a loop.
+  // Whether a segment on the CPU is in a branch, or in the body or the condition of a loop.
   bool holds_host(const Launch& select, std::size_t i) const {
     const bool is_loop = select.step->kind == Step::Kind::repeat;
     const std::size_t begin = is_loop ? launches_[select.end - 1].targets[0] : i;
@@ -99,7 +100,7 @@ class Order {
   }
 
   // `held` of a conditional node.
-  void add_branches(const Launch& select, Started::Held* held) {
+  void add_branches(const Launch& select, LaunchEntry::Held* held) {
     std::vector<std::pair<std::size_t, std::size_t>> bodies;
     for (std::size_t k = 0; k < select.targets.size(); ++k) {
       const bool is_last = k + 1 == select.targets.size();
@@ -113,11 +114,11 @@ class Order {
   }
 
   // A turn is the body and, for the next one, the condition.
-  void add_loop(const Launch& select, std::size_t i, const std::shared_ptr<Started::Held>& held, bool is_asked) {
+  void add_loop(const Launch& select, std::size_t i, const std::shared_ptr<LaunchEntry::Held>& held, bool is_asked) {
     const std::size_t first = order_.size(), jump = select.end - 1;
     walk(select.targets[1], jump);
     walk(launches_[jump].targets[0], i);
-    if (!is_asked) order_.push_back({Started::Kind::again, i, held});
+    if (!is_asked) order_.push_back({LaunchEntry::Kind::again, i, held});
     held->bodies = {{first, order_.size()}};
     held->end = order_.size();
     held->is_loop = true;
@@ -126,19 +127,20 @@ class Order {
   const std::vector<Launch>& launches_;
   const GuardPlan& guards_;
   const HostLaunches& on_host_;
-  std::vector<Started> order_;
+  std::vector<LaunchEntry> order_;
   Beside beside_;  // of the whole list
 };
 
-// The order cut into pieces.
+// The order cut into segments.
 class Cut {
  public:
-  Cut(const std::vector<Launch>& launches, const std::vector<Started>& order) : launches_(launches), order_(order) {}
+  Cut(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order)
+      : launches_(launches), order_(order) {}
 
-  std::vector<Piece> take() {
+  std::vector<Segment> take() {
     walk(0, order_.size());
-    if (pieces_.empty()) add(Piece::Kind::graph, 0, 0);  // a program without launches has a graph all the same
-    return std::move(pieces_);
+    if (segments_.empty()) add(Segment::Kind::graph, 0, 0);  // a program without launches has a graph all the same
+    return std::move(segments_);
   }
 
  private:
@@ -147,18 +149,18 @@ class Cut {
   void walk(std::size_t begin, std::size_t end) {
     std::size_t first = begin;
     const auto cut = [&](std::size_t at) {
-      if (first != at) add(Piece::Kind::graph, first, at);
+      if (first != at) add(Segment::Kind::graph, first, at);
       first = at;
     };
     for (std::size_t k = begin; k < end; ++k) {
-      const Started& entry = order_[k];
+      const LaunchEntry& entry = order_[k];
       const Launch& launch = launches_[entry.launch];
       if (launch.is_commit && prints_) cut(k);
       prints_ |= launch.step->kind == Step::Kind::print;
-      if (entry.kind != Started::Kind::host && entry.kind != Started::Kind::asked) continue;
+      if (entry.kind != LaunchEntry::Kind::host && entry.kind != LaunchEntry::Kind::asked) continue;
       cut(k);
-      if (entry.kind == Started::Kind::host) {
-        add(Piece::Kind::host, k, k + 1);
+      if (entry.kind == LaunchEntry::Kind::host) {
+        add(Segment::Kind::host, k, k + 1);
         first = k + 1;
       } else {
         add_choice(k, *entry.held);
@@ -169,43 +171,43 @@ class Cut {
     cut(end);
   }
 
-  void add(Piece::Kind kind, std::size_t first, std::size_t end) {
-    const bool prints = kind == Piece::Kind::graph && std::exchange(prints_, false);
-    pieces_.push_back({.kind = kind, .prints = prints, .first = first, .end = end, .next = pieces_.size() + 1});
+  void add(Segment::Kind kind, std::size_t first, std::size_t end) {
+    const bool prints = kind == Segment::Kind::graph && std::exchange(prints_, false);
+    segments_.push_back({.kind = kind, .prints = prints, .first = first, .end = end, .next = segments_.size() + 1});
   }
 
-  void add_choice(std::size_t k, const Started::Held& held) {
-    const std::size_t choice = pieces_.size(), after_body = held.is_loop ? choice : kBehind;
-    add(Piece::Kind::asked, k, k + 1);
+  void add_choice(std::size_t k, const LaunchEntry::Held& held) {
+    const std::size_t choice = segments_.size(), after_body = held.is_loop ? choice : kBehind;
+    add(Segment::Kind::asked, k, k + 1);
     std::vector<std::size_t> targets;
     if (held.is_loop) targets.push_back(kBehind);  // where its condition is false
     for (const auto& [begin, end] : held.bodies) {
-      const std::size_t start = pieces_.size();
+      const std::size_t start = segments_.size();
       walk(begin, end);
-      targets.push_back(pieces_.size() == start ? after_body : start);
-      lead(start, pieces_.size(), after_body);
+      targets.push_back(segments_.size() == start ? after_body : start);
+      lead(start, segments_.size(), after_body);
     }
-    pieces_[choice].targets = std::move(targets);
-    lead(choice, kBehind, pieces_.size());
+    segments_[choice].targets = std::move(targets);
+    lead(choice, kBehind, segments_.size());
   }
 
-  // Pieces from the first on that lead to one lead to another.
+  // Segments from the first on that lead to one lead to another.
   void lead(std::size_t first, std::size_t from, std::size_t to) {
-    for (std::size_t i = first; i < pieces_.size(); ++i) {
-      if (pieces_[i].next == from) pieces_[i].next = to;
-      std::ranges::replace(pieces_[i].targets, from, to);
+    for (std::size_t i = first; i < segments_.size(); ++i) {
+      if (segments_[i].next == from) segments_[i].next = to;
+      std::ranges::replace(segments_[i].targets, from, to);
     }
   }
 
   const std::vector<Launch>& launches_;
-  const std::vector<Started>& order_;
-  std::vector<Piece> pieces_;
+  const std::vector<LaunchEntry>& order_;
+  std::vector<Segment> segments_;
   bool prints_ = false;
 };
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const std::vector<Launch>& launches, const std::vector<Started>& order) {
+std::vector<Segment> segments_of(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order) {
   return Cut(launches, order).take();
 }
 
@@ -214,10 +216,10 @@ bool is_conditional(const Launch& launch) {
          (launch.step->kind == Step::Kind::repeat || launch.step->is_conditional);
 }
 
-std::vector<Started> order_of(const std::vector<Launch>& launches, const GuardPlan& guards, const HostLaunches& on_host,
-                              bool packs_results) {
-  std::vector<Started> order = Order(launches, guards, on_host).take();
-  if (packs_results && !launches.empty()) order.push_back({Started::Kind::results, launches.size() - 1});
+std::vector<LaunchEntry> order_of(const std::vector<Launch>& launches, const GuardPlan& guards,
+                                  const HostLaunches& on_host, bool packs_results) {
+  std::vector<LaunchEntry> order = Order(launches, guards, on_host).take();
+  if (packs_results && !launches.empty()) order.push_back({LaunchEntry::Kind::results, launches.size() - 1});
   return order;
 }
 

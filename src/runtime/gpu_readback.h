@@ -15,12 +15,12 @@ namespace paoding {
 
 /// The bytes from the first to behind the last element of a strided value; `before`: how many of them lie before the
 /// element of index 0 (strides may be negative).
-struct Stretch {
+struct ByteRange {
   std::int64_t before = 0, bytes = 0;
 };
-Stretch stretch_of(const Layout& layout);
-/// The elements of a value, dense, out of a copy of its stretch.
-Tensor picked(const Layout& layout, const std::byte* stretch);
+ByteRange byte_range_of(const Layout& layout);
+/// The elements of a value, dense, out of a copy of its range.
+Tensor picked(const Layout& layout, const std::byte* range);
 
 /// The values of a program's print steps: each writes its own into a log in the host's memory where the run comes by,
 /// so that branches not taken leave nothing and every turn of a loop does; handed over once the run has.

@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-Stretch stretch_of(const Layout& layout) {
+ByteRange byte_range_of(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   if (shape.elements() == 0) return {};
   std::int64_t lowest = 0, highest = 0;
@@ -21,11 +21,11 @@ Stretch stretch_of(const Layout& layout) {
   return {-lowest * size, (highest - lowest + 1) * size};
 }
 
-Tensor picked(const Layout& layout, const std::byte* stretch) {
+Tensor picked(const Layout& layout, const std::byte* range) {
   Tensor tensor(layout.type);
   const Shape& shape = layout.type.shape;
   const std::int64_t size = size_bytes(layout.type.dtype), elements = shape.elements();
-  const std::byte* origin = stretch + stretch_of(layout).before;
+  const std::byte* origin = range + byte_range_of(layout).before;
   for (std::int64_t i = 0; i < elements; ++i) {
     std::int64_t rest = i, at = 0;
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -43,7 +43,7 @@ constexpr std::int64_t kReadbackHead = 2 * sizeof(std::uint64_t);  // of the log
 constexpr std::int64_t kTurns = 1024;  // of a loop without a length, for whose values there is room
 constexpr std::int64_t kMostRoom = std::int64_t{64} << 20;  // for them
 
-std::int64_t record_bytes(const Layout& layout) { return kReadbackHead + (stretch_of(layout).bytes + 7) / 8 * 8; }
+std::int64_t record_bytes(const Layout& layout) { return kReadbackHead + (byte_range_of(layout).bytes + 7) / 8 * 8; }
 
 }  // namespace
 
@@ -64,9 +64,9 @@ GpuPrints::GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& la
 }
 
 void GpuPrints::start(std::size_t launch, CUdeviceptr address, void* asked, CUstream stream) const {
-  const Stretch stretch = stretch_of((*launches_)[launch].step->operands[0].layout);
-  void* operands[] = {reinterpret_cast<void*>(address - static_cast<CUdeviceptr>(stretch.before)),
-                      reinterpret_cast<void*>(stretch.bytes), reinterpret_cast<void*>(launch), log_.bytes()};
+  const ByteRange range = byte_range_of((*launches_)[launch].step->operands[0].layout);
+  void* operands[] = {reinterpret_cast<void*>(address - static_cast<CUdeviceptr>(range.before)),
+                      reinterpret_cast<void*>(range.bytes), reinterpret_cast<void*>(launch), log_.bytes()};
   kernel_->start(stream, operands, {.failed = asked});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When the launches of a captured run began, by stamps that they leave themselves: no CUPTI, which makes every launch
-// of a graph slow for as long as it is there. While a recording is under way a stretch of a run is launched as one of
+// of a graph slow for as long as it is there. While a recording is under way a segment of a run is launched as one of
 // two other graphs of it. One replay in so many has all stamps; the others say when they began and ended, and reports
 // share their time out as it is in those. Where that would cost a short run too much, only some of the others do; the
 // rest is launched as ever, and taken to be as long as they are. A plan on memory of the caller's is launched entry by
@@ -34,9 +34,9 @@ class GpuStamps {
     list,    // the same in a loop without a length, for every turn
   };
   /// Per entry of the order.
-  static std::vector<By> by(const std::vector<Launch>& launches, const std::vector<Started>& order,
+  static std::vector<By> by(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
                             const LaunchFusion& fusion);
-  struct Stretch {
+  struct Segment {
     std::size_t first = 0, end = 0;  // of the order
     std::vector<By> by;              // per entry of the order
     std::shared_ptr<const std::vector<profile::SiteId>> sites;
@@ -46,13 +46,13 @@ class GpuStamps {
 
   /// Captures nothing before it is launched. `budget` and `order` must outlive it. Without a budget nothing is
   /// captured: entries are launched one by one, in streams that may be gone when they have ended.
-  GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<Started>& order, Stretch stretch);
+  GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<LaunchEntry>& order, Segment segment);
   /// What it has launched has to be done.
   ~GpuStamps();
   GpuStamps(const GpuStamps&) = delete;
   GpuStamps& operator=(const GpuStamps&) = delete;
 
-  /// In place of `plain`, which launches the stretch without stamps, or that. False where there is no room for stamps,
+  /// In place of `plain`, which launches the segment without stamps, or that. False where there is no room for stamps,
   /// which the recording notes.
   bool launch(std::uint32_t run, const std::function<void(CUstream)>& plain, CUstream stream);
   /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now,
@@ -83,8 +83,8 @@ class GpuStamps {
 
   const gpu::GpuDevice& device_;
   GraphBudget* const budget_;
-  const std::vector<Started>& order_;
-  const Stretch stretch_;
+  const std::vector<LaunchEntry>& order_;
+  const Segment segment_;
   const bool has_list_;
   const profile::SiteId replay_site_;
   std::mutex mutex_;

@@ -104,11 +104,11 @@ struct GpuStamps::Replays {
   std::size_t stale = 0;              // of these the first ones: of recordings that are over
 };
 
-std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<Started>& order,
+std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
                                          const LaunchFusion& fusion) {
   std::vector<By> by(order.size(), By::kernel);
   for (std::size_t k = 0; k < order.size(); ++k) {
-    if (order[k].kind != Started::Kind::launch) continue;
+    if (order[k].kind != LaunchEntry::Kind::launch) continue;
     const std::size_t i = order[k].launch;
     const gpu::TextPlan* text = launches[i].step->text.get();
     if ((fusion.has(i) && !fusion.is_first(i)) || (text != nullptr && text->launches.empty())) {
@@ -117,7 +117,7 @@ std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, co
       by[k] = By::itself;
     }
   }
-  for (const Started& entry : order) {
+  for (const LaunchEntry& entry : order) {
     if (!entry.holds_bodies() || !entry.held->is_loop) continue;
     for (const auto& [begin, end] : entry.held->bodies) {
       for (std::size_t k = begin; k < end; ++k) {
@@ -128,13 +128,13 @@ std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, co
   return by;
 }
 
-GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<Started>& order,
-                     Stretch stretch)
+GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<LaunchEntry>& order,
+                     Segment segment)
     : device_(device),
       budget_(budget),
       order_(order),
-      stretch_(std::move(stretch)),
-      has_list_(std::ranges::find(stretch_.by, By::list) != stretch_.by.end()),
+      segment_(std::move(segment)),
+      has_list_(std::ranges::find(segment_.by, By::list) != segment_.by.end()),
       replay_site_(new_replay_site()) {
   LiveSet<GpuStamps>::get().insert(this);
 }
@@ -150,13 +150,13 @@ GpuStamps::~GpuStamps() {
 }
 
 std::unique_ptr<GpuStamps::Replays> GpuStamps::make(bool is_timed) {
-  const std::size_t list = stretch_.end - stretch_.first + kEnds;
+  const std::size_t list = segment_.end - segment_.first + kEnds;
   const std::size_t words = !is_timed ? 1 : list + (has_list_ ? 1 + 2 * kMostListed : 0);
   auto made = std::make_unique<Replays>(device_, is_timed, words, is_timed ? kMostTimed : kMostWhole);
   if (budget_ == nullptr) return made;
   bool has_begun = false;
   made->graph = std::make_unique<CapturedGraph>(
-      device_, *budget_, order_, stretch_.first, stretch_.end,
+      device_, *budget_, order_, segment_.first, segment_.end,
       [&](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { start(*made, k, stream, node, &has_begun); },
       [&](CUstream stream) { start_end(*made, stream); });
   return made;
@@ -165,25 +165,25 @@ std::unique_ptr<GpuStamps::Replays> GpuStamps::make(bool is_timed) {
 void GpuStamps::launch(const Replays& replays, CUstream stream) const {
   if (replays.graph != nullptr) return replays.graph->launch(stream);
   bool has_begun = false;
-  for (std::size_t k = stretch_.first; k < stretch_.end; ++k) start(replays, k, stream, 0, &has_begun);
+  for (std::size_t k = segment_.first; k < segment_.end; ++k) start(replays, k, stream, 0, &has_begun);
   start_end(replays, stream);
 }
 
 // Without all stamps a replay has that of the first entry which launches something.
 void GpuStamps::start(const Replays& replays, std::size_t k, CUstream stream, CUgraphConditionalHandle node,
                       bool* has_begun) const {
-  const std::size_t first = stretch_.first, list = stretch_.end - first + kEnds;
+  const std::size_t first = segment_.first, list = segment_.end - first + kEnds;
   const bool is_stamped = replays.is_timed || !*has_begun;
-  *has_begun |= stretch_.by[k] != By::nothing;
-  const By by = is_stamped ? stretch_.by[k] : By::nothing;
+  *has_begun |= segment_.by[k] != By::nothing;
+  const By by = is_stamped ? segment_.by[k] : By::nothing;
   const std::size_t word = replays.is_timed ? k - first : 0;
   if (by == By::kernel) replays.start_stamp(word, stream);
   if (by == By::list) replays.start_list_stamp(list, k - first, stream);
-  stretch_.start(k, stream, node, by == By::itself ? replays.word(word) : nullptr);
+  segment_.start(k, stream, node, by == By::itself ? replays.word(word) : nullptr);
 }
 
 void GpuStamps::start_end(const Replays& replays, CUstream stream) const {
-  const std::size_t count = stretch_.end - stretch_.first;
+  const std::size_t count = segment_.end - segment_.first;
   if (replays.is_timed) {
     replays.start_stamp(count, stream);
     replays.start_stamp_alone(count + 1, stream), replays.start_stamp_alone(count + 2, stream);
@@ -279,7 +279,7 @@ void GpuStamps::drain() {
 }
 
 void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
-  const std::size_t count = stretch_.end - stretch_.first;
+  const std::size_t count = segment_.end - segment_.first;
   while (!replays.launched.empty()) {
     const std::uint64_t* const place = replays.next();
     if (place == nullptr) return;
@@ -297,7 +297,7 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
     if (&replays == timed_.get()) {
       const auto add = [&](std::size_t k, std::int64_t at_ns) {
         seen.marks.push_back(
-            {at_ns, (*stretch_.sites)[stretch_.first + k], stretch_.by[stretch_.first + k] != By::itself});
+            {at_ns, (*segment_.sites)[segment_.first + k], segment_.by[segment_.first + k] != By::itself});
       };
       for (std::size_t k = 0; k < count; ++k) {
         if (at(k) != 0) add(k, at(k));

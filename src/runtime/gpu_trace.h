@@ -25,7 +25,7 @@ class GpuTrace {
   /// What each entry of a run's order appears as.
   using Sites = std::vector<profile::SiteId>;
   static Sites sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
-                        const std::vector<Started>& order);
+                        const std::vector<LaunchEntry>& order);
 
   /// `nodes`: of the graph that is launched, each made for an entry of the order.
   GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);

@@ -111,7 +111,7 @@ void GpuTrace::add_source() {
 }
 
 std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
-                                                const std::vector<Started>& order) {
+                                                const std::vector<LaunchEntry>& order) {
   add_source();
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
@@ -119,11 +119,11 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const 
   static const profile::SiteId guard = own("commit guard"), poll = own("cancellation poll"), results = own("results");
   Sites all;
   all.reserve(order.size());
-  for (const Started& started : order) {
-    all.push_back(started.kind == Started::Kind::guard     ? guard
-                  : started.kind == Started::Kind::poll    ? poll
-                  : started.kind == Started::Kind::results ? results
-                                                           : sites.of(launches[started.launch]).kernel);
+  for (const LaunchEntry& started : order) {
+    all.push_back(started.kind == LaunchEntry::Kind::guard     ? guard
+                  : started.kind == LaunchEntry::Kind::poll    ? poll
+                  : started.kind == LaunchEntry::Kind::results ? results
+                                                               : sites.of(launches[started.launch]).kernel);
   }
   return all;
 }

@@ -65,18 +65,18 @@ bool may_run_beside(const Launch& launch) {
 
 }  // namespace
 
-std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
-                                                                       const std::vector<std::byte*>& bases,
-                                                                       std::size_t most) {
-  std::vector<std::pair<std::size_t, std::size_t>> stretches;
+std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std::vector<Launch>& launches,
+                                                                      const std::vector<std::byte*>& bases,
+                                                                      std::size_t most) {
+  std::vector<std::pair<std::size_t, std::size_t>> segments;
   std::vector<Extents> members;
   std::size_t begin = 0;
   const auto close = [&](std::size_t end) {
-    if (end - begin >= 2) stretches.emplace_back(begin, end);
+    if (end - begin >= 2) segments.emplace_back(begin, end);
     members.clear();
     begin = end;
   };
-  // Where branches meet again a stretch ends: one may come there from elsewhere.
+  // Where branches meet again a segment ends: one may come there from elsewhere.
   const std::vector<bool> is_target = targets_of(launches);
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
@@ -95,7 +95,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std
     members.push_back(std::move(extents));
   }
   close(launches.size());
-  return stretches;
+  return segments;
 }
 
 }  // namespace paoding

@@ -27,12 +27,12 @@ bool collide(const Extents& a, const Extents& b);
 /// Of each launch, and of the end, whether another place than the one before leads to it.
 std::vector<bool> targets_of(const std::vector<Launch>& launches);
 
-/// Stretches [begin, end) of two or more consecutive launches of different steps, groups or kernels whose CTAs stay on
+/// Segments [begin, end) of two or more consecutive launches of different steps, groups or kernels whose CTAs stay on
 /// few of a chip's SMs, none of which writes memory that another reads or writes (workspaces of kernels on a GPU among
-/// it), and to the middle of which no branch leads. `bases`: the address of every slot. A stretch has at most `most`
+/// it), and to the middle of which no branch leads. `bases`: the address of every slot. A segment has at most `most`
 /// launches.
-std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
-                                                                       const std::vector<std::byte*>& bases,
-                                                                       std::size_t most);
+std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std::vector<Launch>& launches,
+                                                                      const std::vector<std::byte*>& bases,
+                                                                      std::size_t most);
 
 }  // namespace paoding

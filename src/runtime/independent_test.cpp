@@ -22,14 +22,14 @@ struct IndependentLaunches {
     for (Operand& operand : step.operands) operand.layout = Layout::dense({f32, Shape{4}});
     list.push_back({&step, 0, {{0, read}, {0, write}}});
   }
-  std::vector<std::pair<std::size_t, std::size_t>> stretches(std::size_t most = 64) {
-    return independent_stretches(list, {memory.data()}, most);
+  std::vector<std::pair<std::size_t, std::size_t>> segments(std::size_t most = 64) {
+    return independent_segments(list, {memory.data()}, most);
   }
 };
 
-using Stretches = std::vector<std::pair<std::size_t, std::size_t>>;
+using Segments = std::vector<std::pair<std::size_t, std::size_t>>;
 
-TEST(IndependentStretches, EndWhereAResultIsReadOrWrittenAgain) {
+TEST(IndependentSegments, EndWhereAResultIsReadOrWrittenAgain) {
   IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(0, 32);
@@ -37,50 +37,50 @@ TEST(IndependentStretches, EndWhereAResultIsReadOrWrittenAgain) {
   launches.add(32, 64);  // reads what the second wrote
   launches.add(80, 96);
   launches.add(112, 64 + 4);  // writes over a part of it
-  EXPECT_EQ(launches.stretches(), (Stretches{{0, 3}, {3, 5}}));
+  EXPECT_EQ(launches.segments(), (Segments{{0, 3}, {3, 5}}));
 }
 
-TEST(IndependentStretches, EndWhereSomethingReadIsWritten) {
+TEST(IndependentSegments, EndWhereSomethingReadIsWritten) {
   IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(32, 0);
-  EXPECT_EQ(launches.stretches(), Stretches{});
+  EXPECT_EQ(launches.segments(), Segments{});
 }
 
-TEST(IndependentStretches, EndWhereABranchLeads) {
+TEST(IndependentSegments, EndWhereABranchLeads) {
   IndependentLaunches launches;
   for (int i = 0; i < 6; ++i) launches.add(0, 16 + 16 * i);
   launches.list[1].kind = Launch::Kind::jump;
   launches.list[1].targets = {4};
-  EXPECT_EQ(launches.stretches(), (Stretches{{2, 4}, {4, 6}}));
+  EXPECT_EQ(launches.segments(), (Segments{{2, 4}, {4, 6}}));
 }
 
-TEST(IndependentStretches, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
+TEST(IndependentSegments, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
   IndependentLaunches launches;
   for (int i = 0; i < 3; ++i) launches.add(0, 16 + 16 * i);
   launches.add(0, 512, Step::Kind::kernel);
   for (int i = 0; i < 2; ++i) launches.add(0, 128 + 16 * i);
   launches.list.push_back({launches.list.back().step, 1, {{0, 0}, {0, 256}}});
-  EXPECT_EQ(launches.stretches(), (Stretches{{0, 3}, {4, 6}}));
-  EXPECT_EQ(launches.stretches(2), (Stretches{{0, 2}, {4, 6}}));
+  EXPECT_EQ(launches.segments(), (Segments{{0, 3}, {4, 6}}));
+  EXPECT_EQ(launches.segments(2), (Segments{{0, 2}, {4, 6}}));
 }
 
-TEST(IndependentStretches, GoOnWhereAnEmptyResultHasTheAddressOfAnother) {
+TEST(IndependentSegments, GoOnWhereAnEmptyResultHasTheAddressOfAnother) {
   IndependentLaunches launches;
   launches.add(0, 16);
   launches.add(32, 16);
   launches.steps.back().operands[1].layout = Layout::dense({f32, Shape{0}});
-  EXPECT_EQ(launches.stretches(), (Stretches{{0, 2}}));
+  EXPECT_EQ(launches.segments(), (Segments{{0, 2}}));
 }
 
-TEST(IndependentStretches, GoOnOverKernelsWhoseCtasStayOnFewSms) {
+TEST(IndependentSegments, GoOnOverKernelsWhoseCtasStayOnFewSms) {
   IndependentLaunches launches;
   launches.add(0, 16);
   for (int i = 1; i < 4; ++i) {
     launches.add(0, 16 + 16 * i, Step::Kind::kernel);
     launches.steps.back().may_be_grouped = i < 3;
   }
-  EXPECT_EQ(launches.stretches(), (Stretches{{0, 3}}));
+  EXPECT_EQ(launches.segments(), (Segments{{0, 3}}));
 }
 
 }  // namespace

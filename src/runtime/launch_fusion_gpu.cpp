@@ -104,7 +104,7 @@ LaunchFusion::LaunchFusion(const std::vector<Launch>& launches, const std::vecto
     place_of_.resize(launches.size());
     add(std::move(places), &kernel);
   }
-  for (const auto& [begin, end] : independent_stretches(launches, addresses, kMostLaunches)) {
+  for (const auto& [begin, end] : independent_segments(launches, addresses, kMostLaunches)) {
     std::map<int, std::vector<std::size_t>> of_kind;
     for (std::size_t i = begin; i < end; ++i) {
       if (!is_fused[i] && may_be_grouped(*launches[i].step)) of_kind[kind[i]].push_back(i);

@@ -22,11 +22,11 @@ class PlacedGpuPlan : public PlacedPlan {
     kernels_.prepare(device_, plan(), {});
     place_own();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-    for (std::size_t i = 0; i < launches().size(); ++i) order_.push_back({Started::Kind::launch, i});
+    for (std::size_t i = 0; i < launches().size(); ++i) order_.push_back({LaunchEntry::Kind::launch, i});
     const LaunchSites sites(launches(), kernels_.names());
     stamps_.emplace(
         device_, nullptr, order_,
-        GpuStamps::Stretch{0, order_.size(), GpuStamps::by(launches(), order_, {}),
+        GpuStamps::Segment{0, order_.size(), GpuStamps::by(launches(), order_, {}),
                            std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, launches(), order_)),
                            [this](std::size_t i, CUstream stream, CUgraphConditionalHandle, void* stamp) {
                              start(i, stream, stamp);
@@ -108,7 +108,7 @@ class PlacedGpuPlan : public PlacedPlan {
   gpu::GpuDevice& device_;
   GpuKernels kernels_;
   std::vector<gpu::DeviceMemory> own_;
-  std::vector<Started> order_;
+  std::vector<LaunchEntry> order_;
   std::optional<GpuStamps> stamps_;
 };
 

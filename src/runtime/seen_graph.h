@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stretch of a run as a graph that is launched as it is, or, while somebody records, so that its kernels are seen.
+// A segment of a run as a graph that is launched as it is, or, while somebody records, so that its kernels are seen.
 #pragma once
 
 #include <cuda.h>
@@ -16,14 +16,14 @@ namespace paoding {
 class SeenGraph {
  public:
   /// Captures it; with stamps later, when it is first recorded. `budget` and `order` must outlive it.
-  SeenGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
-            const GpuStamps::Stretch& stretch)
-      : graph_(device, budget, order, stretch.first, stretch.end,
-               [&stretch](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
-                 stretch.start(k, stream, node, nullptr);
+  SeenGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
+            const GpuStamps::Segment& segment)
+      : graph_(device, budget, order, segment.first, segment.end,
+               [&segment](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
+                 segment.start(k, stream, node, nullptr);
                }),
-        seen_(device.index(), stretch.sites, graph_.nodes()),
-        stamps_(device, &budget, order, stretch) {}
+        seen_(device.index(), segment.sites, graph_.nodes()),
+        stamps_(device, &budget, order, segment) {}
 
   /// `instead`: launched in its place where nobody records; whether it was.
   [[gnu::hot]] bool launch(std::uint32_t run, CUstream stream, CapturedGraph* instead = nullptr) {

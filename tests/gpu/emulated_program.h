@@ -202,7 +202,7 @@ class EmulatedProgram {
     }
     pipelines_ = fused_.size();
     constexpr std::size_t kMostLaunches = 1000;
-    for (const auto& [begin, end] : independent_stretches(launches_, bases, kMostLaunches)) {
+    for (const auto& [begin, end] : independent_segments(launches_, bases, kMostLaunches)) {
       std::vector<std::size_t> places;
       std::vector<gpu::FusedMember> members;
       for (std::size_t i = begin; i < end; ++i) {

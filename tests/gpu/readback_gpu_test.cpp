@@ -15,11 +15,11 @@ TEST(Readback, PicksElementsOfAnyStrides) {
   const auto pick = [&](const Shape& shape, std::initializer_list<std::int64_t> strides, std::int64_t origin) {
     Layout layout = Layout::dense({f32, shape});
     std::copy(strides.begin(), strides.end(), layout.strides.begin());
-    const Stretch stretch = stretch_of(layout);
-    const auto* first = reinterpret_cast<const std::byte*>(memory.data() + origin) - stretch.before;
+    const ByteRange range = byte_range_of(layout);
+    const auto* first = reinterpret_cast<const std::byte*>(memory.data() + origin) - range.before;
     EXPECT_GE(first, reinterpret_cast<const std::byte*>(memory.data()));
-    EXPECT_LE(first + stretch.bytes, reinterpret_cast<const std::byte*>(memory.data() + memory.size()));
-    const std::vector<std::byte> copied(first, first + stretch.bytes);
+    EXPECT_LE(first + range.bytes, reinterpret_cast<const std::byte*>(memory.data() + memory.size()));
+    const std::vector<std::byte> copied(first, first + range.bytes);
     return picked(layout, copied.data()).to_doubles();
   };
   EXPECT_EQ(pick({2, 3}, {3, 1}, 0), (Dense{0, 1, 2, 3, 4, 5}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stretch of a recording that goes by CUPTI: what is seen in it and on both sides of it, whoever launches meanwhile,
+// A segment of a recording that goes by CUPTI: what is seen in it and on both sides of it, whoever launches meanwhile,
 // and that nothing of CUPTI stays.
 #include <fmt/format.h>
 
