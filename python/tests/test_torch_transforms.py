@@ -220,7 +220,7 @@ def test_torch_compile_of_transforms_is_what_they_are():
 # ---- functions ----
 
 
-def bent():
+def activated():
     """y = sum over an axis of sin(a @ b) * t, with a result of integers beside it; as a graph and by PyTorch."""
     with pd.Graph() as graph:
         a, b, t = (graph.input(name, pd.f64, shape) for name, shape in (('a', (4, 3)), ('b', (3, 2)), ('t', (2,))))
@@ -236,7 +236,7 @@ def given(**options):
 
 
 def test_a_function_has_gradients_of_any_order():
-    ours, theirs = bent()
+    ours, theirs = activated()
     inputs = given(requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda *inputs: ours(*inputs)[::2], inputs)
     with pytest.raises(RuntimeError, match='Batching rule not implemented for paoding::function'):
@@ -255,7 +255,7 @@ def test_a_function_has_gradients_of_any_order():
 
 
 def test_a_function_has_a_forward_mode():
-    ours, theirs = bent()
+    ours, theirs = activated()
     inputs, tangents = given(), [torch.rand_like(each) for each in given()]
     leaves = given(requires_grad=True)
     assert torch.autograd.gradcheck(lambda *inputs: ours(*inputs)[::2], leaves, check_forward_ad=True)
@@ -275,7 +275,7 @@ def test_a_function_has_a_forward_mode():
 
 @pytest.mark.parametrize('transform', [torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian])
 def test_a_function_takes_torch_funcs_derivatives(transform):
-    ours, theirs = bent()
+    ours, theirs = activated()
     inputs = given()
     made = [
         transform(lambda *inputs: sum(each.sin().sum() for each in function(*inputs)[::2]), argnums=(0, 1, 2))(*inputs)
@@ -285,7 +285,7 @@ def test_a_function_takes_torch_funcs_derivatives(transform):
 
 
 def test_a_function_is_vmapped_by_a_call_of_each():
-    ours, theirs = bent()
+    ours, theirs = activated()
     a, b, t = given()
     many = torch.stack([b, 2 * b, -b], 1)
     for count in (3, 0):
@@ -341,7 +341,7 @@ def test_the_derivatives_of_a_recurrence_in_a_function_are_finite_differences():
 
 
 def test_torch_compile_of_a_functions_transforms_is_what_they_are():
-    ours, theirs = bent()
+    ours, theirs = activated()
     a, b, t = given()
 
     def tangent(f):
@@ -358,7 +358,7 @@ def test_torch_compile_of_a_functions_transforms_is_what_they_are():
 def test_an_op_that_was_exported_refuses_tangents():
     ours, _ = twins('GRU')
     x = torch.randn(3, 2, 5)
-    lerp, _ = bent()
+    lerp, _ = activated()
     for module, inputs in ((ours, (x,)), (torch.nn.Module(), tuple(given()))):
         if module is not ours:
             module.forward = lerp

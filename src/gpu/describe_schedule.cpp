@@ -19,8 +19,8 @@ std::string describe(const GroupSchedule& s, const Target& target, double in_fli
   return fmt::format(
       "{}{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
       "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
-      s.is_turned ? "turned " : "", s.form == LoopForm::tile ? "tile" : "sweep", s.lanes, s.vector, s.rows, s.unroll,
-      s.block > 1 ? fmt::format(", {} of axis {} per load", s.block, s.block_axis) : "",
+      s.is_transposed ? "transposed " : "", s.form == LoopForm::tile ? "tile" : "sweep", s.lanes, s.vector, s.rows,
+      s.unroll, s.block > 1 ? fmt::format(", {} of axis {} per load", s.block, s.block_axis) : "",
       s.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s.chunk, s.chunk_axis) : "", s.ctas,
       grid.empty() ? "" : " = ", grid, double(s.ctas) / target.sm_count,
       ceil_div(std::min(s.serial_chunk, s.serial_count), s.rows),

@@ -14,7 +14,7 @@ constexpr std::int64_t kOrderedParts = 1 << 16, kOrderedVectors = 33;
 // Rows of points are walked down from this length on.
 constexpr std::int64_t kLeastRowOfPoints = 64;
 // A group reads along one axis and writes along another where both are this long.
-constexpr std::int64_t kLeastTurnedExtent = 32;
+constexpr std::int64_t kLeastTransposedExtent = 32;
 
 }  // namespace
 
@@ -29,8 +29,9 @@ void Scheduler::choose_form() {
   // Columns need lanes that stay where they are. So do short rows, where a sweep would leave lanes idle, and
   // pointwise groups of several axes with a long inner one, which then need no division per vector.
   const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
-  const int turned = turned_axis(same);
-  const bool is_rows_of_points = is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || turned >= 0);
+  const int transposed = transposed_axis(same);
+  const bool is_rows_of_points =
+      is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || transposed >= 0);
   s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
   s_.inner_axes = {inner_};
   keeps_order_ = s_.form == LoopForm::sweep && may_keep_order(same, others);
@@ -58,9 +59,9 @@ void Scheduler::choose_form() {
   }
   for (const int axis : free) (axis_class(axis) == best_class ? s_.serial_axes : s_.grid_axes).push_back(axis);
   if (s_.form == LoopForm::sweep || is_pointwise_) separate_shared(&s_.serial_axes);
-  const auto at = std::find(s_.serial_axes.begin(), s_.serial_axes.end(), turned);
-  s_.is_turned = at != s_.serial_axes.end();
-  if (s_.is_turned) std::rotate(at, at + 1, s_.serial_axes.end());  // the fastest
+  const auto at = std::find(s_.serial_axes.begin(), s_.serial_axes.end(), transposed);
+  s_.is_transposed = at != s_.serial_axes.end();
+  if (s_.is_transposed) std::rotate(at, at + 1, s_.serial_axes.end());  // the fastest
   s_.serial_count = extent_product(s_.serial_axes);
 }
 
@@ -76,12 +77,12 @@ bool Scheduler::may_keep_order(const std::vector<int>& same, const std::vector<i
   return parts <= kOrderedParts && tiles * parts >= 12 * target_.sm_count;
 }
 
-int Scheduler::turned_axis(const std::vector<int>& axes) const {
-  if (!is_pointwise_ || is_small_ || extent(inner_) < kLeastTurnedExtent) return -1;
+int Scheduler::transposed_axis(const std::vector<int>& axes) const {
+  if (!is_pointwise_ || is_small_ || extent(inner_) < kLeastTransposedExtent) return -1;
   for (const int axis : axes) {
     for (std::size_t i = 0; i < group_.loads.size(); ++i) {
-      const bool is_turned = used_[i] && stride(i, axis) == 1 && std::abs(stride(i, inner_)) > 1;
-      if (is_turned && extent(axis) >= kLeastTurnedExtent) return axis;
+      const bool is_transposed = used_[i] && stride(i, axis) == 1 && std::abs(stride(i, inner_)) > 1;
+      if (is_transposed && extent(axis) >= kLeastTransposedExtent) return axis;
     }
   }
   return -1;

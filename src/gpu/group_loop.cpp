@@ -183,7 +183,7 @@ void KernelText::emit_loop() {
   k_.raw("#pragma unroll");
   k_.raw("for (int u = 0; u < kUnroll; ++u) {");
   if (is_tile_) {
-    k_.raw(s_.is_turned ? "const Index s = s0 + row * kUnroll + u;" : "const Index s = s0 + row + u * kRows;");
+    k_.raw(s_.is_transposed ? "const Index s = s0 + row * kUnroll + u;" : "const Index s = s0 + row + u * kRows;");
     k_.raw("ok[u] = inner_ok && s < s_end;");
   } else {
     k_.raw("const Index q = q0 + lane + u * kLanes;");

@@ -141,7 +141,7 @@ void Scheduler::estimate_residents() {
     s_.resident_ctas = 2;
     if (words > 56 || !shares_whole_reductions()) sharers_ = 1, may_share_ = false;
   }
-  const bool is_light = !s_.is_turned && !s_.is_wide && words <= 20 && group_.expr.size() <= 16;
+  const bool is_light = !s_.is_transposed && !s_.is_wide && words <= 20 && group_.expr.size() <= 16;
   if (is_pointwise_ && !is_small_ && is_light) s_.resident_ctas = 8;
   if (keeps_order_) s_.resident_ctas = std::max(1, s_.resident_ctas * (is_light ? 2 : 1) * kThreads / s_.threads());
 }

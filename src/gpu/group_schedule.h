@@ -68,8 +68,9 @@ struct GroupSchedule {
   std::int64_t serial_count = 1, serial_chunk = 1;  // serial indices in all and per CTA
   std::int64_t inner_vectors = 1, inner_chunk = 1;  // vectors in all (flattened inner axes) and per CTA
   bool is_ragged = false;                           // the last vector of the inner axis is not whole
-  bool is_turned = false;  // a load lies along the serial axis: steps of a thread are neighbours, rows of a warp many
-  bool is_wide = false;    // offsets need 64 bits
+  bool is_transposed =
+      false;             // a load lies along the serial axis: steps of a thread are neighbours, rows of a warp many
+  bool is_wide = false;  // offsets need 64 bits
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
   bool is_stage = false;  // of a vertically fused launch: what it reads may have been written in the same launch

@@ -69,7 +69,7 @@ class Scheduler {
   bool may_keep_order(const std::vector<int>& same, const std::vector<int>& others) const;
   /// The axis along which a load of a pointwise group lies whose elements are far apart along the inner one, as in a
   /// transpose; -1 without one, or where latency decides.
-  int turned_axis(const std::vector<int>& axes) const;
+  int transposed_axis(const std::vector<int>& axes) const;
   /// What reads the same part of a large load should run together, as neighbouring CTAs: an axis along which such a
   /// load stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first. Where
   /// nothing is reduced it is done for the largest load only: L2 serves what fits it, and threads go on with what they

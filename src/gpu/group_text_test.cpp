@@ -126,20 +126,21 @@ std::vector<GroupCase> make_cases() {
   }
   for (const DType dtype : {f32, bf16, f64}) {  // large enough to be read along one axis and written along another
     for (const Strides& extents : {Strides{330, 260}, Strides{257, 299}, Strides{4, 150, 133}, Strides{40, 9, 290}}) {
-      Group turned = sums(extents, dtype, {0});
-      Strides& strides = turned.loads[0].strides;
+      Group transposed = sums(extents, dtype, {0});
+      Strides& strides = transposed.loads[0].strides;
       const auto last = strides.size() - 1;
       strides[last] = extents[last - 1], strides[last - 1] = 1;
-      add(make_case("turned", turned));
-      turned.loads.push_back({dtype, turned.outputs[0].strides});
+      add(make_case("transposed", transposed));
+      transposed.loads.push_back({dtype, transposed.outputs[0].strides});
       const DType computed = compute_dtype(dtype);
-      turned.outputs[0] = sum_output(
-          turned, dtype, make_input(&turned.expr, 0, computed) + make_input(&turned.expr, 1, computed) * 0.5, 0);
-      add(make_case("turned beside one that is not", turned));
+      transposed.outputs[0] =
+          sum_output(transposed, dtype,
+                     make_input(&transposed.expr, 0, computed) + make_input(&transposed.expr, 1, computed) * 0.5, 0);
+      add(make_case("transposed beside one that is not", transposed));
     }
     Group outer = sums({290, 9, 40}, dtype, {0});  // along the outermost axis
     outer.loads[0].strides = {1, 290 * 40, 290};
-    add(make_case("turned along the outermost axis", outer));
+    add(make_case("transposed along the outermost axis", outer));
   }
   add(make_case("one element", sums({}, f32, {0})));
   add(make_case("one element of extents 1", sums({1, 1}, f32, {0b11})));
@@ -420,8 +421,8 @@ TEST(GroupText, CasesTakeEverySchedule) {
     seen["several serial axes"] += s.serial_axes.size() > 1;
     seen["several inner axes"] += s.inner_axes.size() > 1;
     seen["unrolled"] += s.unroll > 1;
-    seen["turned"] += s.is_turned;
-    seen["turned, several serial axes"] += s.is_turned && s.serial_axes.size() > 1;
+    seen["transposed"] += s.is_transposed;
+    seen["transposed, several serial axes"] += s.is_transposed && s.serial_axes.size() > 1;
     seen["not a vector"] += std::count(s.is_vector.begin(), s.is_vector.end(), false) > 0;
   }
   for (const char* road : {"tile store",
@@ -442,8 +443,8 @@ TEST(GroupText, CasesTakeEverySchedule) {
                            "several serial axes",
                            "several inner axes",
                            "unrolled",
-                           "turned",
-                           "turned, several serial axes",
+                           "transposed",
+                           "transposed, several serial axes",
                            "not a vector"}) {
     EXPECT_GT(seen[road], 0) << road;
   }

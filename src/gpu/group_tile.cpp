@@ -34,7 +34,7 @@ constexpr int kMaxUnroll = 8;
 // has registers for.
 constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
 // Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
-constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
+constexpr int kTransposedLanes = 8, kTransposedUnroll = 4;
 
 }  // namespace
 
@@ -125,7 +125,7 @@ void Scheduler::choose_tile() {
     for (int lanes = 8; lanes <= threads; lanes *= 2) best = std::max(best, use(lanes));
     s_.lanes = threads;
     while (s_.lanes > 8 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
-    if (s_.is_turned) s_.lanes = kTurnedLanes;
+    if (s_.is_transposed) s_.lanes = kTransposedLanes;
   } else {
     s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
     if (s_.is_stage && !has_sink(SinkKind::row)) {
@@ -145,7 +145,7 @@ void Scheduler::choose_tile() {
   const std::int64_t tiles = ceil_div(vectors, s_.lanes) * grid_axis_product();
   const std::int64_t steps = ceil_div(s_.serial_count, s_.rows);
   const bool keeps_serial = !has_sink(SinkKind::column) && !has_sink(SinkKind::total);
-  s_.unroll = s_.is_turned ? kTurnedUnroll : choose_unroll(steps);
+  s_.unroll = s_.is_transposed ? kTransposedUnroll : choose_unroll(steps);
   if (keeps_serial) {
     // Nothing is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse what it holds.
     const std::int64_t batch = s_.rows * s_.unroll;

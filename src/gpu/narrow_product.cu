@@ -51,7 +51,7 @@ PD_DEVICE void product(const Stored* a, const Stored* b, Stored* out, const Room
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile += 2) {
       unsigned columns[4];
-      load_turned(columns, of_b + step * (16 * kStrideB) + tile * 8);
+      load_transposed(columns, of_b + step * (16 * kStrideB) + tile * 8);
       const unsigned pairs[2][2] = {{columns[0], columns[1]}, {columns[2], columns[3]}};
       add_tile<Stored>(sum[tile], rows, pairs[0]), add_tile<Stored>(sum[tile + 1], rows, pairs[1]);
     }

@@ -9,7 +9,8 @@ std::string square_products(DType dtype, int columns) {
   const int sums = columns / 2;
   const char* const type = dtype == DType::f32 ? "tf32" : dtype == DType::bf16 ? "bf16" : "f16";
   // Whether rows of an operand lie across K; of TF32 none do.
-  const char *const turned = dtype == DType::f32 ? "" : ", 0", *const both_turned = dtype == DType::f32 ? "" : ", 0, 0";
+  const char *const transposed = dtype == DType::f32 ? "" : ", 0", *const both_transposed =
+                                                                       dtype == DType::f32 ? "" : ", 0, 0";
   std::string places, operands;
   for (int i = 0; i < sums; ++i) {
     places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
@@ -48,7 +49,7 @@ template <int kMostLeft = 0> PD_DEVICE void products_wait(float (&sum)[{0}]) {{
 }}
 #endif
 )",
-                     sums, product, sums, sums + 1, sums + 2, sums + 3, sums + 4, turned, both_turned, operands,
+                     sums, product, sums, sums + 1, sums + 2, sums + 3, sums + 4, transposed, both_transposed, operands,
                      sums + 5);
 }
 

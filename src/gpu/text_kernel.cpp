@@ -95,7 +95,7 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::function<TextPlan(const KernelCall&)> plan, Faults faults, std::uint32_t channels_last,
                           std::uint32_t any_layout, std::vector<std::pair<std::size_t, std::size_t>> in_place,
                           std::function<std::string(const KernelCall&)> reason,
-                          std::function<std::uint32_t(const KernelCall&)> turned,
+                          std::function<std::uint32_t(const KernelCall&)> transposed,
                           std::function<bool(const KernelCall&)> wants_by_units) {
   KernelImplementation implementation;
   implementation.name = std::move(name);
@@ -103,7 +103,7 @@ void register_text_kernel(const std::string& op, std::string name,
   implementation.faults = faults;
   implementation.channels_last = channels_last, implementation.any_layout = any_layout;
   implementation.in_place = std::move(in_place);
-  implementation.reason = std::move(reason), implementation.turned = std::move(turned);
+  implementation.reason = std::move(reason), implementation.transposed = std::move(transposed);
   implementation.wants_by_units = std::move(wants_by_units);
   implementation.refusal = std::move(refusal);
   implementation.plan_text = [plan = std::move(plan), faults](const KernelCall& call) {

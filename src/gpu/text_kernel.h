@@ -56,7 +56,7 @@ bool overlaps_before(const Target& target, const TextLaunch& launch);
 /// Of an SM's shared memory: CTAs that have more of it do not share one.
 inline unsigned half_of_shared(const Target& target) { return static_cast<unsigned>(target.shared_bytes / 2); }
 
-/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`,
+/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `transposed`,
 /// `wants_by_units`: see KernelImplementation.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
@@ -64,7 +64,7 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::uint32_t channels_last = 0, std::uint32_t any_layout = 0,
                           std::vector<std::pair<std::size_t, std::size_t>> in_place = {},
                           std::function<std::string(const KernelCall&)> reason = {},
-                          std::function<std::uint32_t(const KernelCall&)> turned = {},
+                          std::function<std::uint32_t(const KernelCall&)> transposed = {},
                           std::function<bool(const KernelCall&)> wants_by_units = {});
 
 }  // namespace paoding::gpu

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels whose warps multiply on their own are written with, from compute capability 8 on: copies into shared
-// memory that go on beside other work, and products of 16 by 8 tiles. T is how factors are stored: float, whose products
-// are of factors rounded to TF32, F16 or BF16; sums are f32. A warp's lane has words of k and of k + 4 of rows g =
-// lane / 4 and g + 8, with k = lane % 4 and 4 or 2 bytes an element; of the sums it has columns 2 k and 2 k + 1.
+// memory that go on beside other work, and products of 16 by 8 tiles. T is how factors are stored: float, whose
+// products are of factors rounded to TF32, F16 or BF16; sums are f32. A warp's lane has words of k and of k + 4 of rows
+// g = lane / 4 and g + 8, with k = lane % 4 and 4 or 2 bytes an element; of the sums it has columns 2 k and 2 k + 1.
 
 #ifdef PD_EMULATE
 using emulation::copies_end_group;
 using emulation::copies_wait;
 using emulation::copy_beside;
 using emulation::load_squares;
-using emulation::load_turned;
+using emulation::load_transposed;
 using emulation::round_to_tf32;
 template <class T> PD_DEVICE void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   emulation::add_tile<4 / sizeof(T)>(sum, a, b, [](unsigned bits) { return value_of<T>(bits); });
@@ -62,14 +62,14 @@ PD_DEVICE void load_squares(unsigned (&words)[2], const void* row) {
                : "r"(address_in_shared(row))
                : "memory");
 }
-// The same of 8 elements of 16 bits a row, turned over the diagonal: the elements 2 k and 2 k + 1 of column g.
-PD_DEVICE void load_turned(unsigned (&words)[4], const void* row) {
+// The same of 8 elements of 16 bits a row, transposed: the elements 2 k and 2 k + 1 of column g.
+PD_DEVICE void load_transposed(unsigned (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(address_in_shared(row))
                : "memory");
 }
-PD_DEVICE void load_turned(unsigned (&words)[2], const void* row) {
+PD_DEVICE void load_transposed(unsigned (&words)[2], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(words[0]), "=r"(words[1])
                : "r"(address_in_shared(row))

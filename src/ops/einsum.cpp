@@ -114,17 +114,17 @@ Term elementwise(const Term& a, const Term& b, const AxisLabels& keep) {
 Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisLabels& shared) {
   const auto is_free = [&](AxisLabel label) { return !has_label(batch, label) && !has_label(shared, label); };
   const AxisLabels rows = filtered(a.labels, is_free), columns = filtered(b.labels, is_free);
-  const auto matrix = [&](const Term& term, const AxisLabels& first, const AxisLabels& second, bool* is_turned) {
-    *is_turned = term.labels == joined(batch, joined(second, first));
-    const AxisLabels &outer = *is_turned ? second : first, &inner = *is_turned ? first : second;
+  const auto matrix = [&](const Term& term, const AxisLabels& first, const AxisLabels& second, bool* is_transposed) {
+    *is_transposed = term.labels == joined(batch, joined(second, first));
+    const AxisLabels &outer = *is_transposed ? second : first, &inner = *is_transposed ? first : second;
     const Term sorted = in_order(term, joined(batch, joined(outer, inner)));
     Ints dims{term.elements(outer), term.elements(inner)};
     if (!batch.empty()) dims = with_front(dims, term.elements(batch));
     return reshape(sorted.value, dims);
   };
-  bool is_a_turned = false, is_b_turned = false;
-  const Value left = matrix(a, rows, shared, &is_a_turned), right = matrix(b, shared, columns, &is_b_turned);
-  const Value product = matmul(left, right, is_a_turned, is_b_turned);
+  bool is_a_transposed = false, is_b_transposed = false;
+  const Value left = matrix(a, rows, shared, &is_a_transposed), right = matrix(b, shared, columns, &is_b_transposed);
+  const Value product = matmul(left, right, is_a_transposed, is_b_transposed);
   const AxisLabels labels = joined(batch, joined(rows, columns));
   Ints dims;
   for (const AxisLabel label : labels) dims.push_back(has_label(a.labels, label) ? a.extent(label) : b.extent(label));

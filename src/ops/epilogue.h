@@ -29,7 +29,7 @@ struct EpilogueKernel {
   std::function<std::string(const KernelCall&, const Epilogue&, const KernelImplementation& before)> refusal;
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const Epilogue&)> plan_text;
   /// What the kernel makes is made of much less: each group that takes it in makes it anew, and it is never kept.
-  bool is_remade = false;
+  bool is_rematerialized = false;
 };
 
 /// At most one per op.

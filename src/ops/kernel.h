@@ -114,7 +114,7 @@ struct KernelImplementation {
   /// Bit i: input i had better be copied first: a matrix in its last two axes, to lie by columns where it lies by rows,
   /// or the other way round, as what that takes is less than what it saves; weights of a convolution, to have their
   /// channels innermost, as the kernel would copy them too, and others read them.
-  std::function<std::uint32_t(const KernelCall&)> turned = {};
+  std::function<std::uint32_t(const KernelCall&)> transposed = {};
   /// On a GPU, of a recurrence: whether its weights had better lie by units (packed_weights.h), where they are put so
   /// but once.
   std::function<bool(const KernelCall&)> wants_by_units = {};

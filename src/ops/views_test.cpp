@@ -69,7 +69,7 @@ TEST(Joins, AreWrittenByTheOpsThatMakeTheirParts) {
   Graph g;
   const Value a = g.input("a", f32, {5, 7}), b = g.input("b", f32, {5, 7});
   g.fetch("stack", stack(std::array{tanh(a), exp(b)}, -1));
-  g.fetch("turned", concat(std::array{transpose(sigmoid(a), Ints{1, 0}), flip(tanh(transpose(b, Ints{1, 0})))}, 0));
+  g.fetch("transposed", concat(std::array{transpose(sigmoid(a), Ints{1, 0}), flip(tanh(transpose(b, Ints{1, 0})))}, 0));
   g.fetch("pad", pad(tanh(a + b), Ints{0, 2}, Ints{0, 3}, 1.5));
   g.fetch("zeros", concat(std::array{a * b, zeros(g, {2, 7})}, 0));
   EXPECT_EQ(check(g), std::vector<std::string>());

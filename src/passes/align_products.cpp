@@ -82,14 +82,16 @@ class ProductAlignment {
     const Node& node = graph_.node(id);
     const Type a = graph_.type(node.inputs[0]), y = node.types[0];
     if (!is_of_tensor_cores(a.dtype) || y.shape.elements() == 0) return;
-    const bool is_a_turned = node.attrs.get_bool("transpose_a"), is_b_turned = node.attrs.get_bool("transpose_b");
+    const bool is_a_transposed = node.attrs.get_bool("transpose_a"),
+               is_b_transposed = node.attrs.get_bool("transpose_b");
     const int last = y.shape.rank() - 1;
     const std::int64_t m = y.shape[last - 1], n = y.shape[last];
-    const std::int64_t k = a.shape[a.shape.rank() - (is_a_turned ? 2 : 1)];
+    const std::int64_t k = a.shape[a.shape.rank() - (is_a_transposed ? 2 : 1)];
     const std::int64_t aligned = kAlignedBytes / size_bytes(a.dtype);
     const auto missing = [&](std::int64_t extent) { return rounded_up(extent, aligned) - extent; };
-    // The inner extents in memory: of y n; of a k or, turned, m; of b n or, turned, k.
-    const Added added{is_a_turned ? missing(m) : 0, is_a_turned && !is_b_turned ? 0 : missing(k), missing(n)};
+    // The inner extents in memory: of y n; of a k or, transposed, m; of b n or, transposed, k.
+    const Added added{is_a_transposed ? missing(m) : 0, is_a_transposed && !is_b_transposed ? 0 : missing(k),
+                      missing(n)};
     if (!added.is_any()) return;
 
     const double saved = 2.0 * static_cast<double>(y.shape.elements()) * static_cast<double>(k) * kSavedPerOperation;

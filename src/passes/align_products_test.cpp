@@ -78,13 +78,14 @@ TEST(AlignProducts, LeavesTheCpuAlone) {
 
 TEST(AlignProducts, ChangesNoValue) {
   // Large enough to pay, so a program computes it, on the CPU, with the graph as it was made and as it is for the H200.
-  for (const bool is_a_turned : {false, true}) {
-    for (const bool is_b_turned : {false, true}) {
+  for (const bool is_a_transposed : {false, true}) {
+    for (const bool is_b_transposed : {false, true}) {
       const std::int64_t m = 1021, k = 1203, n = 1303;
-      const Shape a_shape = is_a_turned ? Shape{k, m} : Shape{m, k}, b_shape = is_b_turned ? Shape{n, k} : Shape{k, n};
+      const Shape a_shape = is_a_transposed ? Shape{k, m} : Shape{m, k},
+                  b_shape = is_b_transposed ? Shape{n, k} : Shape{k, n};
       const auto build = [&](Graph& g) {
         const Value a = g.input("a", f32, a_shape), b = g.input("b", f32, b_shape);
-        g.fetch("y", matmul(tanh(a), exp(b), is_a_turned, is_b_turned) * 0.5);
+        g.fetch("y", matmul(tanh(a), exp(b), is_a_transposed, is_b_transposed) * 0.5);
       };
       Graph plain, aligned;
       build(plain), build(aligned);

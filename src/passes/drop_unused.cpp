@@ -208,7 +208,7 @@ NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::
     for (const int output : view.outputs_of(k)) {
       if (is_kept(output)) fetches.push_back(view.value_of(k, output));
     }
-    bodies.push_back(remake_body(view.body(k), inputs_of(view.body(k), nullptr), fetches));
+    bodies.push_back(rebuild_body(view.body(k), inputs_of(view.body(k), nullptr), fetches));
     drop_in(*bodies.back());
     const std::vector<bool> mine = read_inputs(*bodies.back());
     for (std::size_t i = 0; i < mine.size(); ++i) is_read[i] = is_read[i] || mine[i];
@@ -220,7 +220,7 @@ NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::
   for (auto& body : bodies) {
     std::vector<Ref> fetches;
     for (const Graph::Fetch& fetch : body->fetches()) fetches.push_back(fetch.ref);
-    body = remake_body(*body, inputs_of(*body, &is_read), fetches);
+    body = rebuild_body(*body, inputs_of(*body, &is_read), fetches);
   }
   int common = 0;
   std::vector<std::int64_t> owners;

@@ -5,7 +5,7 @@
 //
 //   dw = matmul(x, g) {transpose_a}                # [K, M], [K, N]: [M, N]
 //   du = matmul(h, g) {transpose_a}
-// becomes in TF32, whose tensor cores want the left factors turned (ops/matmul/product_rules.h),
+// becomes in TF32, whose tensor cores want the left factors transposed (ops/matmul/product_rules.h),
 //   d = matmul(concat(transpose(x), transpose(h)), g);  dw, du = slices of d
 // and in 16 bits, where the factors of all layers are written behind each other, so that those of a layer are at one
 // distance,
@@ -190,35 +190,36 @@ class RowJoin {
     return true;
   }
 
-  // ---- TF32: left factors turned, one above the other ----
+  // ---- TF32: left factors transposed, one above the other ----
 
   std::string stack(const std::vector<RowProduct>& products) {
-    if (node_of_value(node_of(products[0]).inputs[1]).op->name == "transpose") return "their right factor lies turned";
+    if (node_of_value(node_of(products[0]).inputs[1]).op->name == "transpose")
+      return "their right factor lies transposed";
     std::set<NodeId> ids;
     std::vector<Ref> lefts;
     std::int64_t rows = 0;
     double apart = 0, together = 0;  // us
     for (const RowProduct& product : products) {
       const Ref left = left_of(product);
-      if (node_of_value(left).op->name == "transpose") return "a left factor lies turned already";
+      if (node_of_value(left).op->name == "transpose") return "a left factor lies transposed already";
       if (product.rows < kTileRows) return fmt::format("a left factor has {} columns, less than a tile", product.rows);
       const std::int64_t m = product.rows, n = columns_of(product), k = depth_of(product);
       const double operations = product_operations(m, n, k);
-      apart += turning_pays(m, n, k) ? operations / kAlongRate + turned_copy_us(std::min(m, n), k)
-                                     : operations / kAcrossRate;
-      together += operations / kJoinedRate + turned_copy_us(m, k);
+      apart += transposing_pays(m, n, k) ? operations / kAlongRate + transposed_copy_us(std::min(m, n), k)
+                                         : operations / kAcrossRate;
+      together += operations / kJoinedRate + transposed_copy_us(m, k);
       lefts.push_back(left), ids.insert(product.id), rows += m;
     }
     if (rows <= kMostFewRows) return fmt::format("{} rows have another kernel", rows);
     if (apart <= together)
-      return fmt::format("with turned copies it would take {:.1f} us, not {:.1f}", together, apart);
+      return fmt::format("with transposed copies it would take {:.1f} us, not {:.1f}", together, apart);
     if (!wait_together(ids, lefts)) return "one follows from another";
     const KeepNames keep(graph_, node_of(products[0]));
-    Values turned;
-    for (const Ref& left : lefts) turned.push_back(transpose(graph_.value(left), std::vector<int>{1, 0}));
+    Values transposed;
+    for (const Ref& left : lefts) transposed.push_back(transpose(graph_.value(left), std::vector<int>{1, 0}));
     Attrs attrs = node_of(products[0]).attrs;
     attrs.set("transpose_a", false);
-    const Value made = multiply(products[0], concat(turned, 0), attrs);
+    const Value made = multiply(products[0], concat(transposed, 0), attrs);
     std::int64_t row = 0;
     std::vector<View>& views = views_.emplace_back();
     for (const RowProduct& product : products) {

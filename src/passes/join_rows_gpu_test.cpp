@@ -76,7 +76,7 @@ TEST(JoinRows, OfTwoLayersInTf32TurnsFourFactorsForTwoProducts) {
             "lstm_recurrence_grad matmul[6400, 512] concat concat matmul[1024, 2048]");
 }
 
-TEST(JoinRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTurned) {
+TEST(JoinRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTransposed) {
   Graph g;
   const Value x = tanh(g.input("x", f32, {6400, 512})), h = tanh(g.input("h", f32, {6400, 512}));
   const Value d = g.input("d", f32, {6400, 2048});

@@ -75,7 +75,7 @@ TEST(JoinRows, MakesOneBatchOfTheGradientsOfALayerIn16Bits) {
   }
 }
 
-TEST(JoinRows, PutsTurnedFactorsAboveEachOtherInTf32) {
+TEST(JoinRows, PutsTransposedFactorsAboveEachOtherInTf32) {
   Graph g;
   build(g, {.steps = 50, .rows = 128, .width = 512, .count = 2, .is_reverse = {false, true}, .dtype = f32});
   join_on("h200", g, true);
@@ -112,7 +112,7 @@ TEST(JoinRows, SaysWhatKeepsProductsApart) {
     return notes;
   };
   Layers s{.steps = 64, .rows = 4, .width = 256, .count = 1, .is_reverse = {false}, .dtype = f32};
-  EXPECT_TRUE(is_in(notes_of(s, true), "with turned copies it would take"));
+  EXPECT_TRUE(is_in(notes_of(s, true), "with transposed copies it would take"));
   s = {.steps = 1024, .rows = 16, .width = 768, .count = 1, .is_reverse = {false}};
   EXPECT_TRUE(is_in(notes_of(s, false), "copies would take")) << "the input would be copied";
   s = {.steps = 50, .rows = 128, .width = 500, .count = 1, .is_reverse = {false}};

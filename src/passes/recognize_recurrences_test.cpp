@@ -114,7 +114,7 @@ const Form kTaken[] = {
        }
        return lstm_of(sums[0], sums[1], sums[2], sums[3], s[1]);
      }},
-    {"lstm with transposed weights, a forget bias, and a bent input", "lstm_recurrence", "",
+    {"lstm with transposed weights, a forget bias, and an activated input", "lstm_recurrence", "",
      [](const Values& s, const Value& x, const Weights& p) {
        const Value w = transpose(p.w, Ints{1, 0}), u = transpose(p.u, Ints{1, 0});
        const Values parts = parts_of(matmul(tanh(x), w, false, true) + matmul(s[0], u, false, true) + p.b, 4);
@@ -267,7 +267,7 @@ TEST(RecognizeRecurrences, HasTheGradientsOfTheScanOfBothOrders) {
 
 TEST(RecognizeRecurrences, ComputesTheForwardPassOnceForItsGradient) {
   for (const char* name :
-       {"lstm_cell", "gru_cell", "rnn_cell", "lstm with transposed weights, a forget bias, and a bent input"}) {
+       {"lstm_cell", "gru_cell", "rnn_cell", "lstm with transposed weights, a forget bias, and an activated input"}) {
     const auto form =
         std::find_if(std::begin(kTaken), std::end(kTaken), [&](const Form& f) { return f.name == std::string(name); });
     Graph g;

@@ -207,7 +207,7 @@ class Simplifier {
   Value slice_rule(Ref ref) {
     const Ref from = input(ref);
     const SliceRange range = slice_range(node(ref));
-    bool is_whole = shape(from) == shape(ref);  // as long as the whole: it is the whole, unless it is turned round
+    bool is_whole = shape(from) == shape(ref);  // as long as the whole: it is the whole, unless it is reversed
     for (int axis = 0; axis < shape(ref).rank(); ++axis) is_whole &= range.step[at(axis)] > 0 || shape(ref)[axis] <= 1;
     if (is_whole) return value(from);
     if (is(from, "full")) return full_like(from, shape(ref));
@@ -311,7 +311,7 @@ class Simplifier {
     return call(*made.op, inputs, made.attrs).front();
   }
 
-  // A product of a transposed matrix is a product with its flag turned.
+  // A product of a transposed matrix is a product with its flag flipped.
   Value matmul_rule(Ref ref) {
     Values in;
     bool flags[2] = {node(ref).attrs.get_bool("transpose_a"), node(ref).attrs.get_bool("transpose_b")};

@@ -149,7 +149,7 @@ TEST(HostSteps, InALoopCopyWhatATurnTouches) {
   ASSERT_EQ(segments.size(), 1u) << to_string(plan);
   EXPECT_NE(segments[0]->list, &plan.steps);
   for (const HostWindow& window : segments[0]->windows) EXPECT_EQ(window.bytes, 12) << to_string(plan);
-  EXPECT_TRUE(has(fmt::format("{}", fmt::join(plan.notes, "; ")), "what is around is turned by the host"));
+  EXPECT_TRUE(has(fmt::format("{}", fmt::join(plan.notes, "; ")), "what is around is driven by the host"));
 }
 
 }  // namespace

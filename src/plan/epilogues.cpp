@@ -123,12 +123,13 @@ class EpilogueFusion : private KernelFusion {
       if (i != load && group.operands[i].slot == result.slot) return false;
     }
     const bool is_read = is_seen(result.slot, maker, at);  // by others
-    const bool is_remade = epilogue->is_remade && is_read, is_kept = is_read && !is_remade;
+    const bool is_rematerialized = epilogue->is_rematerialized && is_read, is_kept = is_read && !is_rematerialized;
 
     Step fused = kernel;
-    if (is_remade) fused.operands.pop_back();  // to be moved without what it writes, which the step that stays does
+    if (is_rematerialized)
+      fused.operands.pop_back();  // to be moved without what it writes, which the step that stays does
     const bool sinks = may_pass(fused, maker, at);
-    if (!sinks && (is_remade || !may_pass(group, maker, at))) return false;
+    if (!sinks && (is_rematerialized || !may_pass(group, maker, at))) return false;
     fused.operands.resize(fused.reads);
     fused.group = with_load_in_front(group.group, load);
     for (std::size_t i = 0; i < group.reads; ++i) {
@@ -149,7 +150,7 @@ class EpilogueFusion : private KernelFusion {
     fused.label.members = group.label.members;
     fused.label.member_bytes = group.label.member_bytes;
     steps_[sinks ? at : maker] = std::move(fused);
-    if (!is_remade) steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
+    if (!is_rematerialized) steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
     return true;
   }
 

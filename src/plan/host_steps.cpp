@@ -272,7 +272,7 @@ void note_host_segments(Plan* plan) {
     plan->notes.push_back(fmt::format(
         "{}{}: {} steps run on the CPU between graphs{}; {} values are copied from the GPU, {} to it",
         one_line(first.label.op), in_scope(first.label.scope), segment->end - segment->first,
-        segment->list == &plan->steps ? "" : ", each time that they come: what is around is turned by the host",
+        segment->list == &plan->steps ? "" : ", each time that they come: what is around is driven by the host",
         std::ranges::count_if(segment->windows, copied),
         std::ranges::count(segment->windows, true, &HostWindow::is_output)));
   }

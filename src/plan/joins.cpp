@@ -65,7 +65,7 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
     return operand;
   }
   if (op != "slice" || !(source.shape == node.types[0].shape) || source.shape.elements() == 0) return std::nullopt;
-  const SliceRange range = slice_range(node);  // the whole, perhaps turned round
+  const SliceRange range = slice_range(node);  // the whole, perhaps reversed
   for (int axis = 0; axis < source.shape.rank(); ++axis) {
     if (range.step[at(axis)] > 0 || source.shape[axis] <= 1) continue;
     const std::int64_t stride = where.layout.strides[at(axis)];
@@ -76,15 +76,15 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
 }
 
 // Whether `ref` sees in another order what others read as well, products as a rule: they want it as it is made.
-bool is_turned_for_one(const Graph& graph, Ref ref, const std::vector<int>& uses) {
-  bool is_turned = false, is_shared = false;
+bool is_transposed_for_one(const Graph& graph, Ref ref, const std::vector<int>& uses) {
+  bool is_transposed = false, is_shared = false;
   for (const Node* node = &graph.node(ref.node); node->op->kind == OpKind::view && node->inputs.size() == 1;
        node = &graph.node(ref.node)) {
-    is_turned |= node->op->name == "transpose";
+    is_transposed |= node->op->name == "transpose";
     ref = node->inputs[0];
     is_shared |= uses[static_cast<std::size_t>(ref.node)] > 1;
   }
-  return is_turned && is_shared;
+  return is_transposed && is_shared;
 }
 
 // Whether it is an output of a scan that no carry's history holds.
@@ -141,9 +141,9 @@ void Planner::assign_destinations(Frame& frame) {
     }
     if (node.op->name == "reshape" && frame.graph.node(node.inputs[0].node).op->name == "transpose") {
       // Heads put side by side again: written in the order that the reshape wants, the transposed value needs no copy.
-      const Node& turned = frame.graph.node(node.inputs[0].node);
-      const Layout made = Layout::dense(frame.graph.type(turned.inputs[0]));
-      const Layout seen = transpose_layout(made, permutation_of(turned));
+      const Node& transposed = frame.graph.node(node.inputs[0].node);
+      const Layout made = Layout::dense(frame.graph.type(transposed.inputs[0]));
+      const Layout seen = transpose_layout(made, permutation_of(transposed));
       if (!reshape_layout(seen, node.types[0].shape)) propose_destination(frame, self, new_operand(frame, self));
     }
     if (node.op->name != "concat") continue;
@@ -153,7 +153,7 @@ void Planner::assign_destinations(Frame& frame) {
     std::int64_t index = 0;
     for (const Ref& ref : node.inputs) {
       const Shape& shape = frame.graph.type(ref).shape;
-      if (!is_turned_for_one(frame.graph, ref, uses)) {
+      if (!is_transposed_for_one(frame.graph, ref, uses)) {
         propose_destination(frame, ref, sub_range(whole, start_at(shape.rank(), axis, index), shape));
       }
       index += shape[axis];

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // choose_layouts: images [N, C, H, W] lie with their channels innermost from one convolution or pool to the next, the
 // elementwise work between them included, where the kernels of the device want it. It is a matter of strides: the graph
-// does not change, and groups walk over memory in whatever order it lies. Matrices are turned for single products, and
-// weights for all convolutions that read them.
-// (Measured on one CPU with AVX-512 and
-// oneDNN 2.6.3, for 3x3 convolutions of 16 to 64 channels: channels innermost were about as fast as its blocked formats
-// and faster than channels outermost. Other shapes and CPUs were not measured.)
+// does not change, and groups walk over memory in whatever order it lies. Matrices are transposed for single products,
+// and weights for all convolutions that read them. (Measured on one CPU with AVX-512 and oneDNN 2.6.3, for 3x3
+// convolutions of 16 to 64 channels: channels innermost were about as fast as its blocked formats and faster than
+// channels outermost. Other shapes and CPUs were not measured.)
 #include <algorithm>
 
 #include "base/check.h"
@@ -23,7 +22,7 @@ bool gains_by_channels_last(const Type& image, DeviceKind device) {
 }
 
 // Matrices of the last two axes, stored by columns.
-Layout matrices_turned(const Type& type) {
+Layout matrices_transposed(const Type& type) {
   Layout layout = Layout::dense(type);
   const auto rank = static_cast<std::size_t>(type.shape.rank());
   layout.strides[rank - 2] = 1, layout.strides[rank - 1] = type.shape[type.shape.rank() - 2];
@@ -87,15 +86,15 @@ Operand Planner::kernel_input(Frame& frame, NodeId id, std::size_t i) {
   return frame.converted[ref] = made;
 }
 
-Operand Planner::turned(Frame& frame, const Operand& from, const Node& node, Ref ref) {
+Operand Planner::transposed(Frame& frame, const Operand& from, const Node& node, Ref ref) {
   const Type& type = from.layout.type;
   const bool is_image = type.shape.rank() == 4;
   if (const auto it = frame.converted.find(ref); is_image && it != frame.converted.end()) return it->second;
-  Operand made{new_slot(SlotKind::arena, "copy_turned", size_bytes(type)),
+  Operand made{new_slot(SlotKind::arena, "copy_transposed", size_bytes(type)),
                0,
                {},
-               is_image ? channels_last(type) : matrices_turned(type)};
-  copy(frame, from, made, node, "copy_turned");
+               is_image ? channels_last(type) : matrices_transposed(type)};
+  copy(frame, from, made, node, "copy_transposed");
   if (!is_image) return made;
   frame.converted[ref] = made;
   // Of parameters in front of all: side by side they share a launch.
@@ -107,10 +106,10 @@ Operand Planner::turned(Frame& frame, const Operand& from, const Node& node, Ref
 }
 
 bool Planner::turn_inputs(Frame& frame, Step* step, const Node& node) {
-  if (!options_.choose_layouts || !step->kernel->turned) return false;
-  const std::uint32_t wanted = step->kernel->turned(step->call);
+  if (!options_.choose_layouts || !step->kernel->transposed) return false;
+  const std::uint32_t wanted = step->kernel->transposed(step->call);
   for (std::size_t i = 0; i < step->reads; ++i) {
-    if (wants(wanted, i)) step->operands[i] = turned(frame, step->operands[i], node, node.inputs[i]);
+    if (wants(wanted, i)) step->operands[i] = transposed(frame, step->operands[i], node, node.inputs[i]);
   }
   return wanted != 0;
 }

@@ -122,14 +122,14 @@ Plan weight_gradient_plan(std::int64_t rows, bool allow_tf32, const char* chip) 
   return make_plan(g, {.target = target, .allow_tf32 = allow_tf32});
 }
 
-TEST(Layouts, OfTheSmallerFactorAreTurnedForTf32WhereThatSavesMoreThanItTakes) {
+TEST(Layouts, OfTheSmallerFactorAreTransposedForTf32WhereThatSavesMoreThanItTakes) {
   const Plan plan = weight_gradient_plan(6400, true, "h200");
   ASSERT_EQ(plan.steps.size(), 2u) << to_string(plan);
-  EXPECT_EQ(plan.steps[0].label.op, "copy_turned");
-  const Layout& turned = plan.steps[1].operands[0].layout;
-  EXPECT_EQ(turned.type.shape, (Shape{6400, 512}));
-  EXPECT_EQ(turned.strides[0], 1);
-  EXPECT_EQ(turned.strides[1], 6400);
+  EXPECT_EQ(plan.steps[0].label.op, "copy_transposed");
+  const Layout& transposed = plan.steps[1].operands[0].layout;
+  EXPECT_EQ(transposed.type.shape, (Shape{6400, 512}));
+  EXPECT_EQ(transposed.strides[0], 1);
+  EXPECT_EQ(transposed.strides[1], 6400);
   EXPECT_EQ(weight_gradient_plan(640, true, "h200").steps.size(), 1u) << "too little is saved";
   EXPECT_EQ(weight_gradient_plan(6400, false, "h200").steps.size(), 1u) << "not rounded";
   EXPECT_EQ(weight_gradient_plan(6400, true, "a100").steps.size(), 1u) << "its tensor cores take either";

@@ -82,9 +82,9 @@ class Planner {
   void choose_layouts(Frame& frame);
   /// The place of input i of a kernel: where it is, or a copy with channels innermost when the kernel wants that.
   Operand kernel_input(Frame& frame, NodeId id, std::size_t i);
-  /// Copies the matrices and weights that the step's kernel wants turned. False when there are none.
+  /// Copies the matrices and weights that the step's kernel wants transposed. False when there are none.
   bool turn_inputs(Frame& frame, Step* step, const Node& node);
-  Operand turned(Frame& frame, const Operand& from, const Node& node, Ref ref);
+  Operand transposed(Frame& frame, const Operand& from, const Node& node, Ref ref);
 
   // views.cpp
   void plan_view(Frame& frame, NodeId id);

@@ -35,7 +35,7 @@ void build_prints(Graph& g) {
   const Value xs = g.input("xs", f32, {4, 3, 2}), big = g.input("big", f32, {300, 7});
   const StepResult made = scan({full(g, {3, 2}, 0)}, {xs}, [&](const Values& c, const Values& e) {
     const Scope scope(e[0].graph(), "cell");
-    print(transpose(e[0], Ints{1, 0}), "turned");
+    print(transpose(e[0], Ints{1, 0}), "transposed");
     return step({c[0] + e[0]}, {c[0]});
   });
   const Value y = print(made.carries[0] + 1.0, "end");
@@ -62,7 +62,7 @@ TEST(Readback, PrintsOnAGpuWhatACpuPrints) {
     return text;
   };
   const std::string expected = printed(Device::cpu(), Execution::captured, 3);
-  EXPECT_TRUE(has(expected, "turned in cell @3")) << expected.substr(0, 200);
+  EXPECT_TRUE(has(expected, "transposed in cell @3")) << expected.substr(0, 200);
   SKIP_WITHOUT_A_GPU();
   EXPECT_EQ(printed(Device::best(), Execution::captured, 3), expected);
   EXPECT_EQ(printed(Device::best(), Execution::stepwise, 3), expected);

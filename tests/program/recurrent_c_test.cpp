@@ -72,7 +72,7 @@ Graph& build(Graph& g, const CLayer& l) {
 }
 
 // A matrix [rows, columns] as [columns, rows].
-Dense turned(const Dense& values, std::int64_t rows) {
+Dense transposed(const Dense& values, std::int64_t rows) {
   const std::size_t height = static_cast<std::size_t>(rows), width = values.size() / height;
   Dense made(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) made[i % width * height + i / width] = values[i];
@@ -126,10 +126,10 @@ std::pair<Dense, Dense> apart(const CLayer& l, const Dense& both) {
 void run_both_ways(const CLayer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
   const DType wide = compute_dtype(l.dtype);
   for (const auto& [name, tensor] : feeds) {
-    const bool is_turned = l.gates_first && (name == "w" || name == "u");
+    const bool is_transposed = l.gates_first && (name == "w" || name == "u");
     const Shape& shape = tensor.shape();
-    m.put(name,
-          is_turned ? Tensor::from(l.dtype, {shape[1], shape[0]}, turned(tensor.to_doubles(), shape[0])) : tensor);
+    m.put(name, is_transposed ? Tensor::from(l.dtype, {shape[1], shape[0]}, transposed(tensor.to_doubles(), shape[0]))
+                              : tensor);
   }
   pd_recurrent_sizes sizes;
   ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
@@ -216,7 +216,7 @@ TEST(RecurrentInC, IsTheLayerOfAGraph) {
             const auto entry = static_cast<std::ptrdiff_t>(l.B * l.H);
             l.is_reverse ? got.erase(got.end() - entry, got.end()) : got.erase(got.begin(), got.begin() + entry);
           }
-          if (l.gates_first && (name == "d_w" || name == "d_u")) got = turned(got, l.gates() * l.H);
+          if (l.gates_first && (name == "d_w" || name == "d_u")) got = transposed(got, l.gates() * l.H);
           expect_close(name, got, values, tolerance * (1 + largest(values)));
         }
         pd_recurrent_destroy(plan);

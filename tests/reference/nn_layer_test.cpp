@@ -20,8 +20,8 @@ Value layer_input(Graph& g, const std::string& name) {
   return g.input(name, layer_record(name).dtype(), layer_record(name).shape());
 }
 
-// Matrices of PyTorch beside each other, turned: [outputs, inputs] each to [inputs, all outputs].
-Tensor turned(const std::vector<Tensor>& matrices) {
+// Matrices of PyTorch beside each other, transposed: [outputs, inputs] each to [inputs, all outputs].
+Tensor transposed(const std::vector<Tensor>& matrices) {
   const std::int64_t inputs = matrices[0].shape()[1];
   std::int64_t outputs = 0;
   for (const Tensor& matrix : matrices) outputs += matrix.shape()[0];
@@ -74,14 +74,14 @@ void check_layer(Graph& g, const std::string& name, const Value& y, const Values
 FromRecords same(const std::string& part) {
   return [=](const std::string& prefix) { return layer_record(prefix + part); };
 }
-FromRecords turned_record(const std::string& part) {
-  return [=](const std::string& prefix) { return turned({layer_record(prefix + part)}); };
+FromRecords transposed_record(const std::string& part) {
+  return [=](const std::string& prefix) { return transposed({layer_record(prefix + part)}); };
 }
 
 const std::map<std::string, FromRecords> kPacked = {{"a/in/bias", same("in_proj_bias")},
-                                                    {"a/in/weight", turned_record("in_proj_weight")},
+                                                    {"a/in/weight", transposed_record("in_proj_weight")},
                                                     {"a/out/bias", same("out_proj.bias")},
-                                                    {"a/out/weight", turned_record("out_proj.weight")}};
+                                                    {"a/out/weight", transposed_record("out_proj.weight")}};
 
 int count_of(const Graph& g, const std::string& op) {
   int count = 0;
@@ -117,11 +117,11 @@ TEST(MultiHeadAttention, OfOtherWidthsWithAMaskIsWhatPyTorchGives) {
   const nn::MultiHeadAttention layer(g, "a", 6, 2, {.key_width = 3, .value_width = 7, .dtype = f64});
   check_layer(g, name, layer(x, keys, values, {.mask = seen}), {x, keys, values},
               {{"a/in/bias", same("in_proj_bias")},
-               {"a/key/weight", turned_record("k_proj_weight")},
+               {"a/key/weight", transposed_record("k_proj_weight")},
                {"a/out/bias", same("out_proj.bias")},
-               {"a/out/weight", turned_record("out_proj.weight")},
-               {"a/query/weight", turned_record("q_proj_weight")},
-               {"a/value/weight", turned_record("v_proj_weight")}});
+               {"a/out/weight", transposed_record("out_proj.weight")},
+               {"a/query/weight", transposed_record("q_proj_weight")},
+               {"a/value/weight", transposed_record("v_proj_weight")}});
 }
 
 TEST(MultiHeadAttention, OfThreeValuesWithoutBiasIsWhatPyTorchGives) {
@@ -130,8 +130,9 @@ TEST(MultiHeadAttention, OfThreeValuesWithoutBiasIsWhatPyTorchGives) {
   const Value x = layer_input(g, name + "/x0"), keys = layer_input(g, name + "/x1"),
               values = layer_input(g, name + "/x2");
   const nn::MultiHeadAttention layer(g, "a", 6, 6, {.bias = false, .dtype = f64});
-  check_layer(g, name, layer(x, keys, values), {x, keys, values},
-              {{"a/in/weight", turned_record("in_proj_weight")}, {"a/out/weight", turned_record("out_proj.weight")}});
+  check_layer(
+      g, name, layer(x, keys, values), {x, keys, values},
+      {{"a/in/weight", transposed_record("in_proj_weight")}, {"a/out/weight", transposed_record("out_proj.weight")}});
 }
 
 TEST(MultiHeadAttention, DropsWeightsOnlyWhileTraining) {

@@ -40,7 +40,7 @@ Values normalised_cell(const Value& x, const Value& h, const Value& c, const Wei
 
 // ---- the same with loops ----
 
-double bend(double a) { return 1 / (1 + std::exp(-a)); }
+double logistic(double a) { return 1 / (1 + std::exp(-a)); }
 
 Dense product(const Dense& x, const Dense& w, std::int64_t columns) {
   Dense y(kCellCount(columns), 0.0);
@@ -77,12 +77,12 @@ Dense expected(const Feeds& feeds, bool is_normalised) {
         return is_normalised ? 0 : feeds.at("peep")[k * kCellCount(kUnits) + j];
       };
       for (std::size_t j = 0; j < c.size(); ++j) {
-        const double i = bend(at(0, j) + look(0, j) * c[j]), f = bend(at(1, j) + look(1, j) * c[j]);
+        const double i = logistic(at(0, j) + look(0, j) * c[j]), f = logistic(at(1, j) + look(1, j) * c[j]);
         c[j] = f * c[j] + i * std::tanh(at(2, j));
       }
       const Dense seen = is_normalised ? normal(c, feeds.at("gain_c"), feeds.at("shift_c")) : c;
       for (std::size_t j = 0; j < c.size(); ++j) {
-        h[j] = bend(at(3, j) + look(2, j) * c[j]) * std::tanh(seen[j]);
+        h[j] = logistic(at(3, j) + look(2, j) * c[j]) * std::tanh(seen[j]);
         ys[(t * kCellCount(kCellRows) + row) * kCellCount(kUnits) + j] = h[j];
       }
     }

@@ -104,12 +104,12 @@ def forward(
         states, last_h, *rest = _results(x, hidden, cell, 0)
         last_c, saved = (each if is_there else None for each, is_there in zip(rest, (cell == 'lstm', is_training)))
         return states, last_h, last_c, saved, (x, w, u, h0), None
-    # The CPU widens f16 anew in every step, so it is turned before, which takes less than in one of those.
-    is_turned = x.dtype == torch.float16 and not x.is_cuda and not is_training
-    if is_turned:
+    # The CPU widens f16 anew in every step, so it is widened before, which takes less than in one of those.
+    is_widened = x.dtype == torch.float16 and not x.is_cuda and not is_training
+    if is_widened:
         w, u = w.t(), u.t()
     with at(x.device):
-        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, not is_turned, is_first)
+        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, not is_widened, is_first)
         states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
         saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
         x, w, u = dense(x), dense(w), dense(u)

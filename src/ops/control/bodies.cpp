@@ -57,8 +57,8 @@ std::vector<Type> infer_from_body(const OpCall& call) {
   return types;
 }
 
-std::shared_ptr<Graph> remake_body(const Graph& from, const std::vector<BodyInput>& inputs,
-                                   const std::vector<Ref>& fetches) {
+std::shared_ptr<Graph> rebuild_body(const Graph& from, const std::vector<BodyInput>& inputs,
+                                    const std::vector<Ref>& fetches) {
   auto body = std::make_shared<Graph>();
   std::map<Ref, Ref> known;
   for (const BodyInput& input : inputs) {

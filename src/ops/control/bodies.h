@@ -24,8 +24,8 @@ struct BodyInput {
 
 /// A body with exactly these inputs that fetches these values of `from`. Of `from` it has what the fetches and nodes
 /// with an effect need, and of that what no input stands for.
-std::shared_ptr<Graph> remake_body(const Graph& from, const std::vector<BodyInput>& inputs,
-                                   const std::vector<Ref>& fetches);
+std::shared_ptr<Graph> rebuild_body(const Graph& from, const std::vector<BodyInput>& inputs,
+                                    const std::vector<Ref>& fetches);
 
 /// Which inputs of a body its nodes and fetches read.
 std::vector<bool> read_inputs(const Graph& body);

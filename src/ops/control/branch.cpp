@@ -144,7 +144,7 @@ BuiltBranches build_branches(const Value& index, const std::vector<std::function
     std::vector<Ref> fetches;
     for (const Graph::Fetch& fetch : body->fetches()) fetches.push_back(fetch.ref);
     built.results.push_back(fetches.size());
-    built.bodies.push_back(remake_body(*body, inputs, fetches));
+    built.bodies.push_back(rebuild_body(*body, inputs, fetches));
   }
   return built;
 }

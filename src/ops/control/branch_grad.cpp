@@ -35,7 +35,7 @@ class BranchGradient {
         const auto it = made.stands_for.find(i);
         inputs.push_back({outer_[i].type(), it == made.stands_for.end() ? std::vector<Ref>() : it->second});
       }
-      bodies.push_back(remake_body(*made.step, inputs, made.gradients));
+      bodies.push_back(rebuild_body(*made.step, inputs, made.gradients));
     }
     const Values made = add_branch(call_.graph, call_.inputs[0], outer_, static_cast<int>(wrt_.size()), {}, bodies);
     Values result(call_.inputs.size());

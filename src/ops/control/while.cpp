@@ -117,7 +117,7 @@ Values while_loop(const Values& initial, const std::function<Value(const Values&
     }
     std::vector<Ref> fetches;
     for (const Graph::Fetch& fetch : each->fetches()) fetches.push_back(fetch.ref);
-    bodies.push_back(remake_body(*each, inputs, fetches));
+    bodies.push_back(rebuild_body(*each, inputs, fetches));
   }
   const Attrs attrs{{"carries", static_cast<std::int64_t>(initial.size())}};
   return call(*find_op("while"), outer, attrs, bodies, home);

@@ -245,18 +245,18 @@ std::vector<CudnnKernel> cudnn_kernels(const KernelCall& call, const Device& dev
 
 void register_convolution_cudnn_gpu() {
   // Images, not weights.
-  using Turned = std::function<std::uint32_t(const KernelCall&)>;
-  const auto add = [](const char* op, std::uint32_t images, Turned turned) {
+  using Transposed = std::function<std::uint32_t(const KernelCall&)>;
+  const auto add = [](const char* op, std::uint32_t images, Transposed transposed) {
     register_kernel(op, {.name = kCudnnRow,
                          .device = DeviceKind::cuda,
                          .refusal = engine_refusal,
                          .prepare = prepare_engine,
                          .workspace_bytes = cudnn_workspace_bytes,
                          .channels_last = images,
-                         .turned = std::move(turned),
+                         .transposed = std::move(transposed),
                          .reason = reason});
   };
-  add("conv2d", 0b101, turned_weights), add("conv2d_grad_input", 0b101, turned_weights);
+  add("conv2d", 0b101, transposed_weights), add("conv2d_grad_input", 0b101, transposed_weights);
   add("conv2d_grad_weight", 0b011, {}), add("conv2d_grad_weight_wide", 0b011, {});
 }
 

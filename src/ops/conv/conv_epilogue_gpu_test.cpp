@@ -49,8 +49,8 @@ void statistics(Graph& g, const Value& y) {
   fetch_convolved(g, "kept", y);
 }
 void activation(Graph& g, const Value& y) {
-  const Value bent = sigmoid(cast(y, f32) + per_channel(g, "b", y)) * cast(image(g, "r", y), f32);
-  fetch_convolved(g, "bent", cast(bent, y.dtype()));
+  const Value activated = sigmoid(cast(y, f32) + per_channel(g, "b", y)) * cast(image(g, "r", y), f32);
+  fetch_convolved(g, "activated", cast(activated, y.dtype()));
 }
 void limited(Graph& g, const Value& y) { fetch_convolved(g, "limited", hardtanh(y, 0, 6)); }
 void numbered(Graph& g, const Value& y) {
@@ -220,7 +220,7 @@ TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
   Graph g;
   const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
   fetch_sums(g, "sum", y);
-  fetch_sums(g, "bent", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
+  fetch_sums(g, "activated", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
   const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
   EXPECT_EQ(std::ranges::count_if(plan.steps, has_epilogue), 2) << to_string(plan);
 }

@@ -333,7 +333,7 @@ TEST(ConvByTma, CopyWeightsOnceForAllThatReadThem) {
   options.precision = bf16;
   const CompiledPlan compiled = compile_plan(g, options, std::make_shared<const Target>(named_target("h200")));
   const std::vector<Step>& steps = compiled.plan.steps;
-  const auto is_copy = [](const Step& step) { return step.label.op == "copy_turned"; };
+  const auto is_copy = [](const Step& step) { return step.label.op == "copy_transposed"; };
   EXPECT_EQ(std::ranges::count_if(steps, is_copy), 2) << to_string(compiled.plan);
   EXPECT_TRUE(is_copy(steps[0]) && is_copy(steps[1])) << to_string(compiled.plan);
   for (const Step& step : steps) {

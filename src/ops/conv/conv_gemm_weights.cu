@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] image[window, (tap, channel)]:
-// a convolution's gradient for its weights, whose results are few and whose sums are long. A CTA has kRows outputs by
-// kColumns (tap, channel)s of one group, and a part of all windows. Of a small tile each of its warps has all, and a share
-// of the windows of every block (kWarpsK); of a large one each has a part. What warps and parts come to is added up in
-// their order.
+// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] image[window, (tap,
+// channel)]: a convolution's gradient for its weights, whose results are few and whose sums are long. A CTA has kRows
+// outputs by kColumns (tap, channel)s of one group, and a part of all windows. Of a small tile each of its warps has
+// all, and a share of the windows of every block (kWarpsK); of a large one each has a part. What warps and parts come
+// to is added up in their order.
 
 constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that a warp multiplies at once
 constexpr int kWarpsK = kThreads / 32 / (kWarpsM * kWarpsN), kDepth = kWarpsK * kStep;
@@ -55,18 +55,18 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, cons
     const int row = threadIdx.x % 8, square = threadIdx.x % 32 / 8;
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
-      load_turned(rows[m], a + (square / 2 * 8 + row) * kRowStride + m * 16 + square % 2 * 8);
+      load_transposed(rows[m], a + (square / 2 * 8 + row) * kRowStride + m * 16 + square % 2 * 8);
     }
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) {
-      load_turned(columns[n], b + (square % 2 * 8 + row) * kColumnStride + n * 8);
+      load_transposed(columns[n], b + (square % 2 * 8 + row) * kColumnStride + n * 8);
     }
   }
   add_tiles(sum, rows, columns);
 }
 
-// A sum over the windows from `first` to `last`, or where it is NaN, as it is when a non-finite factor was split (kIsExact),
-// the sum without splitting, whose loop ends at the first NaN. `gradient`: of the sum's row.
+// A sum over the windows from `first` to `last`, or where it is NaN, as it is when a non-finite factor was split
+// (kIsExact), the sum without splitting, whose loop ends at the first NaN. `gradient`: of the sum's row.
 PD_DEVICE float without_splitting(float sum, const Stored* image, const Stored* gradient, int first, int last, const Place& tap,
                          const Phase& phase, const Sizes& size) {
   if (!kIsExact || sum == sum) return sum;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] patch[window, (tap, channel)].
-// A CTA goes through tiles of kRows windows, its part of them all, and keeps the sums of kOutputs outputs by kColumns
-// (tap, channel)s in registers: kWarpsN warps share the columns, the others take turns along the windows. In the end
-// these are added up in their order.
+// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] patch[window, (tap,
+// channel)]. A CTA goes through tiles of kRows windows, its part of them all, and keeps the sums of kOutputs outputs by
+// kColumns (tap, channel)s in registers: kWarpsN warps share the columns, the others take turns along the windows. In
+// the end these are added up in their order.
 
 constexpr int kWarps = kThreads / 32, kWarpsK = kWarps / kWarpsN;
 constexpr int kTilesM = kOutputs / 16, kTilesN = kColumns / kWarpsN / 8;
@@ -25,8 +25,8 @@ PD_DEVICE void for_each_gradient(const Window* windows, int first_cell, int firs
   }
 }
 
-// Of a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded and
-// spread. A thread always has the same outputs, and adds up what the bias gets.
+// Of a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded
+// and spread. A thread always has the same outputs, and adds up what the bias gets.
 PD_DEVICE void bring_spread(Stored* to, const Stored* gradient, const unsigned char* index, const Window* windows,
                             int first_cell, int first_output, float (&of_bias)[kGradientPiece], const Sizes& size) {
   constexpr int kInRow = kOutputs / kGradientPiece;
@@ -76,8 +76,8 @@ PD_DEVICE void add_up_bias(float* partial, float* shared, const float (&of_bias)
 }
 
 // A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. A lane
-// reads them itself, or, of 16 bits and whole steps of channels, says where rows of 8 begin, which the squares are turned
-// out of.
+// reads them itself, or, of 16 bits and whole steps of channels, says where rows of 8 begin, which the squares are
+// transposed out of.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradient, const Stored* patch,
                         const Window* windows, const int (&offsets)[kTilesN]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -94,7 +94,7 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradien
     const int row = lane % 8, square = lane / 8;
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
-      load_turned(rows[m], gradient + (square / 2 * 8 + row) * kGradientStride + m * 16 + square % 2 * 8);
+      load_transposed(rows[m], gradient + (square / 2 * 8 + row) * kGradientStride + m * 16 + square % 2 * 8);
     }
   }
   if constexpr (kReadsWords) {
@@ -116,7 +116,7 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradien
   } else {
     const Stored* const from = patch + windows[lane / 8 % 2 * 8 + lane % 8].slot * kSlot;
 #pragma unroll
-    for (int n = 0; n < kTilesN; ++n) load_turned(columns[n], from + offsets[n]);
+    for (int n = 0; n < kTilesN; ++n) load_transposed(columns[n], from + offsets[n]);
   }
 #pragma unroll
   for (int m = 0; m < kTilesM; ++m) {

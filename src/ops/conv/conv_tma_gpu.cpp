@@ -340,7 +340,7 @@ void register_convolution_tma_gpu() {
                                    {"conv2d_bias", 0b1001U},
                                    {"conv2d_add", 0b11001U},
                                    {"conv2d_grad_input", 0b101U}}) {
-    gpu::register_text_kernel(op, "tma", refusal, plan_box_images, Faults::none, images, 0, {}, {}, turned_weights);
+    gpu::register_text_kernel(op, "tma", refusal, plan_box_images, Faults::none, images, 0, {}, {}, transposed_weights);
   }
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(op, "tma", refusal, plan_weights, Faults::none, 0b011);

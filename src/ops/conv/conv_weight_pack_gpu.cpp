@@ -53,7 +53,7 @@ gpu::TextLaunch plan_pack(const ConvShape& shape, const Epilogue* epilogue) {
 
 }  // namespace
 
-std::uint32_t turned_weights(const KernelCall& call) {
+std::uint32_t transposed_weights(const KernelCall& call) {
   const ConvShape shape(call);
   return is_few_channels(shape) || is_channels_last(shape.w) ? 0 : 0b10;
 }

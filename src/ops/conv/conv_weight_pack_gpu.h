@@ -12,8 +12,8 @@ namespace paoding {
 /// channel] densely, columns being the channels made and channels those read.
 gpu::TextLaunch plan_weight_pack(const KernelCall& call);
 
-/// KernelImplementation::turned of kernels that read weights as [o, tap, channel].
-std::uint32_t turned_weights(const KernelCall& call);
+/// KernelImplementation::transposed of kernels that read weights as [o, tap, channel].
+std::uint32_t transposed_weights(const KernelCall& call);
 
 /// The weights [column, channel, h, w] of all groups as they lie in the workspace.
 Layout packed_weights(const ConvShape& shape);

@@ -57,13 +57,13 @@ std::string cublaslt_refusal(const KernelCall& call) {
 // ---- Operands that are copied first ----
 
 // The smaller operand, when both lie across K and a copy takes less than it saves.
-std::uint32_t turned_for_tf32(const KernelCall& call) {
+std::uint32_t transposed_for_tf32(const KernelCall& call) {
   const MatmulShape shape(call);
   if (shape.dtype != DType::f32 || !call.allow_tf32 || call.target->major != 9 || !shape.batch.empty()) return 0;
   std::int64_t ld;
   bool is_a_across = false, is_b_along = false;
   blas_layout(shape.a, shape.m, shape.k, &ld, &is_a_across), blas_layout(shape.b, shape.k, shape.n, &ld, &is_b_along);
-  if (!is_a_across || is_b_along || !turning_pays(shape.m, shape.n, shape.k)) return 0;
+  if (!is_a_across || is_b_along || !transposing_pays(shape.m, shape.n, shape.k)) return 0;
   return shape.m <= shape.n ? 1 : 2;
 }
 
@@ -313,7 +313,7 @@ void register_matmul_gpu() {
                          .refusal = cublaslt_refusal,
                          .prepare = prepare_cublaslt,
                          .workspace_bytes = workspace_limit,
-                         .turned = turned_for_tf32,
+                         .transposed = transposed_for_tf32,
                          .reason = cublaslt_reason});
     register_kernel(op, {"zero", DeviceKind::cuda,
                          [](const KernelCall& call) -> std::string {

@@ -26,15 +26,15 @@ inline double product_operations(std::int64_t m, std::int64_t n, std::int64_t k)
 }
 
 /// us, of a copy of a factor [k, rows] of f32 that lies along K.
-inline double turned_copy_us(std::int64_t rows, std::int64_t k) {
+inline double transposed_copy_us(std::int64_t rows, std::int64_t k) {
   return kCopyStart + 2 * 4.0 * static_cast<double>(k) * static_cast<double>(rows) / kCopyRate;
 }
 
 /// Of a product [m, k] x [k, n] in TF32 whose operands both lie across K: whether a copy of the smaller one takes less
 /// than it saves.
-inline bool turning_pays(std::int64_t m, std::int64_t n, std::int64_t k) {
+inline bool transposing_pays(std::int64_t m, std::int64_t n, std::int64_t k) {
   const double operations = product_operations(m, n, k);
-  return operations / kAcrossRate - operations / kAlongRate > turned_copy_us(std::min(m, n), k);
+  return operations / kAcrossRate - operations / kAlongRate > transposed_copy_us(std::min(m, n), k);
 }
 
 }  // namespace paoding

@@ -138,7 +138,7 @@ void register_pool_blocks_gpu() {
                                 [](const KernelCall& call, const Epilogue& epilogue) {
                                   return std::make_shared<const gpu::TextPlan>(plan_blocks(call, &epilogue));
                                 },
-                            .is_remade = true});
+                            .is_rematerialized = true});
 }
 
 }  // namespace paoding

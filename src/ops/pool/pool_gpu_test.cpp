@@ -127,7 +127,7 @@ TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
   built.check();
 }
 
-// As behind the first convolution of a network: a norm that has its statistics, and what bends it.
+// As behind the first convolution of a network: a norm that has its statistics, and its activation.
 void build_behind_group(Graph& g, const Case& c) {
   const auto per_channel = [&](const char* name) {
     return reshape(g.input(name, f32, {c.x[1]}), Shape{1, c.x[1], 1, 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that gates are bent by: exact ones where nothing else rounds (kIsExact), fast ones elsewhere.
+// The activations of gates: exact ones where nothing else rounds (kIsExact), fast ones elsewhere.
 
 #ifdef PD_EMULATE
 PD_DEVICE float fast_tanh(float a) { return tanhf(a); }

@@ -24,8 +24,8 @@ struct Cell {
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
   PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
-    const float bent = cell_sigmoid(x + sum);
-    const float r = __shfl_sync(~0u, bent, lane % 8), z = __shfl_sync(~0u, bent, 8 + lane % 8);
+    const float activated = cell_sigmoid(x + sum);
+    const float r = __shfl_sync(~0u, activated, lane % 8), z = __shfl_sync(~0u, activated, 8 + lane % 8);
     const float of_m = __shfl_sync(~0u, sum, 16 + lane % 8), of_n = __shfl_sync(~0u, x, 16 + lane % 8);
     if (!counts) return;
     saved[0] = r, saved[1] = z, saved[3] = of_m + bm;
@@ -33,9 +33,9 @@ struct Cell {
   }
   // The same of lanes that have two, below 16 the gates 0 and 2, the others 1: those below have the cell.
   PD_DEVICE void advance_by_pairs(const float (&x)[2], const float (&sum)[2], int, bool counts) {
-    const float bent = cell_sigmoid(x[0] + sum[0]), other = __shfl_xor_sync(~0u, bent, 16);
+    const float activated = cell_sigmoid(x[0] + sum[0]), other = __shfl_xor_sync(~0u, activated, 16);
     if (!counts) return;
-    saved[0] = bent, saved[1] = other, saved[3] = sum[1] + bm;
+    saved[0] = activated, saved[1] = other, saved[3] = sum[1] + bm;
     finish(x[1]);
   }
   PD_DEVICE void finish(float of_n) {

@@ -72,10 +72,10 @@ struct LstmCell {
       const auto one = hn::Set(d, 1.0F);
       const auto i = load(d, gates + j), f = load(d, gates + H + j), g = load(d, gates + 2 * H + j),
                  o = load(d, gates + 3 * H + j);
-      const auto bent = tanh(d, load(d, new_c + j));
+      const auto activated = tanh(d, load(d, new_c + j));
       auto dh = load(d, d_h + j);
       if (dstates != nullptr) dh = hn::Add(dh, load(d, dstates + j));
-      const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(bent, bent, one), load(d, d_c + j));
+      const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(activated, activated, one), load(d, d_c + j));
       store(d, hn::Mul(dc, f), d_c + j);
       const auto put = [&](std::int64_t gate, auto value) {
         const auto kept = rounded<T>(d, value);
@@ -86,7 +86,7 @@ struct LstmCell {
       put(0, hn::Mul(hn::Mul(dc, g), hn::NegMulAdd(i, i, i)));
       put(1, hn::Mul(hn::Mul(dc, load(d, old_c + j)), hn::NegMulAdd(f, f, f)));
       put(2, hn::Mul(hn::Mul(dc, i), hn::NegMulAdd(g, g, one)));
-      put(3, hn::Mul(hn::Mul(dh, bent), hn::NegMulAdd(o, o, o)));
+      put(3, hn::Mul(hn::Mul(dh, activated), hn::NegMulAdd(o, o, o)));
     });
   }
 };

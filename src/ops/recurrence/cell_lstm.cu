@@ -30,10 +30,10 @@ struct Cell {
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
   PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
-    const float bent = cell_sigmoid_or_tanh(x + sum, lane / 8 == 2);
+    const float activated = cell_sigmoid_or_tanh(x + sum, lane / 8 == 2);
     float of_lanes[4];
 #pragma unroll
-    for (int gate = 0; gate < 4; ++gate) of_lanes[gate] = __shfl_sync(~0u, bent, gate * 8 + lane % 8);
+    for (int gate = 0; gate < 4; ++gate) of_lanes[gate] = __shfl_sync(~0u, activated, gate * 8 + lane % 8);
     if (!counts) return;
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) gates[gate] = of_lanes[gate];

@@ -18,7 +18,8 @@ struct Cell {
   // Of the step that is next, as stored until they are there: the cell state behind it and in front of it, and so on.
   Pack<State, 1> c, next_c;
   Pack<Stored, 1> gates[4], dstate;
-  // Of the step that is prepared: what comes from its state; what of it c has; what of c is left; how steep the gates are.
+  // Of the step that is prepared: what comes from its state; what of it c has; what of c is left; how steep the gates
+  // are.
   float of_h, of_c, left, slopes[4];
 
   PD_DEVICE void start(const Operands& operands, Index at) {
@@ -41,11 +42,11 @@ struct Cell {
   PD_DEVICE void take_back(float sum) { dh = sum; }
   PD_DEVICE void prepare(const Operands& operands) {
     const float i = gates[0].get(0), f = gates[1].get(0), g = gates[2].get(0), o = gates[3].get(0);
-    const float bent = cell_tanh(c.get(0));
+    const float activated = cell_tanh(c.get(0));
     of_h = prepared(operands.dstates != nullptr ? dstate.get(0) : 0.0f);
-    of_c = prepared(o * (1.0f - bent * bent)), left = prepared(f);
+    of_c = prepared(o * (1.0f - activated * activated)), left = prepared(f);
     slopes[0] = prepared(g * (i * (1.0f - i))), slopes[1] = prepared(next_c.get(0) * (f * (1.0f - f)));
-    slopes[2] = prepared(i * (1.0f - g * g)), slopes[3] = prepared(bent * (o * (1.0f - o)));
+    slopes[2] = prepared(i * (1.0f - g * g)), slopes[3] = prepared(activated * (o * (1.0f - o)));
   }
   // Of the gates' sums.
   PD_DEVICE void retreat(const Operands&, float (&gradients)[4], bool counts) {

@@ -32,8 +32,8 @@ struct RnnCell {
       if (is_counted) {
         const auto sum = hn::Add(load(d, sums + j), hn::Add(load(d, xw + j), load(d, bias + j)));
         // What is not a number stays so.
-        const auto bent = w.is_relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : tanh(d, sum);
-        const auto new_h = rounded<T>(d, bent);
+        const auto activated = w.is_relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : tanh(d, sum);
+        const auto new_h = rounded<T>(d, activated);
         store(d, new_h, next_h + j);
         if (states != nullptr) store(d, new_h, states + j);
       } else {

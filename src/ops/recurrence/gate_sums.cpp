@@ -77,7 +77,7 @@ bool StepReader::read(Ref sum, std::int64_t column, GateSum* gate, std::string* 
 // False when it is not a product of the state or of what the step reads with a matrix that stays the same.
 bool StepReader::read_product(const Node& product, std::int64_t column, GateSum* gate, std::string* why_not) {
   const Ref left = product.inputs[0], right = product.inputs[1];
-  const bool is_turned = product.attrs.get_bool("transpose_b");
+  const bool is_transposed = product.attrs.get_bool("transpose_b");
   if (product.attrs.get_bool("transpose_a") || type(left).shape.rank() != 2 || type(right).shape.rank() != 2) {
     return false;
   }
@@ -93,7 +93,7 @@ bool StepReader::read_product(const Node& product, std::int64_t column, GateSum*
   }
   std::int64_t row = 0;
   for (const Ref& part : parts) {
-    const GateTerm term{part, right, is_turned, row, type(part).shape[1], column};
+    const GateTerm term{part, right, is_transposed, row, type(part).shape[1], column};
     row += term.rows;
     if (!is_state(part)) {
       gate->products.push_back(term);
@@ -152,16 +152,16 @@ Value GatesOutside::matrix(std::span<const Piece> pieces) {
   bool is_one = true;
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const GateTerm& term = *pieces[k].term;
-    is_one &= term.right == first.right && term.is_turned == first.is_turned && term.row == first.row;
+    is_one &= term.right == first.right && term.is_transposed == first.is_transposed && term.row == first.row;
     is_one &= term.column == first.column + static_cast<std::int64_t>(k) * hidden_ && !pieces[k].is_negated;
   }
   const auto part = [&](const GateTerm& term, std::int64_t columns) {
     const auto right = outside(term.right);
     if (!right) return Value();
-    const int row_axis = term.is_turned ? 1 : 0;
+    const int row_axis = term.is_transposed ? 1 : 0;
     const Value rows = slice(right->value, row_axis, term.row, term.row + term.rows);
     const Value both = slice(rows, 1 - row_axis, term.column, term.column + columns);
-    return term.is_turned ? transpose(both, std::vector<int>{1, 0}) : both;
+    return term.is_transposed ? transpose(both, std::vector<int>{1, 0}) : both;
   };
   if (is_one) return part(first, hidden_ * static_cast<std::int64_t>(pieces.size()));
   Values parts;

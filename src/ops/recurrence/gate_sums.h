@@ -17,7 +17,7 @@ namespace paoding {
 struct GateTerm {
   Ref left;                        // of a product: what is multiplied with `right`; absent: `right` itself is added
   Ref right;                       // of a product a matrix that is the same every step
-  bool is_turned = false;          // of a product: `right` is multiplied transposed
+  bool is_transposed = false;      // of a product: `right` is multiplied transposed
   std::int64_t row = 0, rows = 0;  // of a product: the rows of it that are multiplied
   std::int64_t column = 0;         // -1: one column for all
 };

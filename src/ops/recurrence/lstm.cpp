@@ -86,15 +86,15 @@ Values compose_lstm_grad(std::span<const Value> in, const Attrs& attrs) {
       [&](const Values& carry, const Values& element) {
         const auto gate = [&](int k) { return cast(gate_of(element[0], k, hidden), shape.wide); };
         const Value i = gate(0), f = gate(1), g = gate(2), o = gate(3);
-        const Value old_c = cast(element[1], shape.wide), bent_c = tanh(cast(element[2], shape.wide));
+        const Value old_c = cast(element[1], shape.wide), activated_c = tanh(cast(element[2], shape.wide));
         const Value counts = lengths.valid() ? element.back() : Value();
         Value dh = cast(carry[0], shape.wide);
         if (dstates.valid()) dh = dh + cast(element[3], shape.wide);
-        const Value slope_c = slope_of_tanh(bent_c), from_h = dh * o * slope_c, dc = carry[1] + from_h;
+        const Value slope_c = slope_of_tanh(activated_c), from_h = dh * o * slope_c, dc = carry[1] + from_h;
         const Value slope_i = slope_of_sigmoid(i), slope_f = slope_of_sigmoid(f);
         const Value slope_g = slope_of_tanh(g), slope_o = slope_of_sigmoid(o);
         const Value d_i = dc * g * slope_i, d_f = dc * old_c * slope_f;
-        const Value d_g = dc * i * slope_g, d_o = dh * bent_c * slope_o;
+        const Value d_g = dc * i * slope_g, d_o = dh * activated_c * slope_o;
         Values parts;
         for (const Value& d : {d_i, d_f, d_g, d_o}) parts.push_back(zero_unless_counted(counts, cast(d, shape.dtype)));
         const Value dxw = concat(parts, 1), product = matmul(dxw, u, false, true);

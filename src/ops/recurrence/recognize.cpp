@@ -71,21 +71,21 @@ class Cell {
     return false;
   }
 
-  // Takes `ref` for a bent gate: what it bends becomes gate `k`'s sum. False when it is bent otherwise, or the gate is
-  // another already.
-  bool is_gate(Ref ref, std::string_view bend, int k) {
-    if (!reader_.is(ref, bend) || !reader_.depends_on_state(ref)) return false;
-    Ref& bent = bent_[at(k)];
-    if (!bent.valid()) bent = ref;
-    return bent == ref;
+  // Takes `ref` for an activated gate: its operand becomes gate `k`'s sum. False when it is activated otherwise, or the
+  // gate is another already.
+  bool is_gate(Ref ref, std::string_view activation, int k) {
+    if (!reader_.is(ref, activation) || !reader_.depends_on_state(ref)) return false;
+    Ref& activated = activated_[at(k)];
+    if (!activated.valid()) activated = ref;
+    return activated == ref;
   }
 
   // o tanh(f c + i g)
   bool is_lstm() {
     if (!(reader_.type(c_) == reader_.type(h_))) return false;
     op_ = "lstm_recurrence", count_ = 4;
-    const bool has_output = reader_.is_either(next_h_, "mul", [&](Ref o, Ref bent) {
-      return reader_.is(bent, "tanh") && reader_.node(bent).inputs[0] == next_c_ && is_gate(o, "sigmoid", 3);
+    const bool has_output = reader_.is_either(next_h_, "mul", [&](Ref o, Ref activated) {
+      return reader_.is(activated, "tanh") && reader_.node(activated).inputs[0] == next_c_ && is_gate(o, "sigmoid", 3);
     });
     if (!has_output) return false;
     const bool has_cell = reader_.is_either(next_c_, "add", [&](Ref kept, Ref added) {
@@ -134,15 +134,15 @@ class Cell {
     for (NodeId id = 0; id < scan_.body.size(); ++id) {
       const Ref n{id, 0};
       if (!reader_.is(n, "tanh") || !reader_.depends_on_state(n)) continue;
-      for (const bool is_turned : {false, true}) {
-        const Ref z = is_turned ? weight_between(next_h_, h_, n) : weight_between(next_h_, n, h_);
+      for (const bool is_transposed : {false, true}) {
+        const Ref z = is_transposed ? weight_between(next_h_, h_, n) : weight_between(next_h_, n, h_);
         if (!z.valid()) continue;
         // The rest of a gate is the gate of the negated sum.
         const bool is_of_rest = reader_.is(z, "sub") && reader_.number(reader_.node(z).inputs[0]) == 1.0;
-        const Ref bent = is_of_rest ? reader_.node(z).inputs[1] : z;
-        if (!is_gate(bent, "sigmoid", 1)) return decline("its update gate is not bent by a sigmoid");
-        gates_[1].is_negated = is_turned != is_of_rest;
-        bent_[2] = n;
+        const Ref activated = is_of_rest ? reader_.node(z).inputs[1] : z;
+        if (!is_gate(activated, "sigmoid", 1)) return decline("its update gate is not activated by a sigmoid");
+        gates_[1].is_negated = is_transposed != is_of_rest;
+        activated_[2] = n;
         return true;
       }
     }
@@ -159,7 +159,7 @@ class Cell {
     });
     if (!is_maximum) relu_sum_ = {};
     if (is_relu_ && !is_maximum && !reader_.is(next_h_, "relu")) return false;
-    bent_[0] = next_h_;
+    activated_[0] = next_h_;
     return true;
   }
 
@@ -167,7 +167,7 @@ class Cell {
     const bool is_gru = op_ == "gru_recurrence";
     for (int k = 0; k < count_; ++k) {
       if (is_gru && k == 0) continue;  // is found in the sum of n
-      const Ref sum = relu_sum_.valid() ? relu_sum_ : reader_.node(bent_[at(k)]).inputs[0];
+      const Ref sum = relu_sum_.valid() ? relu_sum_ : reader_.node(activated_[at(k)]).inputs[0];
       if (!reader_.read(sum, &gates_[at(k)], &why_not_)) return false;
     }
     if (is_gru && !has_reset()) return false;
@@ -194,7 +194,7 @@ class Cell {
       return is_gate(r, "sigmoid", 0);
     });
     if (!is_product) return decline("n is not the tanh of a sum with r m");
-    if (!reader_.read(reader_.node(bent_[0]).inputs[0], &gates_[0], &why_not_)) return false;
+    if (!reader_.read(reader_.node(activated_[0]).inputs[0], &gates_[0], &why_not_)) return false;
     if (!reader_.read(inner, &inner_, &why_not_)) return false;
     if (!inner_.others.empty()) return decline("r scales what depends on the state through " + label(inner_.others[0]));
     if (!inner_.state) return decline("its reset gate does not scale a product of the state");
@@ -222,7 +222,7 @@ class Cell {
   std::int64_t rows_ = 0, hidden_ = 0;
   std::string op_, why_not_;
   int count_ = 0;  // of gates
-  std::array<Ref, 4> bent_;
+  std::array<Ref, 4> activated_;
   std::vector<GateSum> gates_ = std::vector<GateSum>(4);
   GateSum inner_;  // m
   bool is_relu_ = false;

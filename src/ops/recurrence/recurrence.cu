@@ -19,8 +19,8 @@ constexpr int kStateUnits = kSharesState ? kHidden / kNeighbours : kHidden;
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
 // Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its
-// quads. A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell. Of few
-// rows that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
+// quads. A quad of gates: the lanes that have its sums apply the activations, each its own, and all of them finish the
+// cell. Of few rows that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
 constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
 // Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the
 // others.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units'
-// weights, now turned over, which gives a part of what comes back to every unit of the team; and each CTA gets its
+// weights, now transposed, which gives a part of what comes back to every unit of the team; and each CTA gets its
 // parts of all (PartExchange), which it adds up in the order of the CTAs.
 
 constexpr int kFactorBytes = kDepthPieces * kRows * 16;

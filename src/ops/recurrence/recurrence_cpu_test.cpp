@@ -25,7 +25,7 @@ namespace paoding::testing_program {
 namespace {
 
 struct Case {
-  std::string cell;  // lstm, gru, rnn, or relu: an rnn that bends by that
+  std::string cell;  // lstm, gru, rnn, or relu: an rnn with that activation
   std::int64_t steps, rows, hidden;
   bool is_reverse = false, has_lengths = false;
   bool has_bias = false;  // xw is a product and a bias, which the recurrence adds
@@ -246,7 +246,7 @@ TEST(RecurrenceKernelsOnCpu, ReadWeightsThatAreKeptPacked) {
 }
 
 // What one step makes of sums from where a gate is 0 to where it is 1, of those that are no numbers, and of small ones.
-TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
+TEST(RecurrenceKernelsOnCpu, AreTheFunctionsOfTheStandardLibrary) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr std::int64_t H = 16;
   Dense sums = {kInfinity, -kInfinity, std::nan(""), 0.0, -0.0, 1e-30, -1e-12, 88, -88, 1e30};
@@ -268,14 +268,14 @@ TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
   };
   const Tensors got =
       program.run({{"xw", fed}, {"h0", nothing({rows, H})}, {"u", nothing({H, H})}, {"u4", nothing({H, 4 * H})}});
-  const Dense x = fed.to_doubles(), bent = got.at("tanh").to_doubles(), gate = got.at("sigmoid").to_doubles();
+  const Dense x = fed.to_doubles(), activated = got.at("tanh").to_doubles(), gate = got.at("sigmoid").to_doubles();
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isnan(x[i])) {
-      EXPECT_TRUE(std::isnan(bent[i]) && std::isnan(gate[i]));
+      EXPECT_TRUE(std::isnan(activated[i]) && std::isnan(gate[i]));
       continue;
     }
     const double tanh = std::tanh(x[i]), sigmoid = 1 / (1 + std::exp(-x[i]));
-    EXPECT_NEAR(bent[i], tanh, 3e-7 * std::abs(tanh)) << x[i];
+    EXPECT_NEAR(activated[i], tanh, 3e-7 * std::abs(tanh)) << x[i];
     EXPECT_NEAR(gate[i], sigmoid, 3e-7 * sigmoid + 2e-38) << x[i];
   }
 }
@@ -299,15 +299,15 @@ TEST(RecurrenceKernelsOnCpu, LeaveLargeProductsOf16BitsToTheLibraryWhereItHasTil
   EXPECT_EQ(refusal(false, 2), "");
 }
 
-// Memory for the operands of a call, which is run; results follow the inputs. Input 1 may lie turned: by columns.
+// Memory for the operands of a call, which is run; results follow the inputs. Input 1 may lie transposed: by columns.
 std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tensor>& inputs,
                              const std::vector<Type>& results, const Target& target, bool is_by_columns = false) {
   KernelCall call{find_op(op), std::move(attrs), {}, {}, {}, false, "", std::make_shared<const Target>(target)};
   std::vector<Tensor> operands = inputs;
   for (const Tensor& input : inputs) call.inputs.push_back(Layout::dense({input.dtype(), input.shape()}));
   if (is_by_columns) {
-    const Shape& turned = inputs[1].shape();
-    call.inputs[1] = {{inputs[1].dtype(), {turned[1], turned[0]}}, {1, turned[1]}};
+    const Shape& transposed = inputs[1].shape();
+    call.inputs[1] = {{inputs[1].dtype(), {transposed[1], transposed[0]}}, {1, transposed[1]}};
   }
   for (const Type& type : results) {
     call.outputs.push_back(Layout::dense(type));

@@ -2,11 +2,11 @@
 // The state from step to step through memory.
 // Of few rows (kIsMarked) warps give what they made, a word of each cell (StateWords). Two places are used in turn: who
 // gives state s + 2 has had s + 1 from everybody, who then had all of state s.
-// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over:
-// no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody
-// has had the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has
-// fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a step more until
-// everybody has had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
+// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit inverted
+// over: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that
+// everybody has had the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces
+// - 2 it has fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a step more
+// until everybody has had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
 
 // As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
 constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ? 300 : 0;
@@ -23,7 +23,7 @@ constexpr bool kStoresBeside = kIsMarked && kIsByLanes && sizeof(Stored) == 4 &&
 constexpr int kEachPieces = (kTakenPieces + kThreads - 1) / kThreads;
 constexpr int kAtOnce = kEachPieces <= (kSharesState ? 12 : 4) ? kEachPieces : 8;
 
-PD_DEVICE unsigned turned_over(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
+PD_DEVICE unsigned inverted(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
 
 // What a thread asks for of the state that a step begins with, where that goes, and where what comes out does.
 struct Aim {
@@ -132,7 +132,7 @@ struct StateExchange {
     uint4* const to = places + step % kPlaces * kStatePieces + rank * kSlicePieces;
     for (int i = threadIdx.x; i < kSlicePieces; i += kFinishers) {
       const uint4 piece = slice[i];
-      store_relaxed(to + i, make_uint4(turned_over(piece.x), turned_over(piece.y), turned_over(piece.z), turned_over(piece.w)));
+      store_relaxed(to + i, make_uint4(inverted(piece.x), inverted(piece.y), inverted(piece.z), inverted(piece.w)));
     }
   }
   // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward direction's products on the tensor cores.
 
-// Of a square that the tensor cores get a lane has a word of row lane / 4. Where few rows are there (kIsNarrow), lanes of
-// these load 16 bytes for a pair of steps, in place of squares of rows that are not there; and elements along K change
-// places within the pair, in the weights too. Which element of the warp's word `word` (0 or 1 along K) of step `step`
-// begins with, where t = lane % 4:
+// Of a square that the tensor cores get a lane has a word of row lane / 4. Where few rows are there (kIsNarrow), lanes
+// of these load 16 bytes for a pair of steps, in place of squares of rows that are not there; and elements along K
+// change places within the pair, in the weights too. Which element of the warp's word `word` (0 or 1 along K) of step
+// `step` begins with, where t = lane % 4:
 PD_DEVICE int depth_of(int step, int word, int t) {
   constexpr int kInWord = 4 / (int)sizeof(Stored);
   if constexpr (!kIsNarrow) return step * kInStep + word * kInPiece + t * kInWord;
@@ -42,7 +42,7 @@ struct ForwardWeights {
         if (row < kMatrixRows) {
           if constexpr (sizeof(Stored) == 2) {
             const int k = depth_of(step, lane / 16, lane % 8 / 2) + lane % 2;
-            load_turned(fragment, at + k * kStageStride + (row + lane / 8 % 2 * 8) * 2);
+            load_transposed(fragment, at + k * kStageStride + (row + lane / 8 % 2 * 8) * 2);
           } else {
 #pragma unroll
             for (int word = 0; word < 4; ++word) {
@@ -114,9 +114,9 @@ struct ForwardWeights {
       }
     }
   }
-  // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and 3
-  // of the same. Each gives the other what it has of one row, and has all gates of the other row; of one row, of which half
-  // the lanes would have nothing, each keeps what it has, and bends it first.
+  // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and
+  // 3 of the same. Each gives the other what it has of one row, and has all gates of the other row; of one row, of
+  // which half the lanes would have nothing, each keeps what it has, and applies its activation first.
   PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
@@ -145,7 +145,7 @@ struct ForwardWeights {
   PD_DEVICE void store(float* sums, const unsigned char* vectors, const Await& await, const Beside& beside) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
-    // The second group multiplies behind the first, which bends its gates and sends its half meanwhile.
+    // The second group multiplies behind the first, which applies its gates' activations and sends its half meanwhile.
     const bool is_second = kIsApart && threadIdx.x >= kTogether;
     if constexpr (kIsApart) {
       if (is_second) barrier_wait(5, kThreads);

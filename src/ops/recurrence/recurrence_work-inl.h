@@ -14,7 +14,7 @@
 
 #include "hwy/highway.h"
 #include "ops/elements-inl.h"
-#include "ops/recurrence/bends-inl.h"
+#include "ops/recurrence/activations-inl.h"
 #include "ops/recurrence/recurrence_work.h"
 
 HWY_BEFORE_NAMESPACE();

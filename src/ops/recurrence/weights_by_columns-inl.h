@@ -54,12 +54,12 @@ void pack_columns(const RecurrenceWork& w, std::int64_t block, std::int64_t firs
           const hn::FixedTag<std::uint32_t, kWords> words;
           const hn::Repartition<T, decltype(words)> stored;
           for (; first + j + kWords <= H && k + kWords * kDeep <= std::min(end, H); k += kWords * kDeep) {
-            hn::Vec<decltype(words)> turned[kWords];
+            hn::Vec<decltype(words)> transposed[kWords];
             for (std::int64_t i = 0; i < kWords; ++i) {
-              turned[i] = hn::BitCast(words, hn::LoadU(stored, columns + (j + i) * H + k));
+              transposed[i] = hn::BitCast(words, hn::LoadU(stored, columns + (j + i) * H + k));
             }
             auto* to = reinterpret_cast<std::uint32_t*>(panel + panel_at<M>(k, part * kUnitBlock + j, kWidth));
-            turn_words(words, turned, to, kWidth);
+            turn_words(words, transposed, to, kWidth);
           }
         }
 #endif

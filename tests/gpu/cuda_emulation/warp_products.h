@@ -96,7 +96,7 @@ void load_squares(unsigned (&words)[kCount], const void* row) {
 }
 
 template <std::size_t kCount>
-void load_turned(unsigned (&words)[kCount], const void* row) {
+void load_transposed(unsigned (&words)[kCount], const void* row) {
   const int lane = machine.current % kWarp, first = machine.current - lane, g = lane / 4, t = lane % 4;
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) std::abort();
   machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(row);

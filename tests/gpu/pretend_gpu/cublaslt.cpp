@@ -70,15 +70,15 @@ struct ProductCall {
   void* to;
 
   void operator()() const {
-    const bool a_turned = product.first != CUBLAS_OP_N, b_turned = product.second != CUBLAS_OP_N;
-    const std::int64_t terms = a_turned ? a.rows : a.columns;
+    const bool a_transposed = product.first != CUBLAS_OP_N, b_transposed = product.second != CUBLAS_OP_N;
+    const std::int64_t terms = a_transposed ? a.rows : a.columns;
     for (std::int64_t n = 0; n < d.batch; ++n) {
       for (std::int64_t j = 0; j < d.columns; ++j) {
         for (std::int64_t i = 0; i < d.rows; ++i) {
           double sum = 0;
           for (std::int64_t k = 0; k < terms; ++k) {
-            sum += get(a.type, from_a, a_turned ? a.place(n, k, i) : a.place(n, i, k)) *
-                   get(b.type, from_b, b_turned ? b.place(n, j, k) : b.place(n, k, j));
+            sum += get(a.type, from_a, a_transposed ? a.place(n, k, i) : a.place(n, i, k)) *
+                   get(b.type, from_b, b_transposed ? b.place(n, j, k) : b.place(n, k, j));
           }
           if (added != nullptr) sum += get(d.type, added, d.place(n, i, j));
           if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remake_masks: where a gradient is masked by a ReLU's result for sums and for what follows from the sums, whoever
-// reads it asks what the ReLU was given, which it can make of what it reads anyway.
+// rematerialize_masks: where a gradient is masked by a ReLU's result for sums and for what follows from the sums,
+// whoever reads it asks what the ReLU was given, which it can make of what it reads anyway.
 //
 //   z = x * a + b;  y = relu(z);  g = select(y > 0, dy, 0)
 //   s = sum(g * (x * c + d));  dx = g * a + x * s
@@ -25,12 +25,12 @@
 namespace paoding {
 namespace {
 
-constexpr int kMostRemade = 8;               // ops from what is read to what the ReLU is given
+constexpr int kMostRematerialized = 8;       // ops from what is read to what the ReLU is given
 constexpr std::int64_t kLeastOfNumber = 64;  // elements that share a number
 
-class MaskRemaking {
+class MaskRematerialization {
  public:
-  explicit MaskRemaking(Graph& graph) : graph_(graph), rewriter_(graph) {}
+  explicit MaskRematerialization(Graph& graph) : graph_(graph), rewriter_(graph) {}
 
   int run() {
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
@@ -38,11 +38,11 @@ class MaskRemaking {
     }
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      if (rewriter_.enter(id).op->name == "select") remake(id);
+      if (rewriter_.enter(id).op->name == "select") rematerialize(id);
     }
     for (const auto& [user, input] : moved_) graph_.mutable_node(user).inputs[input.first] = input.second;
     rewriter_.finish();
-    return remade_;
+    return rematerialized_;
   }
 
  private:
@@ -87,7 +87,7 @@ class MaskRemaking {
       if (!collect(input, formulas, source)) return false;
     }
     formulas->push_back(ref.node);
-    return formulas->size() <= kMostRemade;
+    return formulas->size() <= kMostRematerialized;
   }
 
   // Whether what is made of `id` alone ends in sums.
@@ -101,7 +101,7 @@ class MaskRemaking {
     }
   }
 
-  void remake(NodeId id) {
+  void rematerialize(NodeId id) {
     const Ref masked{id, 0};
     const Node select_node = graph_.node(id);
     size_ = elements(masked);
@@ -131,7 +131,7 @@ class MaskRemaking {
     rewriter_.replace(masked, made_again(select_node, condition, z, formulas));
     const Ref other = made_again(select_node, condition, z, formulas);
     for (const auto& [user, input] : others) moved_.emplace(user, std::pair(input, other));
-    ++remade_;
+    ++rematerialized_;
   }
 
   Ref made_again(const Node& masked, Ref condition, Ref z, const std::vector<NodeId>& formulas) {
@@ -164,15 +164,16 @@ class MaskRemaking {
   std::set<Ref> fetched_;
   std::multimap<NodeId, std::pair<std::size_t, Ref>> moved_;  // of users: which input becomes what
   std::int64_t size_ = 0;
-  int remade_ = 0;
+  int rematerialized_ = 0;
 };
 
 }  // namespace
 
-void remake_masks(Graph& graph, PassNotes& notes) {
-  int remade = 0;
-  for_each_graph(graph, [&](Graph& each) { remade += MaskRemaking(each).run(); });
-  if (remade > 0) notes.add(fmt::format("{} masked gradients are made again where they are read", remade));
+void rematerialize_masks(Graph& graph, PassNotes& notes) {
+  int rematerialized = 0;
+  for_each_graph(graph, [&](Graph& each) { rematerialized += MaskRematerialization(each).run(); });
+  if (rematerialized > 0)
+    notes.add(fmt::format("{} masked gradients are made again where they are read", rematerialized));
 }
 
 }  // namespace paoding

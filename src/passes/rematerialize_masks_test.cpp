@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remake_masks: the gradient of a ReLU behind a batch norm, masked where it is read: the same numbers, and less memory
-// moved.
+// rematerialize_masks: the gradient of a ReLU behind a batch norm, masked where it is read: the same numbers, and less
+// memory moved.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -34,7 +34,7 @@ std::string notes_of(const Graph& g, const char* target) {
   const CompiledPlan made = compile_plan(g, {}, std::make_shared<const Target>(named_target(target)));
   std::string notes;
   for (const PassRecord& pass : made.passes) {
-    if (pass.name != "remake_masks") continue;
+    if (pass.name != "rematerialize_masks") continue;
     for (const std::string& note : pass.notes) notes += note;
   }
   return notes;
@@ -49,7 +49,7 @@ double bytes_of(const Graph& g, const std::vector<std::string>& disabled) {
   return bytes;
 }
 
-TEST(RemakeMasks, GivesTheSameNumbers) {
+TEST(RematerializeMasks, GivesTheSameNumbers) {
   for (const bool is_residual : {false, true}) {
     Graph g;
     build(g, f64, is_residual);
@@ -63,7 +63,7 @@ TEST(RemakeMasks, GivesTheSameNumbers) {
       feeds.emplace(node.name.str(), Tensor::from(f64, node.types[0].shape, values));
     }
     CompileOptions without;
-    without.disabled_passes = {"remake_masks"};
+    without.disabled_passes = {"rematerialize_masks"};
     Program with(g), plain(g, without);
     const auto got = with.run(feeds), expected = plain.run(feeds);
     for (const auto& [name, tensor] : expected) {
@@ -75,7 +75,7 @@ TEST(RemakeMasks, GivesTheSameNumbers) {
   }
 }
 
-TEST(RemakeMasks, IsDoneWhereTheReluFollowsFromWhatIsReadAnyway) {
+TEST(RematerializeMasks, IsDoneWhereTheReluFollowsFromWhatIsReadAnyway) {
   const auto notes = [](bool is_residual, bool fetches_gradient) {
     Graph g;
     build(g, f32, is_residual, fetches_gradient);
@@ -87,12 +87,12 @@ TEST(RemakeMasks, IsDoneWhereTheReluFollowsFromWhatIsReadAnyway) {
 }
 
 // Neither the mask nor the masked gradient is written, where they are too large for one kernel to keep.
-TEST(RemakeMasks, SavesWhatItLeavesOut) {
+TEST(RematerializeMasks, SavesWhatItLeavesOut) {
   constexpr std::int64_t kBatch = 4096;
   Graph g;
   build(g, f32, false, false, kBatch);
   const double image = 4.0 * kBatch * 8 * 12 * 12;
-  EXPECT_LE(bytes_of(g, {}), bytes_of(g, {"remake_masks"}) - image);
+  EXPECT_LE(bytes_of(g, {}), bytes_of(g, {"rematerialize_masks"}) - image);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ std::unique_ptr<Graph> two_loops(bool is_small) {
   return graph;
 }
 
-TEST(RemakeSaved, MakesAgainWhatFollowsFromLittle) {
+TEST(RematerializeSaved, MakesAgainWhatFollowsFromLittle) {
   const auto graph = two_loops(true);
-  const auto notes = run_and_compare(*graph, {remake_saved, drop_unused});
+  const auto notes = run_and_compare(*graph, {rematerialize_saved, drop_unused});
   EXPECT_EQ(notes.size(), 1u);
   for (NodeId id = 0; id < graph->size(); ++id) {
     if (graph->node(id).op->name == "scan") {
@@ -39,12 +39,12 @@ TEST(RemakeSaved, MakesAgainWhatFollowsFromLittle) {
   }
 }
 
-TEST(RemakeSaved, LeavesAloneWhatWouldReadAsMuch) {
+TEST(RematerializeSaved, LeavesAloneWhatWouldReadAsMuch) {
   const auto graph = two_loops(false);
-  EXPECT_TRUE(run_and_compare(*graph, {remake_saved, drop_unused}).empty());
+  EXPECT_TRUE(run_and_compare(*graph, {rematerialize_saved, drop_unused}).empty());
 }
 
-TEST(RemakeSaved, LeavesAloneWhatTheLoopCarries) {
+TEST(RematerializeSaved, LeavesAloneWhatTheLoopCarries) {
   Graph g;
   const StepResult first =
       scan({g.input("h0", f32, {1, 1})}, {g.input("xs", f32, {5, 1, 1})}, [&](const Values& state, const Values& x) {
@@ -53,7 +53,7 @@ TEST(RemakeSaved, LeavesAloneWhatTheLoopCarries) {
   const StepResult second = scan({g.input("k0", f32, {2, 3})}, {first.outputs[0]},
                                  [&](const Values& state, const Values& x) { return step({state[0] * x[0]}, {}); });
   g.fetch("k", second.carries[0]);
-  EXPECT_TRUE(run_and_compare(g, {remake_saved, drop_unused}).empty());
+  EXPECT_TRUE(run_and_compare(g, {rematerialize_saved, drop_unused}).empty());
 }
 
 }  // namespace

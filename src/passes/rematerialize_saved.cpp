@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// remake_saved: what one loop stacks for another to read is made again there, when it follows from little that both
-// can see: the places at which dropout draws its numbers, which forward and backward need, are counted, not stored.
+// rematerialize_saved: what one loop stacks for another to read is made again there, when it follows from little that
+// both can see: the places at which dropout draws its numbers, which forward and backward need, are counted, not
+// stored.
 //
 //   s = scan(xs) [ .. out = add(iota, x) ];  r = scan(.., s) [ .. exp(element) ]
 // becomes
@@ -28,15 +29,15 @@ struct Recipe {
   std::int64_t read_bytes = 0;  // of those
 };
 
-class Remake {
+class Rematerializer {
  public:
-  Remake(Graph& graph, NodeId id, PassNotes& notes) : graph_(graph), notes_(notes), reader_(graph, id) {}
+  Rematerializer(Graph& graph, NodeId id, PassNotes& notes) : graph_(graph), notes_(notes), reader_(graph, id) {}
 
   void run() {
     std::map<Ref, Ref> inside;  // of the body: what was read to what is made
     const std::vector<ScanParts::Argument> sequences = reader_.sequences;
     for (const ScanParts::Argument& argument : sequences) {
-      if (graph_.node(argument.outer.node).op->name == "scan") remake(argument, &inside);
+      if (graph_.node(argument.outer.node).op->name == "scan") rematerialize(argument, &inside);
     }
     if (inside.empty()) return;
     reader_.body.replace(inside);
@@ -53,7 +54,7 @@ class Remake {
     return it == to.end() ? ref : it->second;
   }
 
-  void remake(const ScanParts::Argument& argument, std::map<Ref, Ref>* inside) {
+  void rematerialize(const ScanParts::Argument& argument, std::map<Ref, Ref>* inside) {
     const ScanParts maker(graph_, argument.outer.node);
     const ScanParts::Output* output = maker.output_stacked_as(argument.outer);
     if (output == nullptr) return;
@@ -112,11 +113,11 @@ class Remake {
 
 }  // namespace
 
-void remake_saved(Graph& graph, PassNotes& notes) {
+void rematerialize_saved(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") Remake(each, id, notes).run();
+      if (each.node(id).op->name == "scan") Rematerializer(each, id, notes).run();
     }
     each.compact();
   });

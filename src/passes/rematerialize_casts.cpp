@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remake_casts: what a kernel would store in f32 of 16 bits that it reads is not stored; those that want it read the 16
-// bits and cast them as well.
+// rematerialize_casts: what a kernel would store in f32 of 16 bits that it reads is not stored; those that want it read
+// the 16 bits and cast them as well.
 //
 //   w, n = group(g) [ w = cast(g); fetch w; fetch sum(w * w) ];  m = group(w, n, ..) [ .. w * n .. ]
 // becomes
@@ -81,7 +81,7 @@ void drop_results(Graph& graph, NodeId group, const std::set<Ref>& gone, std::ma
   for (std::size_t k = 0; k < kept.size(); ++k) (*moved)[kept[k]] = made[k].ref();
 }
 
-int remake_in(Graph& graph) {
+int rematerialize_in(Graph& graph) {
   std::map<Ref, std::vector<NodeId>> users;
   std::set<Ref> fetched;
   for (const Graph::Fetch& fetch : graph.fetches()) fetched.insert(fetch.ref);
@@ -108,11 +108,12 @@ int remake_in(Graph& graph) {
 
 }  // namespace
 
-void remake_casts(Graph& graph, PassNotes& notes) {
+void rematerialize_casts(Graph& graph, PassNotes& notes) {
   if (!notes.target().is_gpu()) return;
-  int remade = 0;
-  for_each_graph(graph, [&](Graph& each) { remade += remake_in(each); });
-  if (remade > 0) notes.add(fmt::format("{} values of 16 bits are cast by each kernel that reads them", remade));
+  int rematerialized = 0;
+  for_each_graph(graph, [&](Graph& each) { rematerialized += rematerialize_in(each); });
+  if (rematerialized > 0)
+    notes.add(fmt::format("{} values of 16 bits are cast by each kernel that reads them", rematerialized));
 }
 
 }  // namespace paoding

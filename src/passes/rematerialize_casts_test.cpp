@@ -10,12 +10,12 @@
 namespace paoding {
 namespace {
 
-std::vector<std::string> remake_on(const char* chip, Graph& graph) {
+std::vector<std::string> rematerialize_on(const char* chip, Graph& graph) {
   PassNotes notes(std::make_shared<const Target>(named_target(chip)));
   fuse_groups(graph, notes);
   notes.list().clear();
-  remake_casts(graph, notes);
-  verify(graph, "remake_casts");
+  rematerialize_casts(graph, notes);
+  verify(graph, "rematerialize_casts");
   return notes.list();
 }
 
@@ -38,12 +38,12 @@ void build_clipped(Graph& g, DType dtype) {
   g.fetch("norm", norm);
 }
 
-TEST(RemakeCasts, OfAGradientIn16BitsAreMadeByTheNormAndByWhatReadsIt) {
+TEST(RematerializeCasts, OfAGradientIn16BitsAreMadeByTheNormAndByWhatReadsIt) {
   for (const DType dtype : {bf16, f16}) {
     Graph g;
     build_clipped(g, dtype);
     const auto before = evaluate_graph(g, random_feeds(g, 3));
-    EXPECT_EQ(remake_on("h200", g).size(), 1U);
+    EXPECT_EQ(rematerialize_on("h200", g).size(), 1U);
     expect_values(g, 3, before);
     EXPECT_EQ(count_here(g, "group"), 2);
     for (NodeId id = 0; id < g.size(); ++id) {
@@ -55,29 +55,29 @@ TEST(RemakeCasts, OfAGradientIn16BitsAreMadeByTheNormAndByWhatReadsIt) {
   }
 }
 
-TEST(RemakeCasts, LeaveTheCpuAndWhatIsF32Alone) {
+TEST(RematerializeCasts, LeaveTheCpuAndWhatIsF32Alone) {
   Graph cpu, wide;
   build_clipped(cpu, bf16), build_clipped(wide, f32);
   PassNotes notes;
   fuse_groups(cpu, notes);
   notes.list().clear();
-  remake_casts(cpu, notes);
+  rematerialize_casts(cpu, notes);
   EXPECT_TRUE(notes.list().empty());
-  EXPECT_TRUE(remake_on("h200", wide).empty());
+  EXPECT_TRUE(rematerialize_on("h200", wide).empty());
 }
 
-TEST(RemakeCasts, LeaveWhatIsFetchedOrReadByAKernel) {
+TEST(RematerializeCasts, LeaveWhatIsFetchedOrReadByAKernel) {
   Graph g;
   const Value x = g.input("x", bf16, {256, 256}), wide = cast(x, f32), norm = sum(wide * wide);
   g.fetch("wide", wide), g.fetch("scaled", wide * (1.0 / (norm + 1.0)));
-  EXPECT_TRUE(remake_on("h200", g).empty());
+  EXPECT_TRUE(rematerialize_on("h200", g).empty());
   Graph other;
   const Value y = other.input("y", bf16, {256, 256}), seen = cast(y, f32), total = sum(seen * seen);
   other.fetch("product", matmul(seen, seen, true)), other.fetch("scaled", seen * (1.0 / (total + 1.0)));
-  EXPECT_TRUE(remake_on("h200", other).empty());
+  EXPECT_TRUE(rematerialize_on("h200", other).empty());
 }
 
-TEST(RemakeCasts, KeepTheOtherResultsOfAKernelInTheirPlaces) {
+TEST(RematerializeCasts, KeepTheOtherResultsOfAKernelInTheirPlaces) {
   // The kernel of the sum gives what is cast in front of what it also makes and others read.
   Graph g;
   const Value x = g.input("x", bf16, {4, 256}), y = g.input("y", bf16, {4, 256});
@@ -85,7 +85,7 @@ TEST(RemakeCasts, KeepTheOtherResultsOfAKernelInTheirPlaces) {
   g.fetch("root", root), g.fetch("norm", norm);
   g.fetch("scaled", wide * (1.0 / (norm + 1.0)) + root);
   const auto before = evaluate_graph(g, random_feeds(g, 4));
-  EXPECT_EQ(remake_on("h200", g).size(), 1U);
+  EXPECT_EQ(rematerialize_on("h200", g).size(), 1U);
   expect_values(g, 4, before);
 }
 

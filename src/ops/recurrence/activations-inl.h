@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gates bend their sums by, for each instruction set: sigmoid and tanh in half the time of Highway's, to 3e-7 of
+// The activations of gates, for each instruction set: sigmoid and tanh in half the time of Highway's, to 3e-7 of
 // the value. Cells are a tenth of a recurrence of many rows. Not a number stays one.
-#if defined(PAODING_BENDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PAODING_BENDS_INL_H_
-#undef PAODING_BENDS_INL_H_
+#if defined(PAODING_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PAODING_ACTIVATIONS_INL_H_
+#undef PAODING_ACTIVATIONS_INL_H_
 #else
-#define PAODING_BENDS_INL_H_
+#define PAODING_ACTIVATIONS_INL_H_
 #endif
 
 #include "base/clamp-inl.h"
