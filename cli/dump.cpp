@@ -90,8 +90,9 @@ void print_times(const Graph& graph, const DumpOptions& options) {
 
 void print_plan(const Graph& graph, const DumpOptions& options) {
   const CompiledPlan compiled = plan_of(graph, options.compile, options.target);
-  if (compiled.derived.graph != nullptr) {
-    print("made once, and again when a parameter was written:\n{}\nin every run:\n", to_string(compiled.derived_plan));
+  if (compiled.preprocessed.graph != nullptr) {
+    print("made once, and again when a parameter was written:\n{}\nin every run:\n",
+          to_string(compiled.preprocessing_plan));
   }
   print_text(to_string(compiled.plan));
 #if PAODING_WITH_CUDA

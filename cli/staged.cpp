@@ -32,7 +32,7 @@ CompiledPlan plan_of(const Graph& graph, const CompileFlags& flags, const Target
   options.allow_tf32 = flags.allow_tf32;
   options.precision = flags.precision.precision();
   options.after_pass = after;
-  return compile_plan(graph, options, target, Derive::once);
+  return compile_plan(graph, options, target, Preprocess::once);
 }
 
 std::string step_name(const Step& step) {

@@ -21,9 +21,9 @@ struct Gate {
   void run() {
     unsigned *at_failed = &failed, *at_cancelled = &cancelled;
     std::uint64_t *at_words = words.data(), *at_report = report.data();
-    Room room;
+    LaunchScratch scratch;
     std::vector<std::uint64_t> sizes = text.sizes;
-    void* arguments[] = {&at_failed, &at_cancelled, &at_words, &at_report, &room, sizes.data()};
+    void* arguments[] = {&at_failed, &at_cancelled, &at_words, &at_report, &scratch, sizes.data()};
     const unsigned order = 0;
     const Launch start = kernels.find(text.entry);
     ASSERT_NE(start, nullptr) << kernels.log();

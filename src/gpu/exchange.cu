@@ -122,4 +122,4 @@ PD_DEVICE void copies_follow_stores() {}
 #endif
 
 // is_called_off() as a word that is asked for here, and waited for where it is looked at.
-PD_DEVICE unsigned called_off_word(const Room& room) { return room.failed != nullptr ? load_relaxed(room.failed) : 0; }
+PD_DEVICE unsigned called_off_word(const LaunchScratch& scratch) { return scratch.failed != nullptr ? load_relaxed(scratch.failed) : 0; }

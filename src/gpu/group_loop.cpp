@@ -445,7 +445,7 @@ void KernelText::emit_last_sharers(std::size_t p) {
   for (const std::size_t o : parts_[p].outputs) most = std::max(most, tile_elements(o));
   const std::int64_t warps = ceil_div(most, 32);
   PD_ASSERT(warps * 32 <= s_.threads(), "a thread has one element");
-  k_.add("if (threadIdx.x < {} && is_last_warp(room.tickets + {} + tile{} * {} + threadIdx.x / 32, kSharers)) {{",
+  k_.add("if (threadIdx.x < {} && is_last_warp(scratch.tickets + {} + tile{} * {} + threadIdx.x / 32, kSharers)) {{",
          warps * 32, sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, warps);
   ticket_count_ += parts_[p].tiles * warps;
   k_.raw("const int e = threadIdx.x;");
@@ -468,7 +468,7 @@ void KernelText::emit_last_arrivers() {
       emit_last_sharers(p);
       continue;
     }
-    k_.add("if (is_last_arriver(room.tickets + {} + tile{}, (unsigned)parts{})) {{",
+    k_.add("if (is_last_arriver(scratch.tickets + {} + tile{}, (unsigned)parts{})) {{",
            sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, p);
     ticket_count_ += parts_[p].tiles;
     for (const std::size_t o : parts_[p].outputs) {

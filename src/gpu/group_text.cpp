@@ -157,7 +157,7 @@ std::string KernelText::tile_elements_text(std::size_t o) {
 }
 
 std::string KernelText::parts_text(std::size_t o) {
-  return fmt::format("({}*)((char*)room.workspace + {})", sum_type(o),
+  return fmt::format("({}*)((char*)scratch.workspace + {})", sum_type(o),
                      sizes_.wide_number(fmt::format("out{}_workspace", o), parts_at_[o]));
 }
 
@@ -215,7 +215,7 @@ std::string KernelText::signature(const std::string& bounds) {
                           may_alias_[i] ? "" : "__restrict__ ", is_load ? "in" : "out", is_load ? i : i - loads());
   }
   return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}) $entry(\n{}    const Room room, "
+      "extern \"C\" __global__ void __launch_bounds__({}) $entry(\n{}    const LaunchScratch scratch, "
       "const Sizes size) {{\n  grid_dependency_wait();\n{}",
       bounds, params, kBegin);
 }

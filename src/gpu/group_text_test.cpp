@@ -329,10 +329,10 @@ void check(const GroupCase& c, unsigned seed) {
   std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan.ticket_count) + 1, 0);
   char* workspace_at = workspace.data();
   while (reinterpret_cast<std::uintptr_t>(workspace_at) % 256 != 0) ++workspace_at;
-  Room room{workspace_at, tickets.data(), nullptr, nullptr};
+  LaunchScratch scratch{workspace_at, tickets.data(), nullptr, nullptr};
   std::vector<void*> arguments;
   for (Operand& operand : operands) arguments.push_back(&operand.pointer);
-  arguments.push_back(&room);
+  arguments.push_back(&scratch);
   for (int round = 0; round < 2; ++round) {  // the second finds what the first left behind
     for (const TextLaunch& kernel : c.plan.launches) {
       const Launch launch = kernels().find(kernel.entry);
@@ -395,7 +395,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 TEST(GroupText, LeavesAStampAndSaysSo) {
   for (const GroupCase& c : group_cases()) {
     for (const TextLaunch& launch : c.plan.launches) {
-      EXPECT_EQ(launch.leaves_stamp, launch.source.find("leave_stamp(room);\n") != std::string::npos) << c.name;
+      EXPECT_EQ(launch.leaves_stamp, launch.source.find("leave_stamp(scratch);\n") != std::string::npos) << c.name;
       EXPECT_TRUE(launch.leaves_stamp) << c.name;
     }
   }

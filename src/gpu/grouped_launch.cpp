@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostMembers = 128;              // a power of two: each CTA looks its own up by halves
 constexpr std::size_t kMostParameterBytes = 30 << 10;  // of parameters; a kernel may have 32,764 bytes of them
-constexpr std::size_t kBeforeOperands = 1, kBehindOperands = 2;  // words of Member: its first CTA; the Room's
+constexpr std::size_t kBeforeOperands = 1, kBehindOperands = 2;  // words of Member: its first CTA; the LaunchScratch's
 
 // "256, 4": threads and CTAs on an SM that the kernel is compiled for.
 std::string_view launch_bounds(std::string_view own) {
@@ -75,9 +75,10 @@ GroupedLaunch::GroupedLaunch(const std::vector<FusedMember>& members, const Targ
   const std::string text = fmt::format(
       "// {0} kernels in one launch.\n{1}\nnamespace alone {{\n{2}}}\n"
       "constexpr int kMembers = {0}, kMostMembers = {3}, kOperands = {4};\n{5}\n{9}\n{6}{7}) $entry(\n"
-      "    const Room room, const __grid_constant__ Sizes size) {{\n"
+      "    const LaunchScratch scratch, const __grid_constant__ Sizes size) {{\n"
       "  const Member& member = size.members[member_of(size, blockIdx.x)];\n"
-      "  const Room own = {{member.workspace, member.tickets, room.fault, room.failed, room.stamp}};\n"
+      "  const LaunchScratch own = {{member.workspace, member.tickets, scratch.fault, scratch.failed, "
+      "scratch.stamp}};\n"
       "  alone::run({8}own, member.sizes, blockIdx.x - (unsigned)member.first);\n}}\n",
       members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_grouped_launch_cu, kKernelHead,
       launch_bounds(own), operands, any_pointer_text());

@@ -20,9 +20,9 @@ struct FusedMember {
 };
 
 /// Which of these kernels are in one launch, as lists of their places; of two or more each, the others stay alone.
-/// Kernels of one text that need nothing but their operands and a Room go together: a text of several would be one more
-/// to compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as long as
-/// all have room there at once.
+/// Kernels of one text that need nothing but their operands and a LaunchScratch go together: a text of several would be
+/// one more to compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as
+/// long as all have room there at once.
 std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMember> kernels);
 
 class GroupedLaunch : public FusedLaunch {

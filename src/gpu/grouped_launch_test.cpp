@@ -120,11 +120,11 @@ TEST(GroupedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
     for (std::size_t m = 0; m < groups[j].size(); ++m) {
       const Kernel& kernel = kernels[groups[j][m]];
       alone.emplace_back(kernel, 7 + m), together.emplace_back(kernel, 7 + m);
-      Room room{alone[m].workspace.start(), alone[m].tickets.data(), nullptr, nullptr};
+      LaunchScratch scratch{alone[m].workspace.start(), alone[m].tickets.data(), nullptr, nullptr};
       std::vector<void*> arguments;
       for (void*& pointer : alone[m].pointers) arguments.push_back(&pointer);
       std::vector<std::uint64_t> sizes = kernel.launch.sizes;
-      arguments.insert(arguments.end(), {&room, sizes.data()});
+      arguments.insert(arguments.end(), {&scratch, sizes.data()});
       const Launch start = compiled.find(kernel.launch.entry);
       ASSERT_NE(start, nullptr) << compiled.log();
       const TextLaunch& launch = kernel.launch;
@@ -132,9 +132,9 @@ TEST(GroupedLaunch, GivesTheBitsThatTheKernelsGiveAlone) {
       grouped[j].place(m, together[m].pointers.data(), together[m].workspace.start(), together[m].tickets.data());
     }
     const TextLaunch& launch = grouped[j].launch();
-    Room room{};
+    LaunchScratch scratch{};
     std::vector<std::uint64_t> sizes = launch.sizes;
-    void* arguments[] = {&room, sizes.data()};
+    void* arguments[] = {&scratch, sizes.data()};
     const Launch start = compiled.find(launch.entry);
     ASSERT_NE(start, nullptr) << compiled.log();
     for (int again = 0; again < 2; ++again) {  // tickets are as they were
@@ -182,7 +182,7 @@ TEST(GroupedLaunch, HasAtMostTheParametersOfAKernel) {
     grouped += places.size();
     EXPECT_LE(
         GroupedLaunch(picked(members, places), named_target("h200")).launch().sizes.size() * sizeof(std::uint64_t),
-        32'764 - sizeof(Room));
+        32'764 - sizeof(LaunchScratch));
   }
   EXPECT_EQ(grouped, kernels.size());
 }

@@ -96,8 +96,8 @@ TextLaunch plan_check(const IndexShape& shape, std::int64_t count) {
   IndexText text(shape, shape.count, shape.range);
   text.number("count", count);
   text.range();
-  return text.finish("check_indices", k_index_check_cu, scatter_operands(shape), "check_indices(ids, room.fault, size)",
-                     ceil_div(count, kIndexThreads));
+  return text.finish("check_indices", k_index_check_cu, scatter_operands(shape),
+                     "check_indices(ids, scratch.fault, size)", ceil_div(count, kIndexThreads));
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ TextLaunch plan_gather_rows(const IndexShape& shape) {
   text.strides(vector);
   const std::string_view piece = piece_type(vector * size_bytes(shape.dtype));
   return text.finish("gather_rows", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_rows(a, ids, out, room.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
+                     "gather_rows(a, ids, out, scratch.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
 }
 
 TextLaunch plan_gather_elements(const IndexShape& shape) {
@@ -124,7 +124,7 @@ TextLaunch plan_gather_elements(const IndexShape& shape) {
   text.strides(1);
   const std::string_view piece = piece_type(size_bytes(shape.dtype));
   return text.finish("gather_elements", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_elements(a, ids, out, room.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
+                     "gather_elements(a, ids, out, scratch.fault, size)", ceil_div(total, kIndexThreads * kInFlight));
 }
 
 namespace {
@@ -160,7 +160,7 @@ TextLaunch plan_scatter_listed(const IndexShape& shape) {
   text.wide_number("padding", shape.padding);
   text.number("inner", shape.inner), text.number("count", shape.count), text.number("capacity", capacity);
   text.strides(1);
-  const std::string call = fmt::format("scatter_listed<{}, {}, {}>(ids, updates, out, room.fault, size)",
+  const std::string call = fmt::format("scatter_listed<{}, {}, {}>(ids, updates, out, scratch.fault, size)",
                                        stored_type(shape.index_dtype), stored_type(shape.dtype), vector);
   TextLaunch plan = text.finish("scatter_listed", k_scatter_listed_cu, scatter_operands(shape), call, ctas);
   const std::int64_t sum_bytes = std::max<std::int64_t>(size_bytes(shape.dtype), 4);
@@ -180,7 +180,7 @@ TextLaunch plan_scatter_rows(const IndexShape& shape) {
   if (lists_indices(shape)) return plan_scatter_listed(shape);
   IndexText text(shape, shape.count, shape.range);
   return plan_row_sums(text, shape, "scatter_rows", k_scatter_rows_cu, scatter_operands(shape), 0,
-                       "ids, updates, out, room.fault");
+                       "ids, updates, out, scratch.fault");
 }
 
 std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape) {
@@ -202,13 +202,13 @@ std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape) {
   rows.range();
   TextLaunch find = rows.finish(
       "find_rows", k_row_starts_cu, operands,
-      "find_rows(sorted, places, (Index*)((char*)room.workspace + size.starts_wide), room.fault, size)", ctas);
+      "find_rows(sorted, places, (Index*)((char*)scratch.workspace + size.starts_wide), scratch.fault, size)", ctas);
 
   IndexText text(shape, shape.count, shape.range);
   text.number("parts", parts), text.number("part_blocks", part_blocks), text.number("tile_count", tiles);
   text.wide_number("starts", starts);
   TextLaunch add = plan_row_sums(text, shape, "scatter_sorted", k_scatter_sorted_cu, operands, part_blocks,
-                                 "sorted, places, updates, out, room");
+                                 "sorted, places, updates, out, scratch");
   add.ticket_count = tickets;
   add.workspace_bytes = find.workspace_bytes = starts + (shape.range + 1) * 8;
   return {std::move(find), std::move(add)};
@@ -227,14 +227,14 @@ TextLaunch plan_scatter_elements(const IndexShape& shape) {
   text.strides(1);
   if (shape.count <= kMaxScan) {
     return text.finish("scatter_elements", k_scatter_elements_cu, scatter_operands(shape),
-                       fmt::format("scatter_scan<{}>(ids, updates, out, room.fault, size)", types),
+                       fmt::format("scatter_scan<{}>(ids, updates, out, scratch.fault, size)", types),
                        ceil_div(total, kIndexThreads));
   }
   const bool is_half = shape.dtype == DType::f16 || shape.dtype == DType::bf16;
   TextLaunch plan =
       text.finish("scatter_elements", k_scatter_elements_cu, scatter_operands(shape),
-                  fmt::format("scatter_columns<{}, {}>(ids, updates, out, room.workspace, room.fault, size)", types,
-                              is_half ? "float" : std::string(stored_type(shape.dtype))),
+                  fmt::format("scatter_columns<{}, {}>(ids, updates, out, scratch.workspace, scratch.fault, size)",
+                              types, is_half ? "float" : std::string(stored_type(shape.dtype))),
                   tiles * shape.outer);
   if (is_half) plan.workspace_bytes = total * 4;
   return plan;
@@ -248,7 +248,7 @@ TextLaunch plan_check_bounds(DType dtype, std::int64_t count, std::int64_t least
   text.number("count", count);
   text.wide_number("least", least), text.wide_number("most", most);
   return text.finish("check_bounds", k_index_bounds_cu, {input_parameter(dtype, "ids"), output_parameter(dtype, "out")},
-                     "check_bounds(ids, out, room.fault, size)", ceil_div(count, kIndexThreads));
+                     "check_bounds(ids, out, scratch.fault, size)", ceil_div(count, kIndexThreads));
 }
 
 }  // namespace paoding::gpu

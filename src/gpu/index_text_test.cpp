@@ -156,9 +156,9 @@ void check(const IndexCase& c, const EmulatedKernels& kernels, unsigned seed) {
   for (std::size_t k = 0; k < indices; ++k) put(s.index_dtype, sorted + k * index_size, id_at(places[k]));
   std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan().ticket_count) + 1, 0);
   std::uint64_t fault_words[2];
-  Room room{workspace, tickets.data(), fault_words, nullptr};
+  LaunchScratch scratch{workspace, tickets.data(), fault_words, nullptr};
   std::int64_t* places_at = places.data();
-  std::vector<void*> arguments = {c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &room, nullptr};
+  std::vector<void*> arguments = {c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &scratch, nullptr};
   if (c.kind == Kind::scatter_sorted) {
     arguments.insert(arguments.begin() + 1, {&sorted, &places_at});
   }

@@ -75,8 +75,8 @@ void ask_for_shared(CUfunction function, unsigned bytes) {
   most = bytes;
 }
 
-void* memory_of(const TensorMap& map, void* const* operands, const Room& room) {
-  void* const start = map.operand == TensorMap::kWorkspace ? room.workspace : operands[map.operand];
+void* memory_of(const TensorMap& map, void* const* operands, const LaunchScratch& scratch) {
+  void* const start = map.operand == TensorMap::kWorkspace ? scratch.workspace : operands[map.operand];
   return static_cast<char*>(start) + map.offset;
 }
 
@@ -104,15 +104,15 @@ LoadedKernel::LoadedKernel(const GpuDevice& device, const TextLaunch& launch, st
   }
 }
 
-void LoadedKernel::start(CUstream stream, void* const* operands, const Room& room) const {
+void LoadedKernel::start(CUstream stream, void* const* operands, const LaunchScratch& scratch) const {
   std::vector<void*> arguments;  // made when a run is captured, not when it is launched
   arguments.reserve(operands_ + 2 + launch_->maps.size());
   for (std::size_t i = 0; i < operands_; ++i) arguments.push_back(const_cast<void**>(&operands[i]));
-  arguments.push_back(const_cast<Room*>(&room));
+  arguments.push_back(const_cast<LaunchScratch*>(&scratch));
   static std::uint64_t no_sizes = 0;  // a kernel that has none takes a byte all the same
   arguments.push_back(launch_->sizes.empty() ? &no_sizes : const_cast<std::uint64_t*>(launch_->sizes.data()));
   std::vector<CUtensorMap> maps;
-  for (const TensorMap& map : launch_->maps) maps.push_back(made_map(map, memory_of(map, operands, room)));
+  for (const TensorMap& map : launch_->maps) maps.push_back(made_map(map, memory_of(map, operands, scratch)));
   for (CUtensorMap& map : maps) arguments.push_back(&map);
   std::array<CUlaunchAttribute, 3> attributes;
   unsigned count = 0;

@@ -21,7 +21,7 @@ class LoadedKernel {
   /// cluster.
   LoadedKernel(const GpuDevice& device, const TextLaunch& launch, std::size_t operands);
 
-  void start(CUstream stream, void* const* operands, const Room& room) const;
+  void start(CUstream stream, void* const* operands, const LaunchScratch& scratch) const;
 
  private:
   const TextLaunch* launch_;

@@ -36,7 +36,7 @@ TextLaunch plan_narrow_product(const NarrowProduct& product) {
   parts.functions = std::string(k_warp_products_cu) + k_narrow_product_cu;
   parts.operands = {input_parameter(product.dtype, "a"), input_parameter(product.dtype, "b"),
                     output_parameter(product.dtype, "out")};
-  parts.call = "product(a, b, out, room, size)";
+  parts.call = "product(a, b, out, scratch, size)";
   parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = narrow_product_ctas(product);
   parts.sizes.number("m", product.m), parts.sizes.number("n", product.n), parts.sizes.number("k", product.k);

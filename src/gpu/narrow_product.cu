@@ -23,15 +23,15 @@ PD_DEVICE void bring_rows(Stored* to, const Stored* from, Index stride, Index ro
   }
 }
 
-PD_DEVICE void product(const Stored* a, const Stored* b, Stored* out, const Room& room, const Sizes& size) {
+PD_DEVICE void product(const Stored* a, const Stored* b, Stored* out, const LaunchScratch& scratch, const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, a_rows);
   Stored* const b_rows = a_rows + kRows * kStrideA;  // one for each k
   Index tile = blockIdx.x;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
   if constexpr (kIsBUnmodifiedByPrevious) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
   grid_dependency_wait();
-  if (threadIdx.x == 0) leave_stamp(room);
-  const bool is_over = is_called_off(room);
+  if (threadIdx.x == 0) leave_stamp(scratch);
+  const bool is_over = is_called_off(scratch);
   if constexpr (!kIsBUnmodifiedByPrevious) bring_rows<kDepth, kColumns, kStrideB>(b_rows, b, size.b_stride, 0, size.k, column, size.n);
   bring_rows<kRows, kDepth, kStrideA>(a_rows, a, size.a_stride, row, size.m, 0, size.k);
   copies_end_group();

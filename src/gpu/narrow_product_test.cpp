@@ -94,9 +94,9 @@ TEST(NarrowProduct, IsRightInTheEmulation) {
       std::vector<std::uint16_t> out(one.want.size(), kNarrowPoison);
       const std::uint16_t *a = one.a.data(), *b = one.b.data();
       std::uint16_t* to = out.data();
-      Room room;
+      LaunchScratch scratch;
       std::vector<std::uint64_t> sizes = one.launch.sizes;
-      void* arguments[] = {&a, &b, &to, &room, sizes.data()};
+      void* arguments[] = {&a, &b, &to, &scratch, sizes.data()};
       ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, order.data()), 0) << one.name();
       one.check(out);
     }

@@ -13,7 +13,7 @@
 // Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault`
 // is two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off;
 // `stamp`, where there is one, is where the launch leaves when it began.
-struct Room {
+struct LaunchScratch {
   void* workspace;
   unsigned* tickets;
   unsigned long long* fault;
@@ -44,11 +44,11 @@ PD_DEVICE unsigned long long gpu_clock() {
 #endif
 }
 // By one thread of every CTA, behind grid_dependency_wait().
-PD_DEVICE void leave_stamp(const Room& room) {
-  if (room.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *room.stamp = gpu_clock();
+PD_DEVICE void leave_stamp(const LaunchScratch& scratch) {
+  if (scratch.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *scratch.stamp = gpu_clock();
 }
 // Asked behind that: a run that has failed writes no parameter.
-PD_DEVICE bool is_called_off(const Room& room) { return room.failed != nullptr && *room.failed != 0; }
+PD_DEVICE bool is_called_off(const LaunchScratch& scratch) { return scratch.failed != nullptr && *scratch.failed != 0; }
 
 // ---- Element types: how an element is stored, and the type that arithmetic on it is done in ----
 

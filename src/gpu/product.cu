@@ -19,7 +19,7 @@ PD_DEVICE int in_tma_tile(int row, int word) { return row * 32 + ((word / 4 ^ ro
 
 // The thread that has blocks brought; b's before the launch in front has ended, where that does not write b.
 PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mbarriers* mbarriers, Index row, Index column,
-                            Index first, Index last, const Room& room) {
+                            Index first, Index last, const LaunchScratch& scratch) {
   const auto bring_b = [&](Index block, int s) {
     float* const to = stages + s * kStageFloats + kRows * kBlockK;
     mbarrier_arrive_expect_tx(&mbarriers->full[s], kStageFloats * 4);
@@ -39,11 +39,11 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
   if constexpr (kIsBUnmodifiedByPrevious) {
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first);
     grid_dependency_wait();
-    leave_stamp(room);
+    leave_stamp(scratch);
     for (Index block = first; block < ahead; ++block) bring_a(block, block - first);
   } else {
     grid_dependency_wait();
-    leave_stamp(room);
+    leave_stamp(scratch);
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first), bring_a(block, block - first);
   }
   Turn turn;
@@ -201,7 +201,7 @@ PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const flo
   return {chosen(sums.x, plain.x), chosen(sums.y, plain.y), chosen(sums.z, plain.z), chosen(sums.w, plain.w)};
 }
 
-PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
+PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const LaunchScratch& scratch, const Sizes& size) {
   float* const stages = shared_for_tma<float>();
   Mbarriers* const mbarriers = (Mbarriers*)(stages + kStages * kStageFloats + kParts * kLowFloats);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
@@ -215,8 +215,8 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
 #pragma unroll
   for (int i = 0; i < kRows / 2; ++i) sum[i] = 0;
   if (is_consumer) multiply_blocks(sum, stages, mbarriers, last - first);
-  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mbarriers, row, column, first, last, room);
-  const unsigned called_off = is_consumer ? called_off_word(room) : 0;
+  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mbarriers, row, column, first, last, scratch);
+  const unsigned called_off = is_consumer ? called_off_word(scratch) : 0;
   __syncthreads();
 
   if (is_consumer) {

@@ -125,7 +125,7 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
                     product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
-  parts.call = "product(a, b, out, a_map, b_map, room, size)";
+  parts.call = "product(a, b, out, a_map, b_map, scratch, size)";
   parts.waits_for_grid_dependency = parts.leaves_stamp = true;
   parts.ctas = e.ctas;
   parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);

@@ -141,7 +141,7 @@ TEST(ProductText, GivesProductsInTheEmulation) {
       std::vector<float> out(one.product->want.size(), kPoison);
       const float *a = one.product->a.data(), *b = one.product->b.data();
       float* to = out.data();
-      Room room;
+      LaunchScratch scratch;
       std::vector<std::uint64_t> sizes = one.launch.sizes;
       const float* operands[] = {a, b};
       std::array<emulation::TensorMapWords, 2> maps{};
@@ -149,7 +149,7 @@ TEST(ProductText, GivesProductsInTheEmulation) {
         const TensorMap& map = one.launch.maps[static_cast<std::size_t>(i)];
         maps[static_cast<std::size_t>(i)] = emulated_map(map, operands[map.operand]);
       }
-      void* arguments[] = {&a, &b, &to, &room, sizes.data(), &maps[0], &maps[1]};
+      void* arguments[] = {&a, &b, &to, &scratch, sizes.data(), &maps[0], &maps[1]};
       ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0) << one.name();
       one.check(out);
     }
@@ -163,11 +163,11 @@ std::vector<float> emulated_product(const ProductCase& one, const Product& maps_
   if (start == nullptr) throw std::runtime_error(emulated.log());
   std::vector<float> out(maps_of.want.size(), kPoison);
   float* to = out.data();
-  Room room;
+  LaunchScratch scratch;
   std::vector<std::uint64_t> sizes = one.launch.sizes;
   auto a_map = emulated_map(one.launch.maps[0], maps_of.a.data());
   auto b_map = emulated_map(one.launch.maps[1], maps_of.b.data());
-  void* arguments[] = {&a, &b, &to, &room, sizes.data(), &a_map, &b_map};
+  void* arguments[] = {&a, &b, &to, &scratch, sizes.data(), &a_map, &b_map};
   const unsigned seed = 1;
   EXPECT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0);
   return out;

@@ -32,7 +32,7 @@ template <class Id, class T, int kVector> struct SortedScatter {
   T* to;
   Index tile, outer;
   bool column_ok;
-  const Room& room;
+  const LaunchScratch& scratch;
   const Sizes& size;
 
   PD_DEVICE void write(long long row, const Compute<T> (&sum)[kVector]) const {
@@ -78,7 +78,7 @@ template <class Id, class T, int kVector> struct SortedScatter {
   // Where the sums of a part are: of the row that it begins with, or of one that begins in it.
   PD_DEVICE Compute<T>* partial(Index part, bool begins_here) const {
     const Index at = ((outer * size.parts + part) * 2 + begins_here) * size.tile_count + tile;
-    return (Compute<T>*)room.workspace + (long long)at * (32 * kVector) + threadIdx.x % 32;
+    return (Compute<T>*)scratch.workspace + (long long)at * (32 * kVector) + threadIdx.x % 32;
   }
 
   // A warp's part, as far as it is of rows with many updates: the first of its rows or the last.
@@ -107,7 +107,7 @@ template <class Id, class T, int kVector> struct SortedScatter {
     __syncwarp();
     int is_last = 0;
     if (lane == 0) {
-      unsigned* const ticket = room.tickets + ((outer * size.parts + first_part) * size.tile_count + tile);
+      unsigned* const ticket = scratch.tickets + ((outer * size.parts + first_part) * size.tile_count + tile);
       __threadfence();
       is_last = atomicAdd(ticket, 1u) == (unsigned)others;
       if (is_last) *ticket = 0;
@@ -124,15 +124,15 @@ template <class Id, class T, int kVector> struct SortedScatter {
 };
 
 template <class Id, class T, int kVector>
-PD_DEVICE void scatter_sorted(const Id* sorted, const long long* places, const T* updates, T* out, const Room& room,
+PD_DEVICE void scatter_sorted(const Id* sorted, const long long* places, const T* updates, T* out, const LaunchScratch& scratch,
                               const Sizes& size) {
   using Scatter = SortedScatter<Id, T, kVector>;
   Index outer = blockIdx.x;
   const Index tile = next_coordinate(outer, size.tiles), block = next_coordinate(outer, size.blocks);
   const Index column = (tile * 32 + threadIdx.x % 32) * kVector, warp = threadIdx.x / 32;
-  const Scatter scatter{sorted, places, (const Index*)((char*)room.workspace + size.starts_wide),
+  const Scatter scatter{sorted, places, (const Index*)((char*)scratch.workspace + size.starts_wide),
                         updates + (outer * size.from_outer + column), out + (outer * size.to_outer + column),
-                        tile, outer, column < size.inner, room, size};
+                        tile, outer, column < size.inner, scratch, size};
   if (block < size.part_blocks) scatter.part(block * Scatter::kWarps + warp);
   else scatter.rows(((long long)(block - size.part_blocks) * Scatter::kWarps + warp) * Scatter::kRowsOfWarp);
 }

@@ -69,7 +69,7 @@ void StagedText::emit_partials() {
   const std::string each = sizes_.number("bundle", bundle());
   k_.add("const long long bundle = blockIdx.x / {};", each);
   k_.add("const int members = {0} - bundle * {1} < {1} ? (int)({0} - bundle * {1}) : (int){1};", ctas, each);
-  k_.raw("if (!is_last_arriver(room.tickets + 1 + bundle, (unsigned)members)) return;");
+  k_.raw("if (!is_last_arriver(scratch.tickets + 1 + bundle, (unsigned)members)) return;");
   const auto for_each_vector = [&](std::size_t o) {
     k_.add("for (long long e = threadIdx.x * {0}; e < out{1}_tile; e += kThreads * {0}) {{", partial_vector(o), o);
     k_.add("{} sum[{}];", sum_type(o), partial_vector(o));
@@ -88,7 +88,7 @@ void StagedText::emit_partials() {
     k_.raw("}");
     k_.raw("}");
   }
-  k_.add("if (!is_last_arriver(room.tickets, (unsigned){})) return;", count);
+  k_.add("if (!is_last_arriver(scratch.tickets, (unsigned){})) return;", count);
   for (const std::size_t o : across) {
     for_each_vector(o);
     k_.add("fold_parts<{}>(sum, out{}_bundles + e, (int){}, out{}_tile);", op(o), o, count, o);

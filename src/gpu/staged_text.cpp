@@ -134,7 +134,7 @@ void StagedText::emit_start() {
     // A partial result per CTA, then one per bundle of them.
     const std::int64_t elements = partial_elements(o);
     workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
-    k_.add("{0}* const out{1}_partial = ({0}*)((char*)room.workspace + {2});", sum_type(o), o,
+    k_.add("{0}* const out{1}_partial = ({0}*)((char*)scratch.workspace + {2});", sum_type(o), o,
            sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_));
     k_.add("const long long out{}_tile = {};", o, sizes_.wide_number(fmt::format("out{}_elements", o), elements));
     workspace_bytes_ += (s_.ctas + (s_.ctas + bundle() - 1) / bundle()) * elements * sum_bytes(o);

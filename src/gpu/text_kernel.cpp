@@ -25,7 +25,7 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   std::string maps;
   for (const std::string& name : parts.maps) maps += ", const __grid_constant__ Map " + name;
   const std::string start = parts.waits_for_grid_dependency ? "" : fmt::format("  grid_dependency_wait();\n{}", kBegin);
-  const std::string body = fmt::format("({}, const Room room, const Sizes size{}) {{\n{}  {};\n}}\n",
+  const std::string body = fmt::format("({}, const LaunchScratch scratch, const Sizes size{}) {{\n{}  {};\n}}\n",
                                        fmt::join(parts.operands, ", "), maps, start, parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
   plan.source += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}", parts.threads,

@@ -18,7 +18,7 @@ namespace paoding::gpu {
 
 /// What a kernel's body begins with, behind grid_dependency_wait().
 inline constexpr std::string_view kBegin =
-    "  if (threadIdx.x == 0) leave_stamp(room);\n  if (is_called_off(room)) return;\n";
+    "  if (threadIdx.x == 0) leave_stamp(scratch);\n  if (is_called_off(scratch)) return;\n";
 
 /// What a kernel's text and launch are made of.
 struct TextParts {

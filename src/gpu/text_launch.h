@@ -12,8 +12,8 @@
 
 namespace paoding::gpu {
 
-/// What a kernel is given beside its operands and sizes; `struct Room` of prelude_elements.cu.
-struct Room {
+/// What a kernel is given beside its operands and sizes; `struct LaunchScratch` of prelude_elements.cu.
+struct LaunchScratch {
   void* workspace = nullptr;
   void* tickets = nullptr;
   void* fault = nullptr;
@@ -54,8 +54,9 @@ struct TensorMap {
   }
 };
 
-/// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,
-/// a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of the maps.
+/// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a
+/// LaunchScratch, a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of
+/// the maps.
 struct TextLaunch {
   std::string source;  // CUDA C++ text
   /// Where it shares a launch, if that is another text: with an argument for what is a constant in this one.
@@ -72,7 +73,7 @@ struct TextLaunch {
   unsigned ctas_at_once = 0;
   /// Of a layer of a pipelined launch: how many layers there are in it (pipelined_launch.h).
   std::int64_t pipelined_layers = 1;
-  bool leaves_stamp = false;         // of when it began, in Room::stamp
+  bool leaves_stamp = false;         // of when it began, in LaunchScratch::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
   std::vector<TensorMap> maps;

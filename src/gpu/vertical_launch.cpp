@@ -63,7 +63,7 @@ std::size_t take_scratch(std::string* text) {
   const std::size_t number = at + kScratch.size(), end = text->find("];", number);
   std::size_t doubles = 0;
   std::from_chars(text->data() + number, text->data() + end, doubles);
-  text->replace(at, end + 2 - at, "double* const shared = scratch;");
+  text->replace(at, end + 2 - at, "double* const shared = sums_of_stages;");
   PD_ASSERT(text->find(kScratch) == std::string::npos, "a kernel has one scratch");
   return doubles;
 }
@@ -175,14 +175,16 @@ VerticalLaunch::VerticalLaunch(std::span<const FusedStage* const> stages, std::i
     launch_.sizes.insert(launch_.sizes.end(), stage.launch.sizes.begin(), stage.launch.sizes.end());
     launch_.floor_us += stage.launch.floor_us;
   }
-  name_entry("vertical",
-             fmt::format("// {} kernels one behind the other, every CTA its partition of each.\n{}\n{}\n"
-                         "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
-                         "    const Room room, const __grid_constant__ Sizes size) {{\n  grid_dependency_wait();\n{}"
-                         "  const Room none = {{}};\n  const long long partition = blockIdx.x;\n{}}}\n",
-                         stages.size(), kernel_prelude(), any_pointer_text(),
-                         scratch > 0 ? fmt::format("__shared__ double scratch[{}];\n", scratch) : "", kernels, sizes,
-                         kKernelHead, threads_of(partitions, target), ctas_per_sm(partitions, target), kBegin, calls));
+  name_entry(
+      "vertical",
+      fmt::format(
+          "// {} kernels one behind the other, every CTA its partition of each.\n{}\n{}\n"
+          "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
+          "    const LaunchScratch scratch, const __grid_constant__ Sizes size) {{\n  grid_dependency_wait();\n{}"
+          "  const LaunchScratch none = {{}};\n  const long long partition = blockIdx.x;\n{}}}\n",
+          stages.size(), kernel_prelude(), any_pointer_text(),
+          scratch > 0 ? fmt::format("__shared__ double sums_of_stages[{}];\n", scratch) : "", kernels, sizes,
+          kKernelHead, threads_of(partitions, target), ctas_per_sm(partitions, target), kBegin, calls));
   launch_.grid[0] = static_cast<unsigned>(partitions);
   launch_.block = static_cast<unsigned>(threads_of(partitions, target));
   launch_.leaves_stamp = true;

@@ -8,8 +8,8 @@
 //
 // of which fuse_convolutions makes conv2d_bias. A norm of 16 bits computes in f32, between casts: so do its factors
 // then, and the weights are rounded once. The image is gone over once where it was three times; the weights are
-// gone over once more, in every run where they are not parameters of a program that only reads them (derive_once), so
-// they have to be the smaller of the two.
+// gone over once more, in every run where they are not parameters of a program that only reads them
+// (preprocess_parameters), so they have to be the smaller of the two.
 //
 // In training a batch norm sums up distances from one of the row's elements, so that nothing is lost where the mean is
 // large:

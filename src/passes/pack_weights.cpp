@@ -8,7 +8,8 @@
 //
 // Weights are what a body reads as it is in every step, or a view of that: packed in front of the outermost loop that
 // does not change them, in every run anew. What many products outside of loops read is packed too, and parameters that
-// a program only reads for each product: that is done when they change, not in a run (runtime/derived.h).
+// a program only reads for each product: that is done when they change, not in a run
+// (runtime/parameter_preprocessing.h).
 //
 // When it pays: measured with oneDNN 2.6.3 on a core of Sapphire Rapids, M from 5 to 640, weights from 16 KB to 7 MB. A
 // pack costs what it saves in 1.3 to 3.6 products in f32 and 2.1 to 5.9 in bf16 (whose products are faster, not its
@@ -78,7 +79,8 @@ class WeightPacking {
  public:
   WeightPacking(Graph& graph, PassNotes& notes)
       : notes_(notes),
-        derived_from_(notes.derives() && !graph.inputs().empty() && graph.assigns().empty() ? &graph : nullptr) {}
+        preprocessed_from_(notes.preprocesses() && !graph.inputs().empty() && graph.assigns().empty() ? &graph
+                                                                                                      : nullptr) {}
 
   // Nothing is changed before everything has been looked at.
   void find(Graph& graph, const std::vector<Loop>& loops) {
@@ -177,7 +179,7 @@ class WeightPacking {
     weights.columns = node.types[0].shape[1];
     weights.order = order_of(b.dtype, weights.rows, a.shape[1], weights.columns);
     if (weights.order.order.empty()) return decline("products here have no order of their own for them");
-    weights.is_packed_once = weights.home == derived_from_ && weights.rows <= kMostRows &&
+    weights.is_packed_once = weights.home == preprocessed_from_ && weights.rows <= kMostRows &&
                              weights.home->node(weights.source.node).op->name == "parameter";
     if (weights.is_packed_once && order_of(b.dtype, kUsualRows, a.shape[1], weights.columns) == weights.order) {
       weights.rows = kUsualRows;
@@ -260,7 +262,7 @@ class WeightPacking {
   }
 
   PassNotes& notes_;
-  Graph* const derived_from_;  // of whose parameters something is made when they change; nullptr: of none
+  Graph* const preprocessed_from_;  // of whose parameters something is made when they change; nullptr: of none
   std::map<const Graph*, std::map<NodeId, Ref>> constants_;  // by the scan's body
   std::map<Graph*, std::size_t> indices_;
   std::map<std::pair<std::size_t, Ref>, std::vector<Weights>> found_;  // by graph and source

@@ -204,26 +204,27 @@ void build_product(Graph& g, std::int64_t rows = kPackedRows) {
 
 TEST(PackWeights, PacksParametersWhenTheyChangeWhereAProgramOnlyReadsThem) {
   SKIP_WITHOUT_ORDER(f32);
-  const auto packed = [](const Graph& g, Derive derive, const CompileOptions& options = {}) {
-    const CompiledPlan made = compile_plan(g, options, target_of(Device()), derive);
+  const auto packed = [](const Graph& g, Preprocess preprocess, const CompileOptions& options = {}) {
+    const CompiledPlan made = compile_plan(g, options, target_of(Device()), preprocess);
     EXPECT_EQ(count_here(*made.graph, "pack_weights"), 0);
-    EXPECT_EQ(count_here(*made.graph, "matmul_packed"), made.derived.names.size());
-    return made.derived.graph == nullptr ? std::string() : to_text(*made.derived.graph);
+    EXPECT_EQ(count_here(*made.graph, "matmul_packed"), made.preprocessed.names.size());
+    return made.preprocessed.graph == nullptr ? std::string() : to_text(*made.preprocessed.graph);
   };
   Graph g, larger, huge, writing;
   build_product(g), build_product(larger, 7 * kPackedRows), build_product(huge, 1000), build_product(writing);
   writing.assign(writing.find("w"), writing.find("w") * 2.0);
-  EXPECT_TRUE(packed(g, Derive::once).find("pack_weights") != std::string::npos);
+  EXPECT_TRUE(packed(g, Preprocess::once).find("pack_weights") != std::string::npos);
   if (packed_order(f32, 7 * kPackedRows, kWidth, kWidth) ==
       packed_order(f32, kPackedRows, kWidth, kWidth)) {  // by the threads
-    EXPECT_EQ(packed(larger, Derive::once), packed(g, Derive::once)) << "programs of one store do not share them";
+    EXPECT_EQ(packed(larger, Preprocess::once), packed(g, Preprocess::once))
+        << "programs of one store do not share them";
   }
   CompileOptions without;
-  without.disabled_passes = {"derive_once"};
-  EXPECT_EQ(packed(g, Derive::once, without), "");
-  EXPECT_EQ(packed(g, Derive::in_every_run), "");
-  EXPECT_EQ(packed(huge, Derive::once), "");
-  EXPECT_EQ(packed(writing, Derive::once), "");
+  without.disabled_passes = {"preprocess_parameters"};
+  EXPECT_EQ(packed(g, Preprocess::once, without), "");
+  EXPECT_EQ(packed(g, Preprocess::in_every_run), "");
+  EXPECT_EQ(packed(huge, Preprocess::once), "");
+  EXPECT_EQ(packed(writing, Preprocess::once), "");
 }
 
 TEST(PackWeights, PacksParametersAgainWhenTheyWereSet) {

@@ -25,7 +25,7 @@ struct PassOptions {
   TargetPtr target = std::make_shared<const Target>();  // what the program is for
   DType precision = DType::f32;                         // what CompileOptions::precision says
   bool allow_tf32 = false;                              // f32 products may round their operands to TF32
-  bool derives = false;                                 // PassNotes::derives()
+  bool preprocesses = false;                            // PassNotes::preprocesses()
   bool verify = true;                                   // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
@@ -36,12 +36,12 @@ struct PassOptions {
 class PassNotes {
  public:
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
-                     bool allow_tf32 = false, bool has_claims = true, bool derives = false)
+                     bool allow_tf32 = false, bool has_claims = true, bool preprocesses = false)
       : target_(std::move(target)),
         precision_(precision),
         allow_tf32_(allow_tf32),
         has_claims_(has_claims),
-        derives_(derives) {}
+        preprocesses_(preprocesses) {}
   const Target& target() const { return *target_; }
   const TargetPtr& shared_target() const { return target_; }
   /// In which products of f32 are computed: f16 and bf16 are mixed precision.
@@ -49,15 +49,16 @@ class PassNotes {
   bool allow_tf32() const { return allow_tf32_; }
   /// Whether kernels may run composed ops as a whole.
   bool has_claims() const { return has_claims_; }
-  /// Whether what follows from parameters alone is made when they change, not in every run (runtime/derived.h).
-  bool derives() const { return derives_; }
+  /// Whether what follows from parameters alone is made when they change, not in every run
+  /// (runtime/parameter_preprocessing.h).
+  bool preprocesses() const { return preprocesses_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
   TargetPtr target_;
   DType precision_;
-  bool allow_tf32_, has_claims_, derives_;
+  bool allow_tf32_, has_claims_, preprocesses_;
   std::vector<std::string> notes_;
 };
 

@@ -98,7 +98,7 @@ const std::vector<Pass>& pipeline() {
       {"pack_weights",
        "weights that products of a loop or of all runs read again and again lie as those want them; no other op could",
        pack_weights},
-      {"derive_once",
+      {"preprocess_parameters",
        "what follows from parameters alone is made when they change, where a program only reads them; the program does "
        "it",
        leave_alone},
@@ -136,7 +136,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
     PassNotes notes(options.target, options.precision, options.allow_tf32, !is_disabled("claim_composed"),
-                    options.derives);
+                    options.preprocesses);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

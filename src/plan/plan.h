@@ -50,11 +50,11 @@ struct Slot {
   SlotKind kind = SlotKind::arena;
   std::string name;  // of the input or parameter; else of the node whose result it holds
   std::int64_t bytes = 0;
-  std::int64_t offset = 0;       // in the arena
-  int first = 0;                 // position of the first step that writes it
-  int last = -1;                 // position of the last step that reads it
-  bool is_fetched = false;       // lives to the end of the run
-  bool is_written_over = false;  // holds results of several nodes, one after the other: "matmul, then lstm_recurrence"
+  std::int64_t offset = 0;  // in the arena
+  int first = 0;            // position of the first step that writes it
+  int last = -1;            // position of the last step that reads it
+  bool is_fetched = false;  // lives to the end of the run
+  bool is_aliased = false;  // holds results of several nodes, one after the other: "matmul, then lstm_recurrence"
   /// First and last positions in between at which it holds nothing yet, in their order: a result of a branch, while a
   /// branch that comes later in the plan has not written it.
   std::vector<std::pair<int, int>> gaps;
@@ -173,7 +173,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 
 /// On the CPU: puts results of kernels that may lie where an input does (KernelImplementation::in_place) there, where
 /// nothing reads the input later.
-void write_over_inputs(Plan* plan);
+void alias_outputs(Plan* plan);
 
 /// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
 void place_slots(Plan* plan);

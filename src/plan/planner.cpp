@@ -114,7 +114,7 @@ Plan Planner::run(const Graph& graph) {
   order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
   fuse_epilogues(&plan_);
   order_commit();
-  write_over_inputs(&plan_);
+  alias_outputs(&plan_);
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
     fail(ErrorKind::unsupported,

@@ -42,7 +42,7 @@ int NameIndex::at(std::string_view name, const char* what) const {
   return it->second;
 }
 
-CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Derive derive) {
+CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Preprocess preprocess) {
   if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
     fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));
   }
@@ -59,8 +59,8 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
   };
-  const bool derives = derive == Derive::once && does("derive_once");
-  pass_options.derives = derives;
+  const bool preprocesses = preprocess == Preprocess::once && does("preprocess_parameters");
+  pass_options.preprocesses = preprocesses;
   profile::Ticks since = profile::Recorder::now();
   const auto record = [&since](const std::string& part) {
     if (!profile::Recorder::active()) return;
@@ -87,21 +87,23 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
-  if (derives) compiled.derived = take_derived(&graph, target, options.allow_tf32);
-  if (compiled.derived.graph != nullptr) compiled.derived_plan = make_plan(*compiled.derived.graph, plan_options);
+  if (preprocesses) compiled.preprocessed = take_preprocessing(&graph, target, options.allow_tf32);
+  if (compiled.preprocessed.graph != nullptr)
+    compiled.preprocessing_plan = make_plan(*compiled.preprocessed.graph, plan_options);
   compiled.plan = make_plan(graph, plan_options);
   record("plan");
   return compiled;
 }
 
-CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target, Derive derive) {
+CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target,
+                           Preprocess preprocess) {
   std::vector<std::string> timed;
   if (options.tune && target->is_gpu()) {
     CompileOptions unseen = options;
     unseen.after_pass = {};  // it sees the graph that is run
     timed = time_choices(compile_plan(graph, unseen, target).plan, options.device);
   }
-  CompiledPlan compiled = compile_plan(graph, options, target, derive);
+  CompiledPlan compiled = compile_plan(graph, options, target, preprocess);
   compiled.plan.notes.insert(compiled.plan.notes.begin(), timed.begin(), timed.end());
   return compiled;
 }

@@ -11,7 +11,7 @@
 #include "paoding/program.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
-#include "runtime/derived.h"
+#include "runtime/parameter_preprocessing.h"
 #include "runtime/target.h"
 
 namespace paoding {
@@ -21,23 +21,23 @@ struct CompiledPlan {
   std::vector<PassRecord> passes;
   std::map<std::string, std::string> shadows;  // parameters that the passes added: which each is a shadow of
   Plan plan;
-  DerivedPart derived = {};  // what is not made in every run, and its plan
-  Plan derived_plan = {};
+  PreprocessingPart preprocessed = {};  // what is not made in every run, and its plan
+  Plan preprocessing_plan = {};
 };
 
 /// Whether what follows from parameters alone is planned apart; only who keeps it from run to run can have that.
-enum class Derive : std::uint8_t { in_every_run, once };
+enum class Preprocess : std::uint8_t { in_every_run, once };
 
 /// Plans a copy of `graph` for the target, which need not be there: the one path for programs, `dump`, benches and
 /// tests. `options.device` is not looked at. Error (argument) on an unknown fetch or pass, (unsupported) as make_plan()
 /// says.
 CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target,
-                          Derive derive = Derive::in_every_run);
+                          Preprocess preprocess = Preprocess::in_every_run);
 
 /// The same for a device that is there: where `options` ask for it, what a GPU may run by a library or by a kernel of
 /// ours is timed first. The plan's notes begin with what was.
 CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target,
-                           Derive derive = Derive::in_every_run);
+                           Preprocess preprocess = Preprocess::in_every_run);
 
 /// Positions of names; of equal ones the first.
 class NameIndex {

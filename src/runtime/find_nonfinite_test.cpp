@@ -113,7 +113,7 @@ TEST_P(FindNonfinite, NamesProductsAndTheirInputs) {
 }
 
 // On the CPU gates are written over their input's product, and gradients over the gates.
-TEST_P(FindNonfinite, NamesWhatWasReadWhereResultsAreWrittenOverEachOther) {
+TEST_P(FindNonfinite, NamesWhatWasReadWhereResultsAliasEachOther) {
   Case c;
   const Value x = c.input("x", {2, 1, 1}, {1, 1}), w = c.input("w", {1, 4}, {1, 1, 1, 1}),
               u = c.input("u", {1, 4}, {4, 4, 4, 4});

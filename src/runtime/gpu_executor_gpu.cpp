@@ -13,21 +13,21 @@
 #include "runtime/commit_guard.h"
 #include "runtime/completion_flag.h"
 #include "runtime/copy_span.h"
+#include "runtime/device_results.h"
 #include "runtime/executor.h"
 #include "runtime/gpu_arena.h"
 #include "runtime/gpu_choices.h"
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_host.h"
-#include "runtime/gpu_kept.h"
 #include "runtime/gpu_kernels.h"
 #include "runtime/gpu_phases.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
-#include "runtime/gpu_room.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/launch_fusion.h"
-#include "runtime/seen_graph.h"
+#include "runtime/memory_check.h"
+#include "runtime/profiled_graph.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -227,7 +227,7 @@ class GpuExecutor : public Executor {
       if (captured.segment.kind != Segment::Kind::graph) continue;
       capture_with_flag(captured.segment);
       const auto [first, end] = std::pair(captured.segment.first, captured.segment.end);
-      captured.graph = std::make_unique<SeenGraph>(
+      captured.graph = std::make_unique<ProfiledGraph>(
           device_, arena_->graphs, order_,
           GpuStamps::Segment{first, end, by, sites, [this](auto... of) { capture(of...); }});
     }
@@ -265,7 +265,7 @@ class GpuExecutor : public Executor {
 
   struct CapturedSegment {
     Segment segment;
-    std::unique_ptr<SeenGraph> graph = {};
+    std::unique_ptr<ProfiledGraph> graph = {};
   };
 
   // What comes next.
@@ -316,7 +316,7 @@ class GpuExecutor : public Executor {
   // One that programs before this one have, where it can grow to what this one needs.
   std::shared_ptr<GpuArena> arena_for(const ExecutorOptions& options) const {
     auto arena = std::dynamic_pointer_cast<GpuArena>(options.arena);
-    check_room(plan_, device_, arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
+    check_memory(plan_, device_, arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
     if (arena && arena->memory.grow(static_cast<std::size_t>(plan_.arena_bytes))) return arena;
     return std::make_shared<GpuArena>(device_, plan_.arena_bytes, options);
   }
@@ -584,7 +584,7 @@ class GpuExecutor : public Executor {
   GpuPrints prints_;
   std::optional<CommitGuard> guard_;
   std::optional<GpuReads> reads_;
-  std::optional<GpuKept> kept_;
+  std::optional<DeviceResults> kept_;
   double expected_us_ = 0;                 // of a run
   std::vector<CapturedSegment> segments_;  // of a captured run
   CompletionFlag end_;

@@ -206,7 +206,7 @@ void NonfiniteTrail::after(const Launch& launch, const Read& read) {
   if (!event.reads.empty() || !event.writes.empty()) events_.push_back(std::move(event));
   for (std::size_t k = step.reads; k < step.operands.size(); ++k) {
     const int slot = launch.addresses[k].first;
-    if (plan_.slots[static_cast<std::size_t>(slot)].is_written_over) last_writer_[slot] = step.label.op;
+    if (plan_.slots[static_cast<std::size_t>(slot)].is_aliased) last_writer_[slot] = step.label.op;
   }
 }
 

@@ -15,8 +15,8 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "paoding/program.h"
-#include "runtime/derived.h"
 #include "runtime/executor.h"
+#include "runtime/parameter_preprocessing.h"
 #include "runtime/shadows.h"
 #include "runtime/use_order.h"
 
@@ -26,9 +26,9 @@ struct CompiledPlan;
 
 /// Where what a plan reads of a store lies.
 struct PlannedParameters {
-  std::vector<void*> addresses;  // per Plan::parameters
-  std::vector<Shadow*> shadows;  // among them
-  Derived* derived = nullptr;    // those of that
+  std::vector<void*> addresses;             // per Plan::parameters
+  std::vector<Shadow*> shadows;             // among them
+  PreprocessedSet* preprocessed = nullptr;  // those of that
 };
 
 struct Parameters::Store {
@@ -50,7 +50,7 @@ struct Parameters::Store {
   std::mutex writing;  // before `running`, by who writes: it is kept while a callback lets others read
   std::mutex order_lock;
   UseOrder<Executor> order_on_gpu;
-  DerivedValues derived;
+  PreprocessedParameters preprocessed;
 
   // Before the host reads or writes the values. Under `running`.
   void finish_runs(bool writes) {
@@ -86,12 +86,12 @@ struct Parameters::Store {
 
   /// Error (argument, shape, dtype) where the store has not what the plan, which was moved out of `compiled`, needs.
   PlannedParameters find(const Plan& plan, CompiledPlan* compiled, const CompileOptions& options);
-  /// What the plan of a program reads of that: with memory, and a way to make it. (derived.cpp)
-  Derived& derive(CompiledPlan* compiled, const CompileOptions& options);
+  /// What the plan of a program reads of that: with memory, and a way to make it. (parameter_preprocessing.cpp)
+  PreprocessedSet& preprocess(CompiledPlan* compiled, const CompileOptions& options);
   /// Before a run is enqueued that reads them, under `running`.
-  void refresh(Derived& wanted) {
+  void refresh(PreprocessedSet& wanted) {
     const std::lock_guard lock(wanted.making);
-    const std::uint64_t now = derived.written;
+    const std::uint64_t now = preprocessed.written;
     if (wanted.made == now) return;
     if (!wanted.shadows.empty()) refresh(wanted.shadows);
     if (device.kind == DeviceKind::cuda) enqueue(wanted.executor.get(), true);

@@ -71,9 +71,9 @@ PlannedParameters Parameters::Store::find(const Plan& plan, CompiledPlan* compil
   }
   PlannedParameters found;
   Graph& graph = *compiled->graph;
-  const auto& of_derived = compiled->derived.names;
+  const auto& of_preprocessed = compiled->preprocessed.names;
   for (const auto& [name, unused] : plan.parameters) {
-    if (std::ranges::find(of_derived, name) != of_derived.end()) {
+    if (std::ranges::find(of_preprocessed, name) != of_preprocessed.end()) {
       found.addresses.push_back(nullptr);  // below, when all that it is made of is there
       continue;
     }
@@ -95,12 +95,12 @@ PlannedParameters Parameters::Store::find(const Plan& plan, CompiledPlan* compil
     }
     found.addresses.push_back(entry.buffer->address());
   }
-  if (of_derived.empty()) return found;
-  found.derived = &derive(compiled, options);
+  if (of_preprocessed.empty()) return found;
+  found.preprocessed = &preprocess(compiled, options);
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     const std::string& name = plan.parameters[i].first;
-    const bool is_derived = std::ranges::find(of_derived, name) != of_derived.end();
-    if (is_derived) found.addresses[i] = found.derived->buffers.at(name)->address();
+    const bool is_preprocessed = std::ranges::find(of_preprocessed, name) != of_preprocessed.end();
+    if (is_preprocessed) found.addresses[i] = found.preprocessed->buffers.at(name)->address();
   }
   return found;
 }
@@ -154,7 +154,7 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
   store_->finish_runs(true);
   entry.buffer->write(tensor);
   store_->shadows.outdate(name);
-  ++store_->derived.written;
+  ++store_->preprocessed.written;
 }
 
 Tensor Parameters::get(std::string_view name) const {

@@ -78,7 +78,7 @@ struct alignas(64) Program::Compiled {
   std::size_t set_count = 0;
   std::vector<Shadow*> shadows;                          // that it reads
   Shadows::Outdated outdated;                            // shadows, when it has run
-  Derived* derived = nullptr;                            // what it reads of that
+  PreprocessedSet* preprocessed = nullptr;               // what it reads of that
   std::unique_lock<std::shared_mutex>* alone = nullptr;  // of the store, while a run that writes has it
 
   // A call of the program. A callback may destroy that: what it was goes when the call is over.
@@ -162,12 +162,12 @@ struct alignas(64) Program::Compiled {
 
   void outdate() {
     outdated.mark(parameters->shadows);
-    ++parameters->derived.written;
+    ++parameters->preprocessed.written;
   }
 
   void run_on_device(std::uint32_t run) {
     if (!shadows.empty()) parameters->refresh(shadows);
-    if (derived != nullptr) parameters->refresh(*derived);
+    if (preprocessed != nullptr) parameters->refresh(*preprocessed);
     come_behind_others();
     executor->run(run);
   }
@@ -416,9 +416,9 @@ Program Program::compile(const Graph& source) const {
   const CompileOptions& options = made->options;
 
   // Who looks at every step sees all of them in every run.
-  const bool derives = made->parameters && options.execution == Execution::captured;
-  CompiledPlan compiled =
-      compile_timed(source, options, target_of(options.device), derives ? Derive::once : Derive::in_every_run);
+  const bool preprocesses = made->parameters && options.execution == Execution::captured;
+  CompiledPlan compiled = compile_timed(source, options, target_of(options.device),
+                                        preprocesses ? Preprocess::once : Preprocess::in_every_run);
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
   std::set<std::string> written;
@@ -453,7 +453,7 @@ Program Program::compile(const Graph& source) const {
     }
     PlannedParameters found = made->parameters->find(made->plan, &compiled, options);
     executor_options.parameters = std::move(found.addresses);
-    made->shadows = std::move(found.shadows), made->derived = found.derived;
+    made->shadows = std::move(found.shadows), made->preprocessed = found.preprocessed;
   }
   {
     static const profile::SiteId kernels =

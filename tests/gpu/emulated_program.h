@@ -105,21 +105,21 @@ class EmulatedProgram {
           fused.launch->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
                               place(member.step->state));
         }
-        gpu::Room room{};
-        start(compiled, fused.launch->launch(), {&room}, random);
+        gpu::LaunchScratch scratch{};
+        start(compiled, fused.launch->launch(), {&scratch}, random);
         continue;
       }
       const gpu::TextPlan& text = *launch.step->text;
       std::vector<char*> operands = operands_of(launch);
       std::uint64_t fault[2] = {~0ull, ~0ull};
-      gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, nullptr};
+      gpu::LaunchScratch scratch{place(launch.step->workspace), place(launch.step->state), fault, nullptr};
       for (const gpu::TextLaunch& kernel : text.launches) {
         std::vector<void*> arguments;
         for (char*& operand : operands) arguments.push_back(&operand);
-        arguments.push_back(&room);
+        arguments.push_back(&scratch);
         start(compiled, kernel, std::move(arguments), random, [&](const gpu::TensorMap& map) {
           const bool is_operand = map.operand != gpu::TensorMap::kWorkspace;
-          const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;
+          const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : scratch.workspace;
           return gpu::emulated_map(map, static_cast<const char*>(memory) + map.offset);
         });
       }

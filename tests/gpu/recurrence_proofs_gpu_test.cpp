@@ -247,8 +247,8 @@ TEST(RecurrenceProofs, WaitForRoomAndGoOn) {
   const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
   gpu::TextLaunch hold;
   hold.source =
-      "struct Room { void* pointers[5]; };\nstruct Sizes { unsigned long long cycles; };\n"
-      "extern \"C\" __global__ void hold(Room, Sizes size) {\n"
+      "struct LaunchScratch { void* pointers[5]; };\nstruct Sizes { unsigned long long cycles; };\n"
+      "extern \"C\" __global__ void hold(LaunchScratch, Sizes size) {\n"
       "  for (const long long start = clock64(); clock64() - start < (long long)size.cycles;) {}\n}\n";
   hold.entry = "hold", hold.block = 1024,
   hold.shared_bytes = static_cast<unsigned>(device.target().shared_bytes) - (8u << 10), hold.sizes = {1'000'000'000};

@@ -25,7 +25,7 @@ unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + oth
 std::string exchange_text(int places) {
   return "constexpr int kPlaces = " + std::to_string(places) + R"cuda(;
 PD_DEVICE unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + other * 22695477u + 1013904223u; }
-PD_DEVICE void exchange(unsigned* out, const Room&, const Sizes& size) {
+PD_DEVICE void exchange(unsigned* out, const LaunchScratch&, const Sizes& size) {
   PD_DYNAMIC_SHARED(unsigned long long, mbarriers);
   unsigned* const words = (unsigned*)(mbarriers + 2);
   const unsigned rank = cluster_rank(), t = threadIdx.x;
@@ -84,12 +84,12 @@ PD_DEVICE void grid_barrier(unsigned* counter) {
 // Every step each CTA makes its word from its own and its neighbour's of the step before.
 std::string barrier_text() {
   return R"cuda(
-PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
+PD_DEVICE void pass_on(unsigned* out, const LaunchScratch& scratch, const Sizes& size) {
   const Index me = blockIdx.x, count = gridDim.x;
   unsigned mine = me;
   for (int s = 0; s < size.steps; ++s) {
     if (threadIdx.x == 0) store_relaxed(out + s * count + me, mine);
-    grid_barrier(room.tickets);
+    grid_barrier(scratch.tickets);
     mine = mine * 1664525u + load_relaxed(out + s * count + (me + 1) % count) * 22695477u + 1013904223u;
   }
   if (threadIdx.x == 0) store_relaxed(out + size.steps * count + me, mine);
@@ -100,8 +100,8 @@ PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
 // One CTA leaves without a word.
 std::string deserter_text() {
   return R"cuda(
-PD_DEVICE void pass_on(unsigned*, const Room& room, const Sizes&) {
-  if (blockIdx.x != 1) grid_barrier(room.tickets);
+PD_DEVICE void pass_on(unsigned*, const LaunchScratch& scratch, const Sizes&) {
+  if (blockIdx.x != 1) grid_barrier(scratch.tickets);
 }
 )cuda";
 }
@@ -114,7 +114,7 @@ std::string end_text(bool synchronizes) {
   if (!synchronizes)
     text.replace(text.find(synchronization), synchronization.size(), "  if (threadIdx.x != 0) return;\n");
   return text + R"cuda(
-PD_DEVICE void end_run(unsigned* out, const Room&, const Sizes&) {
+PD_DEVICE void end_run(unsigned* out, const LaunchScratch&, const Sizes&) {
   unsigned *const to = out + 4, *const from = to + 64, *const seen = from + 64;
   if (blockIdx.x == 0) {
     from[threadIdx.x] = threadIdx.x * 22695477u;
@@ -158,7 +158,7 @@ TextLaunch made(const std::string& name, const std::string& text, const std::str
   parts.functions = before + k_exchange_cu + kGridBarrier + text;
   if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n";  // not for those behind it
   parts.operands = {"unsigned* out"};
-  parts.call = name + "(out, room, size)";
+  parts.call = name + "(out, scratch, size)";
   parts.ctas = name == "exchange" ? kCluster : name == "end_run" ? 2 : kGrid;
   TextLaunch launch = make_text_kernel(parts);
   launch.is_cooperative = name != "exchange";
@@ -195,9 +195,9 @@ int wrong_schedules(const TextLaunch& launch, const std::vector<unsigned>& want,
     std::vector<unsigned> out(want.size(), 0x7f7f7f7f);
     unsigned* at = out.data();
     std::uint64_t fault[2] = {~0ull, ~0ull};
-    Room room{nullptr, &ticket, fault, nullptr};
+    LaunchScratch scratch{nullptr, &ticket, fault, nullptr};
     std::vector<std::uint64_t> sizes = launch.sizes;
-    void* arguments[] = {&at, &room, sizes.data()};
+    void* arguments[] = {&at, &scratch, sizes.data()};
     const int rc = start(arguments, launch.grid[0], launch.block, &seed);
     wrong += rc != 0 || fault[0] != ~0ull || out != want;
   }

@@ -199,7 +199,7 @@ gpu::TextPlan plan_channel_weights(const KernelCall& call) {
   text.ctas = parts * c.chunks() * c.tap_parts();
   for (const char* name : {"images", "gradients"}) text.operands.push_back(gpu::input_parameter(c.shape.dtype, name));
   text.operands.push_back(gpu::output_parameter(c.shape.w.type.dtype, "out"));
-  text.call = "add_up(images, gradients, (float*)room.workspace, size)";
+  text.call = "add_up(images, gradients, (float*)scratch.workspace, size)";
   gpu::TextPlan made = finish(c, &text, parts, k_conv_channel_weights_cu);
   made.launches.push_back(plan_weight_sum(call, parts));
   made.workspace_bytes = parts * c.shape.w.type.shape.elements() * 4;

@@ -22,14 +22,14 @@ PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* sh
 
 // `of_columns`: the CTAs that have these columns; `which` of them this one is.
 PD_DEVICE void add_up_epilogues(const float (&ended)[kSums + 1][8], float* shared, int tile_n, int which, int of_columns,
-                           const EpilogueOperands& epilogue, const Room& room, const Sizes& size) {
+                           const EpilogueOperands& epilogue, const LaunchScratch& scratch, const Sizes& size) {
   constexpr int kElements = kSums * kColumns, kWidth = 64;
-  float* const parts = (float*)((char*)room.workspace + size.parts_at_wide) + (long long)tile_n * of_columns * kElements;
+  float* const parts = (float*)((char*)scratch.workspace + size.parts_at_wide) + (long long)tile_n * of_columns * kElements;
   for (int s = 0; s < kSums; ++s) {
     combine_columns<Sum, kColumns / 8, kConsumers / (kColumns / 8)>(ended[s], shared);
     if (threadIdx.x < kColumns) parts[which * kElements + s * kColumns + threadIdx.x] = shared[threadIdx.x];
   }
-  if (!is_last_of_columns(room.tickets + tile_n, (unsigned)of_columns, (int*)shared)) return;
+  if (!is_last_of_columns(scratch.tickets + tile_n, (unsigned)of_columns, (int*)shared)) return;
   for (int first = 0; first < kElements; first += kWidth) {
     const int e = first + threadIdx.x % kWidth;
     const float sum =

@@ -215,8 +215,8 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   sizes.divisor("parts", parts), sizes.wide_number("parts_at", parts_at);
   text.parts().ctas = tiles * parts;
   add_image_operands(&text.parts(), shape);
-  text.parts().call = fmt::format("convolve(image, {}, {}, {}, out, room, size)",
-                                  is_packed ? "(const Stored*)room.workspace" : "weights",
+  text.parts().call = fmt::format("convolve(image, {}, {}, {}, out, scratch, size)",
+                                  is_packed ? "(const Stored*)scratch.workspace" : "weights",
                                   shape.has_bias ? "bias" : "nullptr", shape.has_added ? "added" : "nullptr");
   gpu::TextPlan made;
   if (is_packed) made.launches.push_back(plan_weight_pack(call));
@@ -302,7 +302,7 @@ gpu::TextPlan plan_gemm_weights(const KernelCall& call) {
     text.parts().operands.push_back(gpu::input_parameter(shape.dtype, name));
   }
   text.parts().operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
-  text.parts().call = "add_up(image, gradient, (float*)room.workspace, size)";
+  text.parts().call = "add_up(image, gradient, (float*)scratch.workspace, size)";
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_gemm_weights_cu));
   made.launches.back().why =

@@ -304,21 +304,22 @@ TEST(ConvByTma, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
   }
 }
 // Launches of the convolution of a program that computes from parameters alone what it may.
-std::size_t launches_of(const GemmCase& c, CompileOptions options, Derive derive, std::size_t* derived = nullptr) {
+std::size_t launches_of(const GemmCase& c, CompileOptions options, Preprocess preprocess,
+                        std::size_t* preprocessed = nullptr) {
   Graph g;
   const Value x = g.input("x", f32, c.x), w = g.parameter("w", f32, c.w);
   g.fetch("y", relu(conv2d(x, w, g.parameter("b", f32, {c.w[0]}), c.options)));
-  const CompiledPlan made = compile_plan(g, options, std::make_shared<const Target>(named_target("h200")), derive);
-  if (derived != nullptr) *derived = made.derived.names.size();
+  const CompiledPlan made = compile_plan(g, options, std::make_shared<const Target>(named_target("h200")), preprocess);
+  if (preprocessed != nullptr) *preprocessed = made.preprocessed.names.size();
   const auto step = std::ranges::find(made.plan.steps, Step::Kind::kernel, &Step::kind);
   return step->text->launches.size();
 }
 TEST(ConvByTma, PackNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;
   options.precision = bf16;
-  std::size_t derived = 0;
-  launches_of({{2, 64, 9, 9}, {64, 64, 3, 3}}, options, Derive::once, &derived);
-  EXPECT_EQ(derived, 1U);
+  std::size_t preprocessed = 0;
+  launches_of({{2, 64, 9, 9}, {64, 64, 3, 3}}, options, Preprocess::once, &preprocessed);
+  EXPECT_EQ(preprocessed, 1U);
 }
 // In front of all, where copies of several weights share a launch; those of one tap are read where they lie.
 TEST(ConvByTma, CopyWeightsOnceForAllThatReadThem) {
@@ -347,17 +348,17 @@ TEST(ConvGemm, PacksNoWeightsInRunsThatOnlyReadThem) {
     options.allow_tf32 = allow_tf32;
     const GemmCase many{{2, 72, 28, 28}, {72, 72, 3, 3}}, odd{{2, 70, 28, 28}, {72, 70, 3, 3}},
         few{{2, 16, 28, 28}, {16, 16, 3, 3}};
-    std::size_t derived = 0;
-    EXPECT_EQ(launches_of(many, options, Derive::in_every_run), 2U);
-    EXPECT_EQ(launches_of(many, options, Derive::once, &derived), 1U);
-    EXPECT_EQ(derived, 1U);
-    launches_of(odd, options, Derive::once, &derived);
-    EXPECT_EQ(derived, 0U) << "70 channels are not whole pieces";
-    launches_of(few, options, Derive::once, &derived);
-    EXPECT_EQ(derived, 0U) << "a CTA keeps them";
+    std::size_t preprocessed = 0;
+    EXPECT_EQ(launches_of(many, options, Preprocess::in_every_run), 2U);
+    EXPECT_EQ(launches_of(many, options, Preprocess::once, &preprocessed), 1U);
+    EXPECT_EQ(preprocessed, 1U);
+    launches_of(odd, options, Preprocess::once, &preprocessed);
+    EXPECT_EQ(preprocessed, 0U) << "70 channels are not whole pieces";
+    launches_of(few, options, Preprocess::once, &preprocessed);
+    EXPECT_EQ(preprocessed, 0U) << "a CTA keeps them";
   }
 }
-// The weights lie in that order, as derived ones do.
+// The weights lie in that order, as preprocessed ones do.
 TEST(ConvGemm, IsRightByPackedWeights) {
   Graph g;
   const Value x = g.input("x", f32, {2, 72, 9, 7}), given = g.input("w", f32, {72, 3, 2, 72});

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[window, o] = image[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image.
-// A CTA has kRows windows by kColumns columns o of one group; blocks of kDepth along (tap, channel) are on their way,
-// kStages of them, while warps, which have kWarpRows by kWarpColumns each, multiply one. A row of a block is 64 bytes in
-// shared memory, and 16 more from row to row, so that a warp's words come from different banks. Where tiles are few, the
-// blocks of one are shared out to CTAs, its parts, of which the last to be done adds up what all came to, in their order.
+// out[window, o] = image[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the
+// image. A CTA has kRows windows by kColumns columns o of one group; blocks of kDepth along (tap, channel) are on their
+// way, kStages of them, while warps, which have kWarpRows by kWarpColumns each, multiply one. A row of a block is 64
+// bytes in shared memory, and 16 more from row to row, so that a warp's words come from different banks. Where tiles
+// are few, the blocks of one are shared out to CTAs, its parts, of which the last to be done adds up what all came to,
+// in their order.
 
 constexpr int kDepth = 64 / (int)sizeof(Stored), kStride = 80 / (int)sizeof(Stored);
 constexpr int kStageElements = (kRows + kColumns) * kStride;
 constexpr int kTilesM = kWarpRows / 16, kTilesN = kWarpColumns / 8, kWarpsN = kColumns / kWarpColumns;
 
-// What a thread brings of the image: pieces of one column and some rows, or of one row and some columns if a piece is an
-// element, as pixels, not channels, then lie side by side.
+// What a thread brings of the image: pieces of one column and some rows, or of one row and some columns if a piece is
+// an element, as pixels, not channels, then lie side by side.
 constexpr bool kIsByRows = kPiece == 1;
 constexpr int kInRow = kDepth / kPiece, kPieces = kRows * kInRow / kThreads;
 static_assert(kRows * kInRow % kThreads == 0 && (kIsByRows ? kThreads % kRows == 0 : kThreads % kInRow == 0));
@@ -94,8 +95,8 @@ PD_DEVICE bool add_parts(float (&sum)[kTilesM][kTilesN][4], float* of_tile, unsi
   return true;
 }
 
-// A sum, or where it is NaN, as it is when a non-finite factor was split (kIsExact), the sum without splitting. NaN stays NaN
-// whatever is added, so the loop ends there.
+// A sum, or where it is NaN, as it is when a non-finite factor was split (kIsExact), the sum without splitting. NaN
+// stays NaN whatever is added, so the loop ends there.
 PD_DEVICE float without_splitting(float sum, const Stored* image, const Stored* weights, const Place& window, const Phase& phase,
                          const Sizes& size) {
   if (!kIsExact || sum == sum) return sum;
@@ -109,7 +110,7 @@ PD_DEVICE float without_splitting(float sum, const Stored* image, const Stored* 
 }
 
 PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, const Stored* added, Stored* out,
-                        const Room& room, const Sizes& size) {
+                        const LaunchScratch& scratch, const Sizes& size) {
   __shared__ uint4 stages[kStages * kStageElements * sizeof(Stored) / 16];
   __shared__ Place windows[kRows], taps[2][kDepth];
   int tile = blockIdx.x;
@@ -159,9 +160,9 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   }
   if constexpr (kHasParts) {
     const int parts = (int)size.parts.count;
-    float* const of_tiles = (float*)((char*)room.workspace + size.parts_at_wide);
+    float* const of_tiles = (float*)((char*)scratch.workspace + size.parts_at_wide);
     float* const of_tile = of_tiles + (long long)whole * parts * (kRows * kColumns);
-    if (!add_parts(sum, of_tile, room.tickets + whole, part, parts)) return;
+    if (!add_parts(sum, of_tile, scratch.tickets + whole, part, parts)) return;
   }
 
   const Lane lane;

@@ -292,7 +292,7 @@ gpu::TextPlan plan_patch_weights(const KernelCall& call) {
   if (p.shape.is_pooled) text.operands.push_back(gpu::input_parameter(DType::u8, "index"));
   text.operands.push_back(gpu::output_parameter(p.shape.w.type.dtype, "out"));
   if (p.shape.is_pooled) text.operands.push_back(gpu::output_parameter(p.shape.bias.type.dtype, "of_bias"));
-  text.call = fmt::format("add_up(images, gradient, {}, (float*)room.workspace, size)",
+  text.call = fmt::format("add_up(images, gradient, {}, (float*)scratch.workspace, size)",
                           p.shape.is_pooled ? "index" : "nullptr");
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_patch_weights_cu, tile.shared_bytes(p)));

@@ -95,7 +95,7 @@ gpu::TextLaunch plan_tap_rows(const KernelCall& call, const Epilogue* epilogue) 
   s.number("channels", shape.channels);
   gpu::add_strides(&s, "image", shape.x);
   parts.functions = k_conv_tap_rows_cu;
-  parts.call = "lay_tap_rows(image, (Stored*)room.workspace, size)";
+  parts.call = "lay_tap_rows(image, (Stored*)scratch.workspace, size)";
   return gpu::make_text_kernel(parts);
 }
 
@@ -111,7 +111,7 @@ gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const Epilogue* epi
   for (std::size_t i = 0; i < 4; ++i) s.number(names[i], shape.w.strides[i]);
   s.wide_number("image_bytes", rows.image_bytes());
   parts.functions = k_conv_weight_tap_rows_cu;
-  parts.call = "lay_weight_tap_rows(weights, (Stored*)((char*)room.workspace + size.image_bytes_wide), size)";
+  parts.call = "lay_weight_tap_rows(weights, (Stored*)((char*)scratch.workspace + size.image_bytes_wide), size)";
   return gpu::make_text_kernel(parts);
 }
 

@@ -215,7 +215,7 @@ gpu::TextLaunch plan_stage(const KernelCall& call, const Walk& rows, const Walk&
   add_image_operands(&parts, shape, epilogue);
   parts.maps = {"image_map", "weight_map"};
   parts.call =
-      fmt::format("convolve(image_map, weight_map, {}, {}, {}, {}, room, size)", shape.has_bias ? "bias" : "nullptr",
+      fmt::format("convolve(image_map, weight_map, {}, {}, {}, {}, scratch, size)", shape.has_bias ? "bias" : "nullptr",
                   shape.has_added ? "added" : "nullptr", epilogue == nullptr || epilogue->is_kept ? "out" : "nullptr",
                   epilogue != nullptr ? epilogue_argument(*epilogue) : "EpilogueOperands{}");
   std::int64_t ctas_of_columns = tiles_m;

@@ -214,7 +214,7 @@ PD_DEVICE void finish_tile(const Stored* laid, int tile, int column, const Epilo
 #endif
 
 PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
-                        const EpilogueOperands& epilogue, const Room& room, const Sizes& size) {
+                        const EpilogueOperands& epilogue, const LaunchScratch& scratch, const Sizes& size) {
   Stored* const kept = shared_for_tma<Stored>();
   Stored* const stages = kept + kKeptElements;
   Mbarriers* const mbarriers = (Mbarriers*)(stages + kStages * kStageElements);
@@ -274,6 +274,6 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
     } while (kStays && tile < size.tiles);
   }
 #if PD_HAS_END
-  if constexpr (kSums > 0) add_up_epilogues(ended, (float*)own, tile_n, which, size.tiles_apart, epilogue, room, size);
+  if constexpr (kSums > 0) add_up_epilogues(ended, (float*)own, tile_n, which, size.tiles_apart, epilogue, scratch, size);
 #endif
 }

@@ -78,8 +78,9 @@ gpu::TextPlan plan_sums(const KernelCall& call, gpu::TextParts* text, const Coun
   for (const char* name : {"image", "gradient"}) text->operands.push_back(gpu::input_parameter(shape.dtype, name));
   text->operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
   text->maps = {"image_map", "gradient_map"};
-  text->call = fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
-                           walked.has_tap_rows ? "((char*)room.workspace + size.image_bytes_wide)" : "room.workspace");
+  text->call =
+      fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
+                  walked.has_tap_rows ? "((char*)scratch.workspace + size.image_bytes_wide)" : "scratch.workspace");
   gpu::TextLaunch launch = gpu::make_text_kernel(*text);
   launch.is_alone = true;
   launch.shared_bytes = shared_bytes(stages, stage_bytes);

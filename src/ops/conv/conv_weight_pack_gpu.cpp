@@ -47,7 +47,7 @@ gpu::TextLaunch plan_pack(const ConvShape& shape, const Epilogue* epilogue) {
   text.ctas = ceil_div(pairs, kThreads);
   add_image_operands(&text, shape, epilogue);
   text.functions = k_conv_weight_pack_cu;
-  text.call = "pack_weights(weights, (Stored*)room.workspace, size)";
+  text.call = "pack_weights(weights, (Stored*)scratch.workspace, size)";
   return gpu::make_text_kernel(text);
 }
 

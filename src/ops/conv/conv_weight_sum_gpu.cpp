@@ -39,7 +39,7 @@ gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts, std:
   text.functions = k_conv_weight_sum_cu;
   s.wide_number("first_byte", first_byte);
   text.call =
-      fmt::format("add_parts((const float*)((const char*)room.workspace + size.first_byte_wide), out, {}, size)",
+      fmt::format("add_parts((const float*)((const char*)scratch.workspace + size.first_byte_wide), out, {}, size)",
                   shape.has_bias ? "of_bias" : "out");
   return gpu::make_text_kernel(text);
 }

@@ -47,7 +47,7 @@ PD_DEVICE Pack<Stored, 8> gathered(const BlockWindows& windows, int r, int q) {
   return made.pack();
 }
 
-PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const EpilogueOperands& epilogue, const Room& room,
+PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const EpilogueOperands& epilogue, const LaunchScratch& scratch,
                       const Sizes& size) {
   int which = blockIdx.x;
   const int tile_n = next_coordinate(which, size.tiles_n), channel = tile_n * kColumns + threadIdx.x % kPieces * 8;
@@ -83,6 +83,6 @@ PD_DEVICE void spread(const Stored* dy, const unsigned char* chosen, const Epilo
   }
   if constexpr (kSums > 0) {
     PD_DYNAMIC_SHARED(float, dynamic);
-    add_up_epilogues(sum, dynamic, tile_n, which, size.ctas_apart, epilogue, room, size);
+    add_up_epilogues(sum, dynamic, tile_n, which, size.ctas_apart, epilogue, scratch, size);
   }
 }

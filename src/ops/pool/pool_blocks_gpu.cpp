@@ -111,7 +111,7 @@ gpu::TextPlan plan_blocks(const KernelCall& call, const Epilogue* epilogue) {
   } else {
     parts.operands.push_back(gpu::output_parameter(shape.dtype, "to"));
   }
-  parts.call = fmt::format("spread(from, chosen, {}, room, size)",
+  parts.call = fmt::format("spread(from, chosen, {}, scratch, size)",
                            epilogue != nullptr ? epilogue_argument(*epilogue) : "EpilogueOperands{to}");
   parts.ctas = ctas_apart * spread.tiles_n();
   gpu::TextPlan made;

@@ -75,7 +75,7 @@ PD_DEVICE void send_sums(float (&sum)[kRows][kInPiece], StepMemory& memory, int 
   }
 }
 
-PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored* w, const Room& room,
+PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored* w, const LaunchScratch& scratch,
                          const Sizes& size) {
   PD_DYNAMIC_SHARED(StepMemory, shared);
   StepMemory& memory = *shared;
@@ -91,8 +91,8 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
   Factors factor_of;
   if constexpr (kUnmodifiedByPrevious) load_weights(piece, column, 0, depth, stride, hidden - unit);
   grid_dependency_wait();
-  if (threadIdx.x == 0) leave_stamp(room);
-  if (is_called_off(room)) return;
+  if (threadIdx.x == 0) leave_stamp(scratch);
+  if (is_called_off(scratch)) return;
   cluster_arrive();
   load_factors(factor_of, factors, 0, depth);
   if constexpr (!kUnmodifiedByPrevious) load_weights(piece, column, 0, depth, stride, hidden - unit);

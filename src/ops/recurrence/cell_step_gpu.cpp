@@ -92,7 +92,7 @@ gpu::TextPlan plan(const KernelCall& call, const CellStepKind& kind) {
     text.operands.push_back(gpu::output_parameter(cell.dtype, results[k]));
     if (call.outputs[k].type.shape.elements() > 0) text.call += fmt::format("operands.{0} = {0};\n  ", results[k]);
   }
-  text.call += "take_step(operands, x, w, room, size)";
+  text.call += "take_step(operands, x, w, scratch, size)";
   text.waits_for_grid_dependency = text.leaves_stamp = true;
   const std::int64_t cluster = 2 * kind.gates;
   text.ctas = ceil_div(cell.hidden, kUnits) * cluster;

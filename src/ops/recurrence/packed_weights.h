@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // u in the order in which a recurrence on the CPU multiplies it: blocks of units, of each the columns of all gates
-// together. Kernels put it so in every run; of parameters that a program only reads it is kept so (runtime/derived.h),
-// and the recurrence takes it in place of u. On a GPU a recurrence whose lanes multiply takes columns so kept.
+// together. Kernels put it so in every run; of parameters that a program only reads it is kept so
+// (runtime/parameter_preprocessing.h), and the recurrence takes it in place of u. On a GPU a recurrence whose lanes
+// multiply takes columns so kept.
 #pragma once
 
 #include "base/target.h"

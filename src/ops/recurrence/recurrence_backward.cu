@@ -4,10 +4,10 @@
 // the start of the next one (BackwardProducts).
 
 // `cta`: of the layer's.
-PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
-  BackwardProducts products(shared, room, cta);
+  BackwardProducts products(shared, scratch, cta);
   constexpr int hidden = kLayerHidden;  // so that places of gates are known
   const int rank = products.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
@@ -16,13 +16,13 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     grid_dependency_wait();
-    if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
+    if (is_called_off(scratch) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   products.bring(operands.u, hidden);
   clock.ended(kBringing);
   if constexpr (kBringsFirst) {
     grid_dependency_wait();
-    if (is_called_off(room)) return;
+    if (is_called_off(scratch)) return;
   }
   clock.ended(kAwaiting);
 
@@ -119,7 +119,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     given += steps;
   }
   products.end(given);
-  sums.end(operands.sums, (float*)shared.work, room, team, rank, hidden);
+  sums.end(operands.sums, (float*)shared.work, scratch, team, rank, hidden);
   clock.ended(kEnding);
-  clock.tell(room, cta);
+  clock.tell(scratch, cta);
 }

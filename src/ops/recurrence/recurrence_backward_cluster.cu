@@ -23,7 +23,7 @@ struct PartExchange {
   unsigned* sent;  // the same for each other CTA
   int rank;
 
-  PD_DEVICE PartExchange(const Shared& shared, void* work, const Room&, unsigned cta)
+  PD_DEVICE PartExchange(const Shared& shared, void* work, const LaunchScratch&, unsigned cta)
       : mbarriers(shared.mbarriers), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team(cta)) {
     if (threadIdx.x < 2) mbarrier_init(&mbarriers[threadIdx.x], 1);
   }

@@ -64,14 +64,14 @@ struct BackwardProducts {
   unsigned* given[kCells];
   Place mine, of_warps[kCells];
 
-  PD_DEVICE BackwardProducts(const Shared& shared, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+  PD_DEVICE BackwardProducts(const Shared& shared, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_team(cta)) {
     constexpr Index kWords = kPlacePieces * 4;
     const Index team = cta / kTeam;
     thread = kept_known((int)threadIdx.x), lane = kept_known(thread % 32);
-    places = room.tickets + team * (2 * kWords), marks.told = room.tickets + kTeams * (2 * kWords) + team * 2;
+    places = scratch.tickets + team * (2 * kWords), marks.told = scratch.tickets + kTeams * (2 * kWords) + team * 2;
     rest = (float4*)shared.weights + thread, asked = kept_known((const uint4*)places + thread);
     mine = place_of((float*)shared.work + thread / 32 * (kRows * kUnits));
-    streamed.begin(shared, room, cta);
+    streamed.begin(shared, scratch, cta);
   }
   PD_DEVICE void bring(const Stored* u, int hidden) {
 #pragma unroll

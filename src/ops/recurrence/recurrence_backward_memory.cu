@@ -39,11 +39,11 @@ struct PartExchange {
   PlaceMarks marks;
   int rank;
 
-  PD_DEVICE PartExchange(const Shared&, void* work, const Room& room, unsigned cta)
+  PD_DEVICE PartExchange(const Shared&, void* work, const LaunchScratch& scratch, unsigned cta)
       : totals((float*)work), rank(rank_in_team(cta)) {
     const Index team = cta / kTeam;
-    places = room.tickets + team * (2 * kPlaceWords);
-    marks.told = room.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
+    places = scratch.tickets + team * (2 * kPlaceWords);
+    marks.told = scratch.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
   }
   PD_DEVICE void begin() {
     marks.begin();

@@ -13,7 +13,7 @@ struct CellSums {
     for (int k = 0; k < Cell::kSums; ++k) sums[i % kSumUnits][k] += cell.summed(gradients, k);
   }
   // For all threads; `work`: shared memory that nobody uses any more, kSumUnits * Cell::kSums words of every thread.
-  PD_DEVICE void end(Summed* to, float* work, const Room& room, int team, int rank, int hidden) const {
+  PD_DEVICE void end(Summed* to, float* work, const LaunchScratch& scratch, int team, int rank, int hidden) const {
     if constexpr (!kSumsUp) return;
     __syncthreads();
 #pragma unroll
@@ -22,7 +22,7 @@ struct CellSums {
     }
     __syncthreads();
     constexpr int kCount = kUnits * Cell::kSums;
-    float* const parts = (float*)room.workspace + rank * (kTeams * kCount);  // [kTeams][kCount] of every rank
+    float* const parts = (float*)scratch.workspace + rank * (kTeams * kCount);  // [kTeams][kCount] of every rank
     for (int i = threadIdx.x; i < kCount; i += kThreads) {
       const float* const of_cells = work + i / kUnits * (kSumUnits * kThreads);
       float total = 0;
@@ -32,7 +32,7 @@ struct CellSums {
     }
     if constexpr (kTeams == 1) return;
     __syncthreads();
-    unsigned* const arrived = room.tickets + kArrivedAt + rank;
+    unsigned* const arrived = scratch.tickets + kArrivedAt + rank;
     const bool is_last = threadIdx.x == 0 && add_release(arrived, 1) == kTeams - 1;
     if (is_last) fence_stores();  // it sees what the others have stored
     if (__syncthreads_or(is_last) == 0) return;

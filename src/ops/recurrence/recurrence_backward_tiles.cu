@@ -12,9 +12,9 @@ struct BackwardProducts {
   WarpWeights weights;
   int rank;
 
-  PD_DEVICE BackwardProducts(const Shared& shared, const Room& room, unsigned cta)
-      : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, room, cta), rank(exchange.rank) {
-    weights.begin(shared, room, cta);
+  PD_DEVICE BackwardProducts(const Shared& shared, const LaunchScratch& scratch, unsigned cta)
+      : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, scratch, cta), rank(exchange.rank) {
+    weights.begin(shared, scratch, cta);
   }
   // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
   PD_DEVICE void bring(const Stored* u, int hidden) {

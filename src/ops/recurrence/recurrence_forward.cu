@@ -91,12 +91,12 @@ PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&su
 
 // `cta`: of the layer's. `pipeline`: where the input's part comes from, and who waits for the states.
 template <class Pipeline>
-PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta, Pipeline pipeline) {
+PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta, Pipeline pipeline) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
   float* const sums = sums_of(shared);
-  StateExchange exchange(shared, room, cta);
+  StateExchange exchange(shared, scratch, cta);
   constexpr int hidden = kLayerHidden;  // so that places of gates are known
   const int rank = exchange.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
@@ -112,7 +112,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   }
   InputAhead input;
   input.bring(shared, operands, rank);
-  weights.bring(shared, room, cta, operands.u, rank, hidden);
+  weights.bring(shared, scratch, cta, operands.u, rank, hidden);
   input.turn();
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
   for (int i = threadIdx.x; kSharesState && i < kSliceBytes / 16; i += kThreads) {
@@ -122,7 +122,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   clock.ended(kBringing);
   if constexpr (kBringsFirst) grid_dependency_wait();
   clock.ended(kAwaiting);
-  const unsigned called_off = called_off_word(room);
+  const unsigned called_off = called_off_word(scratch);
   exchange.ask();
 
   const int team = cta / kTeam, rounds = rounds_of(size);
@@ -305,5 +305,5 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   exchange.end(given + 1);
   pipeline.end();
   clock.ended(kEnding);
-  clock.tell(room, cta);
+  clock.tell(scratch, cta);
 }

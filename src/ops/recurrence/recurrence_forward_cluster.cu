@@ -32,7 +32,7 @@ struct StateExchange {
   int next;            // how far behind it this thread's piece of the second turn is
   Aim aims[2];         // of steps in turn, found out beforehand
 
-  PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_team(cta)) {
+  PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_team(cta)) {
     thread = kept_known((int)threadIdx.x);
     if (kTeam > 1 && threadIdx.x < 2 * kHalves) mbarrier_init(&mbarriers[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;

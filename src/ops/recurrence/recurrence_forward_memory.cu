@@ -42,15 +42,15 @@ struct StateExchange {
   NeighbourSums sums;
   int multiplied = 0;  // steps
 
-  PD_DEVICE StateExchange(const Shared&, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+  PD_DEVICE StateExchange(const Shared&, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_team(cta)) {
     const int team = cta / kTeam;
-    places = kept_known((uint4*)room.tickets + team * (kPlaces * kStatePieces));
-    uint4* const behind = (uint4*)room.tickets + kTeams * (kPlaces * kStatePieces);
+    places = kept_known((uint4*)scratch.tickets + team * (kPlaces * kStatePieces));
+    uint4* const behind = (uint4*)scratch.tickets + kTeams * (kPlaces * kStatePieces);
     unsigned* const of_teams = (unsigned*)(behind + kTeams * NeighbourSums::kTeamPieces);
     // From the tickets at once it is the same: else ptxas lays out the steps of lanes in 16 bits so that they take 6%
     // longer. (Those of f32 were measured as they are.)
     constexpr int kWordsBefore = kTeams * ((kPlaces * kStatePieces + NeighbourSums::kTeamPieces) * 4);
-    told = (kIsByLanes && sizeof(Stored) == 2 ? room.tickets + kWordsBefore : of_teams) +
+    told = (kIsByLanes && sizeof(Stored) == 2 ? scratch.tickets + kWordsBefore : of_teams) +
            team * ((kIsMarked ? 2 : 1) + NeighbourSums::kMarks);
     sums.find(behind + team * NeighbourSums::kTeamPieces, told + 1, rank);
   }

@@ -18,13 +18,13 @@ struct ForwardWeights {
   WarpWeights mine;
   int part, first_row;
 
-  PD_DEVICE void bring(const Shared& shared, const Room& room, unsigned cta, const Stored* u, int rank, int hidden) {
+  PD_DEVICE void bring(const Shared& shared, const LaunchScratch& scratch, unsigned cta, const Stored* u, int rank, int hidden) {
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     part = warp / kGroups;
     // Of a group that is apart each warp has a gate.
     first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
-    mine.begin(shared, room, cta);
+    mine.begin(shared, scratch, cta);
     if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
     const int of = kSharesState ? rank / kNeighbours : rank, first = kSharesState ? rank % kNeighbours * kStateUnits : 0;
 #pragma unroll

@@ -363,8 +363,8 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const RecurrenceKind& kin
   names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
-  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, Apart{{}})", fmt::join(names, ", "));
-  const std::string pipelined = fmt::format("run_pipelined({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
+  text.call = fmt::format("run_forward({{{}}}, scratch, size, blockIdx.x, Apart{{}})", fmt::join(names, ", "));
+  const std::string pipelined = fmt::format("run_pipelined({{{}}}, scratch, size, blockIdx.x)", fmt::join(names, ", "));
   const std::string exchange = team.exchange == Exchange::memory
                                    ? std::string(k_recurrence_neighbours_cu) + k_recurrence_forward_memory_cu
                                    : k_recurrence_forward_cluster_cu;
@@ -391,7 +391,7 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const RecurrenceKind& ki
     names.push_back(text.output(call.outputs[i], i < kind.grad_outputs.size() ? kind.grad_outputs[i] : "sums"));
   }
   if (call.outputs.size() == kind.grad_outputs.size()) names.push_back("nullptr");
-  text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
+  text.call = fmt::format("run_backward({{{}}}, scratch, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
   const std::string products = team.is_by_lanes

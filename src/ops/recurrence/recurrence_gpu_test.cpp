@@ -507,7 +507,7 @@ std::vector<Type> weights_read(const std::function<void(Graph&)>& make, bool all
   options.allow_tf32 = allow_tf32;
   const auto target = std::make_shared<const Target>(named_target("h200"));
   std::vector<Type> types;
-  const Plan plan = compile_plan(graph, options, target, Derive::once).plan;
+  const Plan plan = compile_plan(graph, options, target, Preprocess::once).plan;
   for (const Step& step : plan.steps) {
     if (step.kind == Step::Kind::kernel && step.call.op->name == "lstm_recurrence")
       types.push_back(step.call.inputs[1].type);

@@ -10,11 +10,12 @@ struct WarpWeights {
   unsigned words[kHere][4];
   unsigned char* rest;  // of this group
 
-  // Those in registers are evenly among the others, which are read beside products by them: so many are in front of `i`.
+  // Those in registers are evenly among the others, which are read beside products by them: so many are in front of
+  // `i`.
   static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
   static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
 
-  PD_DEVICE void begin(const Shared& shared, const Room&, unsigned) {
+  PD_DEVICE void begin(const Shared& shared, const LaunchScratch&, unsigned) {
     rest = (unsigned char*)shared.weights + threadIdx.x / 128 * ((kCount - kHere) * kFragmentBytes);
   }
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
@@ -40,8 +41,8 @@ struct WarpWeights {
   PD_DEVICE void end() const {}
 };
 
-// The product of a warp's weights and the vectors of all rows, of which `first` is its first step's: of so many tiles after
-// the other, which end one after the other.
+// The product of a warp's weights and the vectors of all rows, of which `first` is its first step's: of so many tiles
+// after the other, which end one after the other.
 template <int kPortions> struct Products {
   static constexpr int kPortionTiles = kTiles / kPortions;
   static constexpr int kChains = kTiles == 1 && kSteps > 1 ? 2 : 1;  // sums that do not wait for each other

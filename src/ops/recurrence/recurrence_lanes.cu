@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
 // nothing is rounded; weights of 16 bits are made f32 at the start. What a lane has of a quad, four rows of the matrix,
-// and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room for,
-// the others in shared memory, and what that has no room for comes out of memory (recurrence_stream.cu, a block is a
-// group). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two
-// barriers a step; otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
+// and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room
+// for, the others in shared memory, and what that has no room for comes out of memory (recurrence_stream.cu, a block is
+// a group). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a step;
+// otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
 constexpr int kQuadRows = kQuadUnits == 1 ? kGates : 4;  // that have weights
@@ -22,12 +22,12 @@ struct ForwardWeights {
   int lane, own;  // where in a state this lane's first piece lies
   Place first;    // where it lies of the state that is multiplied next
 
-  PD_DEVICE void bring(const Shared& shared, const Room& room, unsigned cta, const Stored* u, int rank, int hidden) {
+  PD_DEVICE void bring(const Shared& shared, const LaunchScratch& scratch, unsigned cta, const Stored* u, int rank, int hidden) {
     const int warp = threadIdx.x / 32;
     lane = kept_known((int)threadIdx.x % 32);
     own = kept_known((lane < kDepthPieces ? lane : 0) * (kRows * 16));
     rest = (float4*)shared.weights + warp * ((kCount - kHere) * kQuadRows * 32) + lane;
-    streamed.begin(shared, room, cta);
+    streamed.begin(shared, scratch, cta);
     if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
 #pragma unroll
     for (int begin = 0; !kIsByUnits && begin < kLanePieces; begin += kStaged) {
@@ -143,8 +143,8 @@ struct ForwardWeights {
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
     return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
-  // Rows of u are staged as columns, one behind the other for each row of the matrix: lanes get 4 elements along K at once.
-  // What lanes store, each 4 units of a row of u, goes to different banks.
+  // Rows of u are staged as columns, one behind the other for each row of the matrix: lanes get 4 elements along K at
+  // once. What lanes store, each 4 units of a row of u, goes to different banks.
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {
     constexpr unsigned kPieces = kUnits / 4, kAll = kGates * kRowsAtOnce * kPieces;
@@ -177,8 +177,8 @@ struct ForwardWeights {
       }
     }
   }
-  // Where the weights lie by units: [H, gates, H], so that a row of the matrix is one of memory. All that registers keep
-  // is asked for at once; by plain loads, which stay in front of the barrier.
+  // Where the weights lie by units: [H, gates, H], so that a row of the matrix is one of memory. All that registers
+  // keep is asked for at once; by plain loads, which stay in front of the barrier.
   PD_DEVICE void bring_rows(const Stored* u, int rank, int hidden) {
     bring_blocks<kHere>(u, rank, hidden, 0);
 #pragma unroll

@@ -27,10 +27,10 @@ struct PhaseClock {
       since = now;
     }
   }
-  PD_DEVICE void tell(const Room& room, unsigned cta) const {
+  PD_DEVICE void tell(const LaunchScratch& scratch, unsigned cta) const {
     if constexpr (kTellsPhases) {
       if (threadIdx.x != 0 || cta != 0) return;
-      unsigned long long* const sums = (unsigned long long*)((unsigned*)room.tickets + kPhasesAt);
+      unsigned long long* const sums = (unsigned long long*)((unsigned*)scratch.tickets + kPhasesAt);
 #pragma unroll
       for (int i = 0; i < kPhases; ++i) sums[i] += ns[i];
     }

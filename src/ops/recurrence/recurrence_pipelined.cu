@@ -9,8 +9,8 @@
 constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
 constexpr int kLayerCtas = kTeams * kTeam, kTeamWords = kHidden * kRows;
 // Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
-PD_DEVICE unsigned* launches_of(const Room& room, bool is_input, unsigned cta) {
-  return room.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
+PD_DEVICE unsigned* launches_of(const LaunchScratch& scratch, bool is_input, unsigned cta) {
+  return scratch.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
 }
 PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) { return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4; }
 PD_DEVICE unsigned* products_of_pipeline(unsigned* tickets, const Sizes& size) {
@@ -41,8 +41,8 @@ struct Lowest : Apart {
   LaunchMark launch;
   int word[kCells];
 
-  PD_DEVICE Lowest(const Room& room, const Sizes& size, unsigned cta)
-      : own(launches_of(room, false, cta)), states(states_of_pipeline(room.tickets) + cta / kTeam * kTeamWords),
+  PD_DEVICE Lowest(const LaunchScratch& scratch, const Sizes& size, unsigned cta)
+      : own(launches_of(scratch, false, cta)), states(states_of_pipeline(scratch.tickets) + cta / kTeam * kTeamWords),
         hands_on((size.part & kHandsOn) != 0) {}
   PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
     launch.begin(own);
@@ -78,8 +78,8 @@ struct Above : Lowest {
   using Source = const unsigned*;
   const unsigned* products;
 
-  PD_DEVICE Above(const Room& room, const Sizes& size, unsigned cta) : Lowest(room, size, cta) {
-    products = products_of_pipeline(room.tickets, size);
+  PD_DEVICE Above(const LaunchScratch& scratch, const Sizes& size, unsigned cta) : Lowest(scratch, size, cta) {
+    products = products_of_pipeline(scratch.tickets, size);
   }
   PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const { return products + step * elements; }
   PD_DEVICE Index stride(bool, Index elements) const { return elements; }
@@ -135,9 +135,9 @@ struct StatesBelow {
   }
 };
 
-// What a layer gets from its input, whose weights are in place of its own. `room.workspace`: the tickets of the layer
-// below.
-PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+// What a layer gets from its input, whose weights are in place of its own. `scratch.workspace`: the tickets of the
+// layer below.
+PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const vectors = states_of(shared);
@@ -145,22 +145,22 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), last = size.steps;
   if constexpr (!kUnmodifiedByPrevious) {
     grid_dependency_wait();
-    if (is_called_off(room)) return;
+    if (is_called_off(scratch)) return;
   }
   ForwardWeights weights;
-  weights.bring(shared, room, cta, operands.u, rank, kLayerHidden);
+  weights.bring(shared, scratch, cta, operands.u, rank, kLayerHidden);
   if constexpr (kUnmodifiedByPrevious) {
     grid_dependency_wait();
-    if (is_called_off(room)) return;
+    if (is_called_off(scratch)) return;
   }
   LaunchMark launch;
-  launch.begin(launches_of(room, true, cta));
+  launch.begin(launches_of(scratch, true, cta));
   for (int i = threadIdx.x; i < 2 * kStateBytes / 16; i += kThreads) ((uint4*)vectors)[i] = make_uint4(0, 0, 0, 0);
   shared.rows->find(operands.lengths, size, cta / kTeam);
   const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
   CellPlace place[kCells];
   const Index step_products = (Index)size.batch * (kLayerHidden * kGates);
-  unsigned* const products = products_of_pipeline(room.tickets, size);
+  unsigned* const products = products_of_pipeline(scratch.tickets, size);
   Index to[kCells];  // this thread's first gate of the step that is made
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
@@ -173,7 +173,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     if (place[cell].at < 0 || gate >= kGates) return;
     store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
   };
-  StatesBelow below((unsigned*)room.workspace, cta / kTeam);
+  StatesBelow below((unsigned*)scratch.workspace, cta / kTeam);
   if (steps > 0) below.ask(0);
   for (int step = 0; step < steps; ++step) {
     unsigned char* const state = vectors + step % 2 * kStateBytes;
@@ -193,8 +193,8 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   launch.end();
 }
 
-PD_DEVICE void run_pipelined(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
-  if (size.part == kIsInput) run_input(operands, room, size, cta);
-  else if ((size.part & kHasBelow) != 0) run_forward(operands, room, size, cta, Above(room, size, cta));
-  else run_forward(operands, room, size, cta, Lowest(room, size, cta));
+PD_DEVICE void run_pipelined(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
+  if (size.part == kIsInput) run_input(operands, scratch, size, cta);
+  else if ((size.part & kHasBelow) != 0) run_forward(operands, scratch, size, cta, Above(scratch, size, cta));
+  else run_forward(operands, scratch, size, cta, Lowest(scratch, size, cta));
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that a CTA has no room for. They come out of memory every step, that is, out of L2 as far as they have room
-// there. Before the first step they are laid out as they are multiplied by, in groups of kGroupPieces pieces of 16 bytes
-// a lane; then each lane copies its own pieces into a ring in shared memory, kAhead groups before it multiplies by them.
-// So lanes wait for no others; and as the weights are the same every step, what the next one begins with is under way
-// while the team still waits for its state.
-// Where they are more than L2 keeps, reads that go round would find nothing there: each line would be gone before its
-// turn comes again. So kNear groups stay there, evenly among the others, which make room first. The last step gives back
-// what they had.
+// there. Before the first step they are laid out as they are multiplied by, in groups of kGroupPieces pieces of 16
+// bytes a lane; then each lane copies its own pieces into a ring in shared memory, kAhead groups before it multiplies
+// by them. So lanes wait for no others; and as the weights are the same every step, what the next one begins with is
+// under way while the team still waits for its state. Where they are more than L2 keeps, reads that go round would find
+// nothing there: each line would be gone before its turn comes again. So kNear groups stay there, evenly among the
+// others, which make room first. The last step gives back what they had.
 
 // As createpolicy makes them; the compiler knows them then, and they take no registers.
 constexpr unsigned long long kMakesRoomFirst = 0x12F0000000000000ull, kStaysLongest = 0x14F0000000000000ull;
@@ -35,9 +34,9 @@ struct StreamedWeights {
   static PD_DEVICE constexpr int before(int i, int all) { return i * kStreamed / all; }
   static PD_DEVICE constexpr bool has(int i, int all) { return before(i + 1, all) > before(i, all); }
 
-  PD_DEVICE void begin(const Shared& shared, const Room& room, unsigned cta) {
+  PD_DEVICE void begin(const Shared& shared, const LaunchScratch& scratch, unsigned cta) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    groups = (uint4*)room.workspace + ((long long)cta * kWarps + warp) * (kGroups * kGroupLanes) + lane;
+    groups = (uint4*)scratch.workspace + ((long long)cta * kWarps + warp) * (kGroups * kGroupLanes) + lane;
     ring = place_of((uint4*)(shared.work + kRingAt) + warp * (kAhead * kGroupLanes) + lane);
   }
   PD_DEVICE void put(int group, int piece, uint4 words) { groups[group * kGroupLanes + piece * 32] = words; }

@@ -2,9 +2,10 @@
 // Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
-// Where some of it comes out of memory, it does so by groups of fragments that are multiplied by one after the other; and
-// of the others as many as registers have room for are spread evenly among those in shared memory, which take longer. Of
-// 16 bits the first of these come into registers that sums will have, before that which is multiplied is there.
+// Where some of it comes out of memory, it does so by groups of fragments that are multiplied by one after the other;
+// and of the others as many as registers have room for are spread evenly among those in shared memory, which take
+// longer. Of 16 bits the first of these come into registers that sums will have, before that which is multiplied is
+// there.
 struct WarpWeights {
   static constexpr int kGroups = kTiles * kSteps / kGroupPieces, kCount = kTiles * kSteps - kStreamed * kGroupPieces;
   static constexpr int kHere = kCount < kKept ? kCount : kKept, kMostAsked = kStreamed == 0 && sizeof(Factor) == 2 ? 4 : 0;
@@ -26,9 +27,9 @@ struct WarpWeights {
   static PD_DEVICE constexpr int here_before(int n) { return kAreSpread ? n * kHere / kCount : n < kHere ? n : kHere; }
   static PD_DEVICE constexpr bool is_here(int n) { return here_before(n + 1) > here_before(n); }
 
-  PD_DEVICE void begin(const Shared& shared, const Room& room, unsigned cta) {
+  PD_DEVICE void begin(const Shared& shared, const LaunchScratch& scratch, unsigned cta) {
     rest = shared.weights + threadIdx.x / 32 * ((kCount - kHere) * 32) + threadIdx.x % 32;
-    streamed.begin(shared, room, cta);
+    streamed.begin(shared, scratch, cta);
   }
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
 #pragma unroll

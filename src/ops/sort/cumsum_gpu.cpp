@@ -52,7 +52,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   for (const bool is_total : {true, false}) {
     if (is_total && parts == 1) continue;
     text.name = is_total ? "cumsum_totals" : "cumsum";
-    text.call = fmt::format("{0}<{1}, {2}>(a, out, (Total<{1}>*)room.workspace, size)",
+    text.call = fmt::format("{0}<{1}, {2}>(a, out, (Total<{1}>*)scratch.workspace, size)",
                             is_rows ? "scan_rows" : "scan_columns", gpu::stored_type(dtype), is_total);
     made.launches.push_back(gpu::make_text_kernel(text));
   }

@@ -74,8 +74,8 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
   text.functions = fmt::format("{}{}", k_sort_entry_cu, k_sort_tile_cu);
   start_sizes();
   text.sizes.divisor("tiles", tiles), text.sizes.number("kept", std::min(tile, taken));
-  text.call = fmt::format("sort_tile<{0}, {1}, {2}>(a, values, places, (Entry<{0}>*)room.workspace, size)", type, tile,
-                          tiles == 1);
+  text.call = fmt::format("sort_tile<{0}, {1}, {2}>(a, values, places, (Entry<{0}>*)scratch.workspace, size)", type,
+                          tile, tiles == 1);
   text.ctas = rows * tiles;
   made.launches.push_back(gpu::make_text_kernel(text));
   if (tiles == 1) return made;
@@ -92,8 +92,8 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
     text.sizes.divisor("runs", runs), text.sizes.divisor("kept", kept);
     text.sizes.number("width", width), text.sizes.number("kept_after", std::min(2 * width, taken));
     text.sizes.number("total", rows * runs * kept);
-    const std::string halves[] = {fmt::format("(Entry<{}>*)room.workspace", type),
-                                  fmt::format("(Entry<{}>*)((char*)room.workspace + size.buffer_wide)", type)};
+    const std::string halves[] = {fmt::format("(Entry<{}>*)scratch.workspace", type),
+                                  fmt::format("(Entry<{}>*)((char*)scratch.workspace + size.buffer_wide)", type)};
     text.call = fmt::format("merge_runs<{}, {}>(a, values, places, {}, {}, size)", type, runs == 2,
                             halves[is_first_half ? 0 : 1], halves[is_first_half ? 1 : 0]);
     text.ctas = ceil_div(rows * runs * kept, kMergeThreads);

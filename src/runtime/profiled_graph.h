@@ -13,11 +13,11 @@
 
 namespace paoding {
 
-class SeenGraph {
+class ProfiledGraph {
  public:
   /// Captures it; with stamps later, when it is first recorded. `budget` and `order` must outlive it.
-  SeenGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
-            const GpuStamps::Segment& segment)
+  ProfiledGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
+                const GpuStamps::Segment& segment)
       : graph_(device, budget, order, segment.first, segment.end,
                [&segment](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
                  segment.start(k, stream, node, nullptr);

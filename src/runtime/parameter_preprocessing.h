@@ -19,7 +19,7 @@ namespace paoding {
 
 /// A part of a graph that reads parameters only; it assigns what it makes to parameters, by whose names the rest of the
 /// graph reads them.
-struct DerivedPart {
+struct PreprocessingPart {
   std::unique_ptr<Graph> graph;    // nullptr: there is none
   std::vector<std::string> names;  // of those parameters
 };
@@ -27,12 +27,12 @@ struct DerivedPart {
 /// Takes it out of a graph that has been through the passes; there is none where the graph is fed nothing, or writes a
 /// parameter. What is much larger than what it is made of stays. Weights of convolutions and of recurrences are in it
 /// where kernels of the target want them in another order.
-DerivedPart take_derived(Graph* graph, const TargetPtr& target, bool allow_tf32 = false);
+PreprocessingPart take_preprocessing(Graph* graph, const TargetPtr& target, bool allow_tf32 = false);
 
 /// Values of one such part, in the memory of a store.
-struct Derived {
+struct PreprocessedSet {
   std::mutex making;
-  std::uint64_t made = 0;  // by what DerivedValues::written was
+  std::uint64_t made = 0;  // by what PreprocessedParameters::written was
   Plan plan;
   std::map<std::string, std::unique_ptr<DeviceBuffer>> buffers;
   std::vector<Shadow*> shadows;        // that it reads
@@ -40,16 +40,16 @@ struct Derived {
 };
 
 /// All of a store.
-class DerivedValues {
+class PreprocessedParameters {
  public:
   /// The one of this text; without an executor at first.
-  Derived& at(const std::string& text);
+  PreprocessedSet& at(const std::string& text);
 
   std::atomic<std::uint64_t> written{1};  // goes up whenever a parameter is written
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Derived>> all_;  // none goes
+  std::map<std::string, std::unique_ptr<PreprocessedSet>> all_;  // none goes
 };
 
 }  // namespace paoding

@@ -3,11 +3,11 @@
 
 #include "base/check.h"
 #include "runtime/gpu_feeds.h"
-#include "runtime/gpu_room.h"
+#include "runtime/memory_check.h"
 
 namespace paoding {
 
-void check_room(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes) {
+void check_memory(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes) {
   std::int64_t needed = std::max<std::int64_t>(plan.arena_bytes - arena_bytes, 0);
   for (const Slot& slot : plan.slots) {
     if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) needed += slot.bytes;

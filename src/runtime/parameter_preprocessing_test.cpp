@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What follows from parameters alone is made once, and again when one was written: by whomever.
-#include "runtime/derived.h"
+#include "runtime/parameter_preprocessing.h"
 
 #include <gtest/gtest.h>
 
@@ -39,11 +39,11 @@ double run(Program& program, double x, std::int64_t rows = kRows) {
   return values[0];
 }
 
-TEST(DerivedValues, AreMadeAgainWhenAParameterIsSet) {
+TEST(PreprocessedParameters, AreMadeAgainWhenAParameterIsSet) {
   Graph g;
   build(g);
   Parameters parameters(g, Device::best());
-  Program program(g, here(), &parameters), in_every_run(g, here({"derive_once"}), &parameters);
+  Program program(g, here(), &parameters), in_every_run(g, here({"preprocess_parameters"}), &parameters);
   EXPECT_LT(program.report().launches, in_every_run.report().launches);
   for (const double w : {1.0, 3.0, -2.0}) {
     parameters.set("w", filled({kColumns, kColumns}, w));
@@ -53,7 +53,7 @@ TEST(DerivedValues, AreMadeAgainWhenAParameterIsSet) {
   }
 }
 
-TEST(DerivedValues, AreMadeAgainBehindARunThatWritesAParameter) {
+TEST(PreprocessedParameters, AreMadeAgainBehindARunThatWritesAParameter) {
   Graph g, writing;
   build(g);
   const Value w = writing.parameter("w", f32, {kColumns, kColumns});
@@ -69,7 +69,7 @@ TEST(DerivedValues, AreMadeAgainBehindARunThatWritesAParameter) {
   EXPECT_EQ(run(program, 1), expected(1, 5));
 }
 
-TEST(DerivedValues, AreSharedByProgramsOfOneStore) {
+TEST(PreprocessedParameters, AreSharedByProgramsOfOneStore) {
   Graph g, larger;
   build(g), build(larger, 7);
   Parameters parameters(g, Device::best());
@@ -83,7 +83,7 @@ TEST(DerivedValues, AreSharedByProgramsOfOneStore) {
   EXPECT_EQ(run(bound, 1, 7), expected(1, 1));
 }
 
-TEST(DerivedValues, FollowShadowsInMixedPrecision) {
+TEST(PreprocessedParameters, FollowShadowsInMixedPrecision) {
   Graph g;
   build(g);
   CompileOptions options = here();
@@ -98,11 +98,11 @@ TEST(DerivedValues, FollowShadowsInMixedPrecision) {
 
 // Of a graph that is fed nothing there would be nothing left; what writes parameters makes all of it in every run; what
 // is much larger than what it is made of is made where it is read.
-TEST(DerivedValues, AreNotTakenOutWhereThatDoesNotPay) {
+TEST(PreprocessedParameters, AreNotTakenOutWhereThatDoesNotPay) {
   const auto names = [](const std::function<void(Graph&)>& make) {
     Graph g;
     make(g);
-    return take_derived(&g, std::make_shared<const Target>(named_target("avx512"))).names.size();
+    return take_preprocessing(&g, std::make_shared<const Target>(named_target("avx512"))).names.size();
   };
   const Shape square{kColumns, kColumns};
   EXPECT_EQ(names([&](Graph& g) { build(g); }), 1U);

@@ -6,7 +6,7 @@
 
 #include "base/cancel_poll.h"
 #include "runtime/copy_span.h"
-#include "runtime/gpu_kept.h"
+#include "runtime/device_results.h"
 
 namespace paoding {
 namespace {
@@ -15,9 +15,9 @@ constexpr std::size_t kMostFree = 64;  // blocks
 
 }  // namespace
 
-class GpuKept::Value : public DeviceTensor::State {
+class DeviceResults::Value : public DeviceTensor::State {
  public:
-  Value(GpuKept& owner, Block block, const Type& its_type)
+  Value(DeviceResults& owner, Block block, const Type& its_type)
       : State(its_type, Device::cuda(owner.device_.index())),
         owner_(&owner),
         pool_(owner.pool_),
@@ -91,7 +91,7 @@ class GpuKept::Value : public DeviceTensor::State {
     pool_->free.push_back(std::move(block_));
   }
 
-  GpuKept* owner_;  // nullptr once it is finished
+  DeviceResults* owner_;  // nullptr once it is finished
   const std::shared_ptr<Pool> pool_;
   const gpu::GpuDevice& device_;
   const CUstream stream_;  // the owner's
@@ -101,13 +101,13 @@ class GpuKept::Value : public DeviceTensor::State {
   std::exception_ptr error_;
 };
 
-GpuKept::~GpuKept() {
+DeviceResults::~DeviceResults() {
   const std::lock_guard lock(pool_->mutex);
   while (!pool_->under_way.empty()) pool_->under_way.back()->finish();
 }
 
 // The smallest that is large enough and not much larger.
-GpuKept::Block GpuKept::take(std::size_t bytes) {
+DeviceResults::Block DeviceResults::take(std::size_t bytes) {
   constexpr std::size_t kSmall = 64 << 10;
   Block block;
   {
@@ -135,7 +135,7 @@ GpuKept::Block GpuKept::take(std::size_t bytes) {
   return block;
 }
 
-DeviceTensor GpuKept::start(CUdeviceptr at, const Type& type) {
+DeviceTensor DeviceResults::start(CUdeviceptr at, const Type& type) {
   const auto bytes = static_cast<std::size_t>(size_bytes(type));
   Block block = take(std::max<std::size_t>(bytes, 1));
   if (bytes != 0) {

@@ -12,14 +12,14 @@
 
 namespace paoding {
 
-class GpuKept {
+class DeviceResults {
  public:
-  GpuKept(const gpu::GpuDevice& device, const gpu::Stream& stream, CommitGuard& guard)
+  DeviceResults(const gpu::GpuDevice& device, const gpu::Stream& stream, CommitGuard& guard)
       : device_(device), stream_(stream), guard_(guard), pool_(std::make_shared<Pool>()) {}
   /// What is still on its way is waited for.
-  ~GpuKept();
-  GpuKept(const GpuKept&) = delete;
-  GpuKept& operator=(const GpuKept&) = delete;
+  ~DeviceResults();
+  DeviceResults(const DeviceResults&) = delete;
+  DeviceResults& operator=(const DeviceResults&) = delete;
 
   /// Of the last run, behind it.
   DeviceTensor start(CUdeviceptr at, const Type& type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that are written over an input: when they are, and when something still reads that.
+// Results that alias an input (output-to-input aliasing): when they are, and when something still reads that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Layer build_layer(Graph& g) {
 
 int notes_of(const Plan& plan) {
   return static_cast<int>(
-      std::ranges::count_if(plan.notes, [](const std::string& note) { return has(note, "is written over input"); }));
+      std::ranges::count_if(plan.notes, [](const std::string& note) { return has(note, "aliases input"); }));
 }
 
 const Step& step_of(const Plan& plan, std::string_view op) {
@@ -43,7 +43,7 @@ const Step& step_of(const Plan& plan, std::string_view op) {
 
 Plan plan_of(const Graph& g) { return std::move(compile_plan(g, {}, target_of(Device::cpu())).plan); }
 
-TEST(WriteOver, GatesLieWhereTheInputsProductDidAndTheirGradientsWhereTheyDid) {
+TEST(AliasOutputs, GatesLieWhereTheInputsProductDidAndTheirGradientsWhereTheyDid) {
   Graph g;
   const Layer layer = build_layer(g);
   const Values grads = gradients(std::array{layer.loss}, layer.inputs);
@@ -57,7 +57,7 @@ TEST(WriteOver, GatesLieWhereTheInputsProductDidAndTheirGradientsWhereTheyDid) {
 }
 
 // Whether the gates of the only layer lie where its input's product did.
-bool is_written_over(const Graph& g) {
+bool is_aliased(const Graph& g) {
   const Plan plan = plan_of(g);
   const Step& forward = step_of(plan, "lstm_recurrence");
   return forward.operands[forward.reads + 2].slot == forward.operands[0].slot;
@@ -72,41 +72,41 @@ void build_training(Graph& g, const More& more) {
   if (more) more(g, layer);
 }
 
-bool is_written_over(const More& more) {
+bool is_aliased(const More& more) {
   Graph g;
   build_training(g, more);
-  return is_written_over(g);
+  return is_aliased(g);
 }
 
-TEST(WriteOver, LeavesWhatIsReadLaterOrFetched) {
-  EXPECT_TRUE(is_written_over(More()));
-  EXPECT_FALSE(is_written_over([](Graph& g, const Layer& layer) { g.fetch("xw", layer.xw); }));
-  EXPECT_FALSE(is_written_over([](Graph& g, const Layer& layer) { g.fetch("y", layer.xw * layer.loss); }));
-  EXPECT_FALSE(is_written_over([](Graph& g, const Layer& layer) {  // by a loop
+TEST(AliasOutputs, LeavesWhatIsReadLaterOrFetched) {
+  EXPECT_TRUE(is_aliased(More()));
+  EXPECT_FALSE(is_aliased([](Graph& g, const Layer& layer) { g.fetch("xw", layer.xw); }));
+  EXPECT_FALSE(is_aliased([](Graph& g, const Layer& layer) { g.fetch("y", layer.xw * layer.loss); }));
+  EXPECT_FALSE(is_aliased([](Graph& g, const Layer& layer) {  // by a loop
     const auto turn = [&](const Values& carry, const Values& x) { return step({carry[0] + sum(x[0])}, {}); };
     g.fetch("y", scan({layer.loss}, {layer.xw}, turn).carries[0]);
   }));
 }
 
-TEST(WriteOver, LeavesWhatIsAPartOfAnother) {
+TEST(AliasOutputs, LeavesWhatIsAPartOfAnother) {
   const std::int64_t T = 3, B = 4, H = 8;
   Graph g;
   const Value x = g.input("x", f32, {T, B, 5}), w = g.input("w", f32, {5, 4 * H}), u = g.input("u", f32, {H, 4 * H});
   const Value xw = slice(matmul(concat(std::array{x, x}, 0), w), 0, T, 2 * T);
   const LstmRecurrence made = lstm_recurrence(xw, u, g.input("h0", f32, {B, H}), g.input("c0", f32, {B, H}));
   g.fetch("u", gradients(sum(made.states), {u})[0]);
-  EXPECT_FALSE(is_written_over(g));
+  EXPECT_FALSE(is_aliased(g));
 }
 
 #if PAODING_WITH_CUDA
-TEST(WriteOver, IsOfTheCpuOnly) {
+TEST(AliasOutputs, IsOfTheCpuOnly) {
   Graph g;
   build_training(g, {});
   EXPECT_EQ(notes_of(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan), 0);
 }
 #endif
 
-TEST(WriteOver, LeavesWhatIsFed) {
+TEST(AliasOutputs, LeavesWhatIsFed) {
   const std::int64_t T = 3, B = 4, H = 8;
   Graph g;
   const Value xw = g.input("xw", f32, {T, B, 4 * H}), u = g.input("u", f32, {H, 4 * H});

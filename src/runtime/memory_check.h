@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a program has room on a GPU.
+// Whether the memory of a program fits a GPU.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,6 @@ namespace paoding {
 
 /// Before anything is allocated: Error (device) with what memory is missing and what it is for. `arena_bytes` are
 /// there.
-void check_room(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes);
+void check_memory(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes);
 
 }  // namespace paoding

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that are written over an input which nothing reads behind their step: of the two half the memory, in lines
-// that are in the cache already.
+// Results that alias an input (output-to-input aliasing) which nothing reads behind their step: of the two half the
+// memory, in lines that are in the cache already.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool are_in_one_step(const SlotUses& uses, std::size_t step, int made, int old) 
 
 }  // namespace
 
-void write_over_inputs(Plan* plan) {
+void alias_outputs(Plan* plan) {
   if (plan->target->is_gpu())
     return;  // neighbours may share a launch, and a layer pipeline's are all under way at once
   SlotUses uses(plan->steps);
@@ -41,11 +41,11 @@ void write_over_inputs(Plan* plan) {
       const Operand &made = step.operands[step.reads + result], &old = step.operands[input];
       if (made.layout.type != old.layout.type || !is_whole_slot(*plan, made) || !is_whole_slot(*plan, old)) continue;
       if (!are_in_one_step(uses, i, made.slot, old.slot)) continue;
-      plan->notes.push_back(one_line(fmt::format("{}: result {} is written over input {}{}", step.label.op, result,
-                                                 input, in_scope(step.label.scope))));
+      plan->notes.push_back(one_line(
+          fmt::format("{}: result {} aliases input {}{}", step.label.op, result, input, in_scope(step.label.scope))));
       Slot& slot = plan->slots[static_cast<std::size_t>(old.slot)];
       slot.name += ", then " + plan->slots[static_cast<std::size_t>(made.slot)].name;
-      slot.is_written_over = true;
+      slot.is_aliased = true;
       uses.move(made.slot, old.slot);
     }
   }

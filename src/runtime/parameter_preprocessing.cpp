@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/derived.h"
+#include "runtime/parameter_preprocessing.h"
 
 #include <fmt/format.h>
 
@@ -29,10 +29,10 @@ class Taking {
   Taking(Graph* graph, const TargetPtr& target, bool allow_tf32)
       : graph_(*graph), shared_target_(target), target_(*target), allows_tf32_(allow_tf32) {}
 
-  DerivedPart run() {
-    DerivedPart part;
+  PreprocessingPart run() {
+    PreprocessingPart part;
     if (graph_.inputs().empty() || !graph_.assigns().empty()) return part;
-    find_derived();
+    find_preprocessed();
     find_wanted();
     if (wanted_.empty() && packed_.empty() && blocked_.empty() && by_units_.empty()) return part;
     part.graph = std::make_unique<Graph>();
@@ -61,8 +61,8 @@ class Taking {
 
  private:
   // A parameter that the part gives this value.
-  Value kept(const Value& made, DerivedPart* part) {
-    std::string name = fmt::format("derived/{}", part->names.size());
+  Value kept(const Value& made, PreprocessingPart* part) {
+    std::string name = fmt::format("preprocessed/{}", part->names.size());
     while (graph_.find(name).valid()) name += "_";
     part->graph->assign(part->graph->parameter(name, made.dtype(), made.shape()), made);
     part->names.push_back(name);
@@ -115,7 +115,7 @@ class Taking {
   enum class Kind : std::uint8_t { fed, free, parameter, view, computed };  // free: it follows from nothing
 
   Kind kind(NodeId id) const { return kinds_[static_cast<std::size_t>(id)]; }
-  bool is_derived(NodeId id) const { return kind(id) >= Kind::parameter; }
+  bool is_preprocessed(NodeId id) const { return kind(id) >= Kind::parameter; }
 
   static bool is_pure(const Node& node) {
     if (has_effect(node) || node.placement != Placement::any) return false;
@@ -123,7 +123,7 @@ class Taking {
     return is_groupable(node) || node.op->kind == OpKind::view || node.op->kind == OpKind::kernel;
   }
 
-  void find_derived() {
+  void find_preprocessed() {
     std::vector<std::int64_t> source_bytes;  // per node: of the parameters that it is made of
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
@@ -137,7 +137,7 @@ class Taking {
         bool is_of_parameters = false;
         for (const Ref& ref : node.inputs) {
           if (kind(ref.node) == Kind::fed) made = Kind::fed;
-          is_of_parameters |= is_derived(ref.node);
+          is_of_parameters |= is_preprocessed(ref.node);
           bytes += source_bytes[static_cast<std::size_t>(ref.node)];
         }
         std::int64_t size = 0;
@@ -165,11 +165,11 @@ class Taking {
       if (kind(id) != Kind::fed) continue;
       const Node& node = graph_.node(id);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (i == 1 && is_derived(node.inputs[i].node) && packs_weights(node)) {
+        if (i == 1 && is_preprocessed(node.inputs[i].node) && packs_weights(node)) {
           packed_[node.inputs[i]].push_back(id);
-        } else if (i == 1 && is_derived(node.inputs[i].node) && recurrence_depth(node) > 0) {
+        } else if (i == 1 && is_preprocessed(node.inputs[i].node) && recurrence_depth(node) > 0) {
           blocked_[node.inputs[i]].push_back(id);
-        } else if (i == 1 && is_derived(node.inputs[i].node) && wants_by_units(id)) {
+        } else if (i == 1 && is_preprocessed(node.inputs[i].node) && wants_by_units(id)) {
           by_units_[node.inputs[i]].push_back(id);
         } else {
           want(node.inputs[i], want);
@@ -219,28 +219,28 @@ class Taking {
 
 }  // namespace
 
-DerivedPart take_derived(Graph* graph, const TargetPtr& target, bool allow_tf32) {
+PreprocessingPart take_preprocessing(Graph* graph, const TargetPtr& target, bool allow_tf32) {
   return Taking(graph, target, allow_tf32).run();
 }
 
-Derived& DerivedValues::at(const std::string& text) {
+PreprocessedSet& PreprocessedParameters::at(const std::string& text) {
   const std::lock_guard lock(mutex_);
   auto& found = all_[text];
-  if (found == nullptr) found = std::make_unique<Derived>();
+  if (found == nullptr) found = std::make_unique<PreprocessedSet>();
   return *found;
 }
 
-Derived& Parameters::Store::derive(CompiledPlan* compiled, const CompileOptions& options) {
-  DerivedPart& part = compiled->derived;
+PreprocessedSet& Parameters::Store::preprocess(CompiledPlan* compiled, const CompileOptions& options) {
+  PreprocessingPart& part = compiled->preprocessed;
   // Names aside, what is made follows from the text and from how products are rounded.
   const std::string text = fmt::format("{}{}", options.allow_tf32 ? "tf32\n" : "", to_text(*part.graph));
-  Derived& made = derived.at(text);
+  PreprocessedSet& made = preprocessed.at(text);
   const std::lock_guard lock(made.making);
   if (made.executor != nullptr) return made;
-  made.plan = std::move(compiled->derived_plan);
+  made.plan = std::move(compiled->preprocessing_plan);
   ExecutorOptions executor_options;
   executor_options.device = device;
-  executor_options.name = "derived";
+  executor_options.name = "preprocessed";
   made.buffers.clear(), made.shadows.clear();
   for (const auto& [name, slot] : made.plan.parameters) {
     const Type type = part.graph->find(name).type();
