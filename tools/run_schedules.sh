@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 export PAODING_KERNELS=$folder/kernels  # compiled once, for all seeds of a test
 mkdir "$PAODING_KERNELS"
 
-mapfile -t tests < <("$build/paoding_tests" --gtest_list_tests --gtest_filter='*EmulationUnderEverySchedule:*EmulationByTeamsOfEveryKind' |
+mapfile -t tests < <("$build/paoding_tests" --gtest_list_tests --gtest_filter='*EmulationUnderEverySchedule:*EmulationByCtaGroupsOfEveryKind' |
   awk '/^[^ ].*\.$/ { suite = $1 } /^  / { print suite $1 }')
 
 run() { # TEST SEED COUNT

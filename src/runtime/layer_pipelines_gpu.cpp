@@ -70,7 +70,8 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
     }
     if (kind[i] != kind[begin]) return "some of them write what a failed run leaves alone";
     const gpu::TextLaunch *lowest = layer_text(launches[begin]), *layer = layer_text(launches[i]);
-    if (lowest == nullptr || layer == nullptr || !gpu::may_be_pipelined(*lowest, *layer)) return "their teams differ";
+    if (lowest == nullptr || layer == nullptr || !gpu::may_be_pipelined(*lowest, *layer))
+      return "their CTA groups differ";
     if (!have_same_lengths(launches[begin], launches[i], bases)) return "the lengths of their rows differ";
     if (i > begin) {
       const std::string why = why_not_between(launches[i - 2], launches[i - 1], launches[i], bases);

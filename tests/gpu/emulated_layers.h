@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers in the emulation: by teams that a test names, in many orders in which CTAs run and what they send
-// comes.
+// Recurrent layers in the emulation: by CTA groups that a test names, in many orders in which CTAs run and what they
+// send comes.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace paoding::testing_program {
 
-/// Words that the description of a team of the forward direction has, by semicolons; and a layer.
-using TeamCase = std::pair<const char*, LayerCase>;
+/// Words that the description of a CTA group of the forward direction has, by semicolons; and a layer.
+using CtaGroupCase = std::pair<const char*, LayerCase>;
 
 inline bool has_words(const std::string& text, const std::string& words) {
   std::istringstream each(words);
@@ -27,14 +27,14 @@ inline bool has_words(const std::string& text, const std::string& words) {
   return true;
 }
 
-inline Plan plan_by_team(const TeamCase& c, const Target& target) {
-  setenv("PAODING_TEAM", c.first, 1);
+inline Plan plan_by_cta_group(const CtaGroupCase& c, const Target& target) {
+  setenv("PAODING_CTA_GROUP", c.first, 1);
   Plan plan = plan_for_gpu(*graph_of(c.second), target, {}, c.second.is_tf32);
-  unsetenv("PAODING_TEAM");
+  unsetenv("PAODING_CTA_GROUP");
   return plan;
 }
 
-/// Whether a kernel's team has words in its description, and others in its text.
+/// Whether a kernel's CTA group has words in its description, and others in its text.
 inline bool has_kernel(const Plan& plan, const std::string& why, const std::string& text) {
   for (const Step& step : plan.steps) {
     if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
@@ -85,28 +85,28 @@ void expect_right_under_schedules(const std::vector<EmulatedLayer<Case>>& all, i
   }
 }
 
-inline EmulatedLayer<LayerCase> emulated_layer(const TeamCase& by_team, const Target& target) {
-  const LayerCase& c = by_team.second;
-  const Plan plan = plan_by_team(by_team, target);
-  EXPECT_TRUE(has_kernel(plan, by_team.first, "")) << c.text() << ": no team has " << by_team.first;
+inline EmulatedLayer<LayerCase> emulated_layer(const CtaGroupCase& by_cta_group, const Target& target) {
+  const LayerCase& c = by_cta_group.second;
+  const Plan plan = plan_by_cta_group(by_cta_group, target);
+  EXPECT_TRUE(has_kernel(plan, by_cta_group.first, "")) << c.text() << ": no CTA group has " << by_cta_group.first;
   auto graph = graph_of(c);
   const std::array<Feeds, 2> feeds = {feeds_of(c, *graph), feeds_of(c, *graph, 6)};
   return {c, std::move(graph), std::make_unique<EmulatedProgram>(plan), feeds};
 }
 
-inline void expect_right_in_the_emulation(const std::vector<TeamCase>& cases, const Target& target, int runs) {
+inline void expect_right_in_the_emulation(const std::vector<CtaGroupCase>& cases, const Target& target, int runs) {
   std::vector<EmulatedLayer<LayerCase>> all;
-  for (const TeamCase& by_team : cases) all.push_back(emulated_layer(by_team, target));
+  for (const CtaGroupCase& by_cta_group : cases) all.push_back(emulated_layer(by_cta_group, target));
   expect_right_under_schedules(all, runs);
 }
 
 inline void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Target& target, int runs) {
-  std::vector<TeamCase> any;
+  std::vector<CtaGroupCase> any;
   for (const LayerCase& c : cases) any.emplace_back("", c);
   expect_right_in_the_emulation(any, target, runs);
 }
 
-/// A GPU without clusters whose multiprocessors have little memory, so that teams need several of them.
+/// A GPU without clusters whose multiprocessors have little memory, so that CTA groups need several of them.
 inline Target small_gpu() {
   Target target = gpu_target("small", 8, 0, 6, 1e5);
   target.shared_bytes = 64 << 10;

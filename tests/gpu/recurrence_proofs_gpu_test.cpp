@@ -125,7 +125,7 @@ bool expect_float64(const Layer& c, unsigned seed) {
     expect_close(name, tensor.to_doubles(), values, bound_of(c) * (1 + largest(values)));
   }
   expect_same_bits(got, program.run(to_tensors(g, feeds)));
-  return has(program.plan_text(), "(team)");
+  return has(program.plan_text(), "(cta_group)");
 }
 
 TEST(RecurrenceProofs, RandomShapesAgreeWithFloat64) {
@@ -141,7 +141,7 @@ TEST(RecurrenceProofs, RandomShapesAgreeWithFloat64) {
   fmt::print("{} random layers, {} of them run by a kernel as a whole\n", count, whole);
 }
 
-// Where rows with lengths are shared out by work: see recurrence_rounds.cu.
+// Where rows with lengths are shared out by work: see recurrence_batch_tiles.cu.
 TEST(RecurrenceProofs, RowsSharedOutByWorkAgreeWithFloat64) {
   const std::vector<Layer> layers = {
       {.dtype = bf16, .steps = 40, .rows = 64, .hidden = 512, .has_lengths = true},

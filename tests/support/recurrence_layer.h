@@ -39,7 +39,8 @@ struct LayerCase {
   }
 };
 
-/// One CTA and teams of several, weights in registers and in shared memory, odd extents, more rows than a tile has.
+/// One CTA and CTA groups of several, weights in registers and in shared memory, odd extents, more rows than a tile
+/// has.
 inline const std::vector<LayerCase>& small_layers() {
   static const std::vector<LayerCase> cases = {
       {f32, true, 4, 6, 40, true, true},

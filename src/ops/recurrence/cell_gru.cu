@@ -23,7 +23,7 @@ struct Cell {
     finish(x[2]);
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
-  PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
+  PD_DEVICE void advance_by_fma(float x, float sum, int lane, bool counts) {
     const float activated = cell_sigmoid(x + sum);
     const float r = __shfl_sync(~0u, activated, lane % 8), z = __shfl_sync(~0u, activated, 8 + lane % 8);
     const float of_m = __shfl_sync(~0u, sum, 16 + lane % 8), of_n = __shfl_sync(~0u, x, 16 + lane % 8);

@@ -29,7 +29,7 @@ struct Cell {
     finish();
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
-  PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
+  PD_DEVICE void advance_by_fma(float x, float sum, int lane, bool counts) {
     const float activated = cell_sigmoid_or_tanh(x + sum, lane / 8 == 2);
     float of_lanes[4];
 #pragma unroll

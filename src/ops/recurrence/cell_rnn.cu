@@ -20,7 +20,7 @@ struct Cell {
     const float total = x[0] + sum[0];
     h = kIsRelu ? (total <= 0.0f ? 0.0f : total) : cell_tanh(total);  // not a number stays so
   }
-  PD_DEVICE void advance_by_lanes(float, float, int, bool) {}  // it has one gate
+  PD_DEVICE void advance_by_fma(float, float, int, bool) {}  // it has one gate
   PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index, const CellPlace& place, int) const {
     if (operands.states != nullptr) store_one(operands.states + after + place.at, counts ? h : 0.0f);
   }

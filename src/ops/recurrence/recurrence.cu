@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both directions of a recurrence over time are written with. A team of kTeam CTAs has kRows rows of the batch for
-// all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared memory from
-// the first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes, piece p of row
-// n at place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there:
+// What both directions of a recurrence over time are written with. A CTA group of kGroupCtas CTAs has kRows rows of the
+// batch for all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared
+// memory from the first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes,
+// piece p of row n at place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there:
 // recurrence_cluster.cu, recurrence_memory.cu. A cell is one unit of one row; a thread has kCells (CellPlace).
 
 // A Factor is what weights are multiplied by: as stored, or f32 where lanes multiply.
 constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
-constexpr int kHidden = kTeam * kUnits;                  // what is behind the last unit is zero
-// Forward, CTAs may share out K (recurrence_neighbours.cu): each has a part of the state, and multiplies it for all
-// units of its neighbours and its own.
-constexpr bool kSharesState = kIsOnce && kNeighbours > 1;
-constexpr int kMatrixUnits = kSharesState ? kNeighbours * kUnits : kUnits;
-constexpr int kStateUnits = kSharesState ? kHidden / kNeighbours : kHidden;
-// Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of
+constexpr int kHidden = kGroupCtas * kUnits;                  // what is behind the last unit is zero
+// Forward, CTAs may share out K (recurrence_sum_peers.cu): each has a part of the state, and multiplies it for all
+// units of its partial-sum peers and its own.
+constexpr bool kSharesState = kSingleBuffered && kSumPeers > 1;
+constexpr int kMatrixUnits = kSharesState ? kSumPeers * kUnits : kUnits;
+constexpr int kStateUnits = kSharesState ? kHidden / kSumPeers : kHidden;
+// Where lanes multiply (recurrence_simt.cu), a warp has quads: four rows of its matrix, the gates of one unit or of
 // four.
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
 // Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its
 // quads. A quad of gates: the lanes that have its sums apply the activations, each its own, and all of them finish the
 // cell. Of few rows that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
-constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
+constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kSimtFma : kLlProtocol);
 // Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the
 // others.
-constexpr bool kHasGatePairs = kKeepsSums && !kIsByLanes && kRows == 1;
+constexpr bool kHasGatePairs = kKeepsSums && !kSimtFma && kRows == 1;
 constexpr int kLaneGates = kHasGateLanes ? 1 : kHasGatePairs ? 2 : kGates;  // of a thread's cell
-// Threads that share units: all of them, or those of a group that has its own (kIsApart).
-constexpr int kHalves = kIsApart ? 2 : 1, kTogether = kThreads / kHalves, kOwnUnits = kUnits / kHalves;
+// Threads that share units: all of them, or those of a warpgroup that has its own (kUnitsPerWarpgroup).
+constexpr int kHalves = kUnitsPerWarpgroup ? 2 : 1, kTogether = kThreads / kHalves, kOwnUnits = kUnits / kHalves;
 constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kTogether;
 constexpr int kSharedCells = (kOwnUnits * kRows + kCellsAtOnce - 1) / kCellsAtOnce;
-constexpr int kCells = !kKeepsSums ? kSharedCells : kIsByLanes ? kQuads : kTiles;
-constexpr int kWarpUnits = kIsByLanes ? kQuads * kQuadUnits : kTiles * 4;
-constexpr bool kGivesEach = (kKeepsSums || kIsMarked) && !kIsBulk;  // a warp gives what it made
+constexpr int kCells = !kKeepsSums ? kSharedCells : kSimtFma ? kQuads : kTiles;
+constexpr int kWarpUnits = kSimtFma ? kQuads * kQuadUnits : kTiles * 4;
+constexpr bool kGivesEach = (kKeepsSums || kLlProtocol) && !kIsBulk;  // a warp gives what it made
 constexpr int kColumnTiles = (kRows + 7) / 8;
 constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: what is multiplied each step,
 constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and what of it a CTA makes
@@ -43,7 +43,7 @@ constexpr int kFinishers =
 
 // As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
-  if constexpr (sizeof(Stored) == 4 && !kIsByLanes) return round_to_tf32(bits);
+  if constexpr (sizeof(Stored) == 4 && !kSimtFma) return round_to_tf32(bits);
   else return bits;
 }
 // Element `element` of row `row`'s vector.
@@ -63,7 +63,7 @@ PD_DEVICE float sum_of_parts(const float* first) {
 
 // Behind stores of what is multiplied, in front of the barrier that products wait for.
 PD_DEVICE void factors_stored() {
-  if constexpr (kIsByGroups) copies_follow_stores();
+  if constexpr (kWgmma) copies_follow_stores();
 }
 
 // Where sums are kept, columns of u are staged as the rows of a tile: four units of a gate, the same of the next one ..
@@ -95,13 +95,13 @@ PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int 
   copies_wait<0>();
 }
 
-// The rows of the batch that a team has at a time, and how many steps of each count. Sorted by their lengths, longest
-// first, so that a team may end early; of the sorted rows, `portion` says which kRows.
-struct TeamRows {
+// The rows of the batch that a CTA group has at a time, and how many steps of each count. Sorted by their lengths,
+// longest first, so that a CTA group may end early; of the sorted rows, `batch_tile` says which kRows.
+struct CtaGroupRows {
   int row[kRows], length[kRows];
 
-  PD_DEVICE void find(const int* lengths, const Sizes& size, int portion) {
-    const int batch = size.batch, steps = size.steps, first = portion * kRows;
+  PD_DEVICE void find(const int* lengths, const Sizes& size, int batch_tile) {
+    const int batch = size.batch, steps = size.steps, first = batch_tile * kRows;
     for (int n = threadIdx.x; n < kRows; n += kThreads) {
       const bool is_there = first + n < batch;
       row[n] = is_there ? first + n : -1, length[n] = is_there ? steps : 0;
@@ -134,14 +134,14 @@ struct TeamRows {
 // Where things lie in shared memory. While the weights come, `work` is theirs too.
 struct Shared {
   unsigned long long* mbarriers;  // two, of each half of the units
-  TeamRows* rows;
+  CtaGroupRows* rows;
   uint4* weights;  // those that registers have no room for
   unsigned char* work;
 
   PD_DEVICE explicit Shared(unsigned char* memory) {
     mbarriers = (unsigned long long*)memory;
-    rows = (TeamRows*)(memory + 16 * kHalves);
-    weights = (uint4*)(memory + (16 * kHalves + sizeof(TeamRows) + 15) / 16 * 16);
+    rows = (CtaGroupRows*)(memory + 16 * kHalves);
+    weights = (uint4*)(memory + (16 * kHalves + sizeof(CtaGroupRows) + 15) / 16 * 16);
     work = (unsigned char*)(weights + kWarps * kRestFragments * 32);
   }
 };
@@ -169,7 +169,7 @@ template <class T> PD_DEVICE T* kept_known(T* value) {
 // Of a gradient's cell, found out while lanes wait for what comes back rather than behind that.
 PD_DEVICE float prepared(float value) {
 #ifndef PD_EMULATE
-  if constexpr (kIsByLanes) asm volatile("" : "+f"(value));
+  if constexpr (kSimtFma) asm volatile("" : "+f"(value));
 #endif
   return value;
 }
@@ -222,14 +222,14 @@ struct CellPlace {
   Index at = -1;   // of its row and unit in [batch, hidden]; -1: there is none
   int unit;        // of the layer
   int of_cta;      // unit of the CTA
-  int row;         // of the team; kRows or more: no place for one
+  int row;         // of the CTA group; kRows or more: no place for one
   int length = 0;  // steps that count
   bool finishes = false;  // and stores what comes out: of a cell that is there
 
-  PD_DEVICE void find(int i, const TeamRows& rows, int rank, int hidden) {
+  PD_DEVICE void find(int i, const CtaGroupRows& rows, int rank, int hidden) {
     if constexpr (kKeepsSums) {  // where their sums are
       const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * kWarpUnits;
-      if constexpr (kIsByLanes) row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
+      if constexpr (kSimtFma) row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
       else row = lane % 4 * 2 + (kHasGatePairs ? 0 : lane / 16), of_cta = first + i * 4 + lane / 4 % 4;
       if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
@@ -249,11 +249,11 @@ struct CellPlace {
   }
   // Of cell `i` of the threads of a warp: which has unit `unit` of row `row`.
   static PD_DEVICE int lane_of(int unit, int row) {
-    if constexpr (!kIsByLanes) return (row % 2 * 4 + unit) * 4 + row / 2;
+    if constexpr (!kSimtFma) return (row % 2 * 4 + unit) * 4 + row / 2;
     else return unit * 8 + row;
   }
   // The CTA's first one.
-  PD_DEVICE void find_first(const TeamRows& rows, int rank, int hidden) {
+  PD_DEVICE void find_first(const CtaGroupRows& rows, int rank, int hidden) {
     unit = rank * kUnits, at = (Index)rows.row[0] * hidden + unit;
   }
   // This place, or where there is none the CTA's first one, for loads that no branch may stand in front of: what is

@@ -5,7 +5,7 @@
 
 struct InputAhead {
   static constexpr int kPieces = kOwnUnits / kInPiece, kAll = kRows * kGates * kPieces;
-  static constexpr int kSharers = kIsApart ? kTogether : kFinishers;
+  static constexpr int kSharers = kUnitsPerWarpgroup ? kTogether : kFinishers;
   static constexpr int kTurns = kCopiesAhead ? (kAll + kSharers - 1) / kSharers : 1;
   Stored* to;
   Index from[kTurns];  // in the input of a step; less than 0 where there is no row or unit
@@ -14,7 +14,7 @@ struct InputAhead {
   PD_DEVICE void bring(const Shared&, const Operands&, int) const {}
   PD_DEVICE void turn() const {}
   // For rows that begin, and where copies lie.
-  PD_DEVICE void find(unsigned char* copies, const TeamRows& rows, int rank, const CellPlace (&place)[kCells]) {
+  PD_DEVICE void find(unsigned char* copies, const CtaGroupRows& rows, int rank, const CellPlace (&place)[kCells]) {
     to = (Stored*)copies;
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {

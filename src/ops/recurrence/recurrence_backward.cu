@@ -13,7 +13,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewTeams == 0 && kStreamed == 0;
+  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewCtaGroups == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     grid_dependency_wait();
     if (is_called_off(scratch) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
@@ -27,11 +27,11 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
   clock.ended(kAwaiting);
 
   CellSums sums;
-  const int team = cta / kTeam, rounds = rounds_of(size);
-  int given = 0;  // parts of so many steps, in the rounds before
-  for (int round = 0; round < rounds; ++round) {
-    __syncthreads();  // nobody is at the rows of the round before
-    shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
+  const int cta_group = cta / kGroupCtas, batch_tiles = batch_tiles_of(size);
+  int given = 0;  // parts of so many steps, for the batch tiles before
+  for (int turn = 0; turn < batch_tiles; ++turn) {
+    __syncthreads();  // nobody is at the rows of the batch tile before
+    shared.rows->find(operands.lengths, size, batch_tile_of(turn, cta_group, kFewCtaGroups));
     const int steps = kHasLengths && shared.rows->length[0] < last ? shared.rows->length[0] : last;
     const auto time_of = [&](int step) { return is_reverse ? step : steps - 1 - step; };
 
@@ -47,7 +47,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
       if (steps > 0) cell[i].fetch_end(operands, is_reverse ? 0 : steps * step_elements, place[i]);
     }
     const auto fetch = [&](int step) {
-      if (step >= steps && (!kIsByLanes || steps == 0)) return;
+      if (step >= steps && (!kSimtFma || steps == 0)) return;
       const int time = time_of(step < steps ? step : steps - 1);  // lanes ask without a branch: it would wait at its end
       const Index here = time * step_elements, next = here + step_elements;
 #pragma unroll
@@ -60,7 +60,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
       }
     };
     fetch(0);
-    if (round == 0) products.begin(shared, place);
+    if (turn == 0) products.begin(shared, place);
 
     // What of a step does not wait for what comes back, when all is there that is loaded for it.
     const auto prepare = [&](int step) {
@@ -78,7 +78,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
       }
     };
 
-    if constexpr (kIsByLanes) prepare(0), fetch(1);
+    if constexpr (kSimtFma) prepare(0), fetch(1);
     clock.ended(kStarting);
     for (int step = 0; step < steps; ++step) {
       const int time = time_of(step);
@@ -86,7 +86,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
       clock.ended(kWaiting);
       products.aim(step + 1 == steps);
       if (!products.has_cells()) continue;
-      if constexpr (!kIsByLanes) prepare(step);
+      if constexpr (!kSimtFma) prepare(step);
       float gradients[kCells][kGates];
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -102,7 +102,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
         cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
         sums.add(i, cell[i], gradients[i]);
       }
-      if constexpr (kIsByLanes) prepare(step + 1), fetch(step + 2);
+      if constexpr (kSimtFma) prepare(step + 1), fetch(step + 2);
       clock.ended(kStoring);
     }
     if (steps > 0) take_back(steps - 1);
@@ -119,7 +119,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
     given += steps;
   }
   products.end(given);
-  sums.end(operands.sums, (float*)shared.work, scratch, team, rank, hidden);
+  sums.end(operands.sums, (float*)shared.work, scratch, cta_group, rank, hidden);
   clock.ended(kEnding);
   clock.tell(scratch, cta);
 }

@@ -9,25 +9,25 @@ constexpr int kRowsInWord = sizeof(Stored) == 2 ? 2 : 1, kPartRows = (kRows + kR
 // Lanes of a warp go to different banks.
 constexpr int kPartStride = kRowsInWord == 1 ? kUnits + 4 : kUnits % 16 == 0 ? kUnits + 8 : kUnits;
 constexpr int kPartWords = kPartRows * kPartStride, kPartBytes = kPartWords * 4;
-constexpr int kExchangeBytes = 4 * kTeam * kPartBytes;
+constexpr int kExchangeBytes = 4 * kGroupCtas * kPartBytes;
 // Where all that a CTA is given is made by one warp, that warp sends it, and no other waits for it: by groups, while
 // the products for the next CTA go on.
 constexpr int kWarpCtas = kTiles * 16 / kUnits;  // that a warp has parts for
-constexpr bool kGivesByWarps = kTeam > 1 && kTiles * 16 % kUnits == 0;
-constexpr int kPortions = kGivesByWarps && kIsByGroups && kUnits % 16 == 0 ? kWarpCtas : 1;
+constexpr bool kGivesByWarps = kGroupCtas > 1 && kTiles * 16 % kUnits == 0;
+constexpr int kOutputSlices = kGivesByWarps && kWgmma && kUnits % 16 == 0 ? kWarpCtas : 1;
 
 struct PartExchange {
   static constexpr bool kIsTogether = false;  // each takes those of its cells
   unsigned long long* mbarriers;
-  unsigned* come;  // two of [kTeam][kPartRows][kPartStride], from each CTA, its own too
+  unsigned* come;  // two of [kGroupCtas][kPartRows][kPartStride], from each CTA, its own too
   unsigned* sent;  // the same for each other CTA
   int rank;
 
   PD_DEVICE PartExchange(const Shared& shared, void* work, const LaunchScratch&, unsigned cta)
-      : mbarriers(shared.mbarriers), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team(cta)) {
+      : mbarriers(shared.mbarriers), come((unsigned*)work), sent(come + 2 * (kGroupCtas * kPartWords)), rank(rank_in_group(cta)) {
     if (threadIdx.x < 2) mbarrier_init(&mbarriers[threadIdx.x], 1);
   }
-  PD_DEVICE void begin() const { synchronize_team(); }
+  PD_DEVICE void begin() const { synchronize_cta_group(); }
   PD_DEVICE void give_guard(int, const CellPlace&, float, int) const {}
   PD_DEVICE void take_gates(unsigned char*, int) const {}
   PD_DEVICE void wait(int step) const {
@@ -35,14 +35,14 @@ struct PartExchange {
     if constexpr (kGivesByWarps) __syncthreads();  // its own parts are there, and nobody reads the factors any more
   }
   PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells]) const {
-    const unsigned* const parts = come + step % 2 * (kTeam * kPartWords);
+    const unsigned* const parts = come + step % 2 * (kGroupCtas * kPartWords);
     int at[kCells];
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       at[i] = (place[i].row < kRows ? place[i].row / kRowsInWord : 0) * kPartStride + place[i].of_cta;
     }
 #pragma unroll
-    for (int from = 0; from < kTeam; ++from) {
+    for (int from = 0; from < kGroupCtas; ++from) {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         const float part = part_of(parts[at[i] + from * kPartWords], place[i].row);
@@ -50,25 +50,25 @@ struct PartExchange {
       }
     }
   }
-  template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
-    unsigned* const parts = sent + step % 2 * (kTeam * kPartWords);
-    unsigned* const there = come + (step % 2 * kTeam + rank) * kPartWords;  // in every CTA
+  template <int kOutputSlice> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
+    unsigned* const parts = sent + step % 2 * (kGroupCtas * kPartWords);
+    unsigned* const there = come + (step % 2 * kGroupCtas + rank) * kPartWords;  // in every CTA
     unsigned long long* const mbarrier = &mbarriers[step % 2];
     const auto copy = [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mbarrier, to); };
-    store_parts<kPortion>(sum, parts, there);
-    if constexpr (kTeam > 1) copies_follow_stores();
+    store_parts<kOutputSlice>(sum, parts, there);
+    if constexpr (kGroupCtas > 1) copies_follow_stores();
     if constexpr (kGivesByWarps) {
-      constexpr int kCtas = kWarpCtas / kPortions;
-      const int lane = threadIdx.x % 32, to = threadIdx.x / 32 * kWarpCtas + kPortion * kCtas + lane;
+      constexpr int kCtas = kWarpCtas / kOutputSlices;
+      const int lane = threadIdx.x % 32, to = threadIdx.x / 32 * kWarpCtas + kOutputSlice * kCtas + lane;
       __syncwarp();
-      if (lane < kCtas && to < kTeam && to != rank) copy(to);
+      if (lane < kCtas && to < kGroupCtas && to != rank) copy(to);
     } else {
       __syncthreads();
       copy_to_others(copy, rank);
     }
-    if (kPortion + 1 == kPortions && threadIdx.x == 0) mbarrier_arrive_expect_tx(mbarrier, kPartBytes * (kTeam - 1));
+    if (kOutputSlice + 1 == kOutputSlices && threadIdx.x == 0) mbarrier_arrive_expect_tx(mbarrier, kPartBytes * (kGroupCtas - 1));
   }
-  PD_DEVICE void end(int) const { synchronize_team(); }
+  PD_DEVICE void end(int) const { synchronize_cta_group(); }
 
  private:
   static PD_DEVICE float part_of(unsigned word, int row) {
@@ -79,13 +79,13 @@ struct PartExchange {
     else return value_of<Stored>(word >> (row % 2 * 16) & 0xffffu);
   }
   // Of 16 rows of a tile, 8 are units of one CTA.
-  template <int kPortion>
+  template <int kOutputSlice>
   PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], unsigned* parts, unsigned* own) const {
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
     // Where a warp's rows are all of one CTA, or CTAs' all of one warp, it is known how they go on.
     constexpr bool kIsRegular = kTiles * 16 % kUnits == 0 || kUnits % (kTiles * 16) == 0;
 #pragma unroll
-    for (int i = kPortion * (kTiles * 2 / kPortions); i < (kPortion + 1) * (kTiles * 2 / kPortions); ++i) {
+    for (int i = kOutputSlice * (kTiles * 2 / kOutputSlices); i < (kOutputSlice + 1) * (kTiles * 2 / kOutputSlices); ++i) {
       const int row = first_row + i * 8;
       if (row >= kHidden) break;
       const int to = kIsRegular ? first_row / kUnits + i * 8 / kUnits : row / kUnits;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of what comes back through memory, each word for one reader. A team has two places for them, used in turn; the
-// lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it changes with each.
-// Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
-// The more rows, the more the parts are. So kNeighbours CTAs with numbers side by side tell each other the gradients of
-// their gates, and each multiplies all of these for a share of the units: parts are that many fewer and longer. The
-// gradients go the same way as parts do. (A CTA gets its parts from one of each kNeighbours, who had the gradients of
-// all of them, who had all parts of the step before.)
+// Parts of what comes back through memory, each word for one reader. A CTA group has two places for them, used in turn;
+// the lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it changes with
+// each. Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s. The
+// more rows, the more the parts are. So kSumPeers CTAs with numbers side by side tell each other the gradients of their
+// gates, and each multiplies all of these for a share of the units: parts are that many fewer and longer. The gradients
+// go the same way as parts do. (A CTA gets its parts from one of each kSumPeers, who had the gradients of all of them,
+// who had all parts of the step before.)
 
 // Rows of a unit lie side by side, in an order that has what a lane has of two tiles in 16 bytes: so lanes store whole
 // sectors. As many are taken at once. Of few rows each word is for itself.
@@ -15,10 +15,10 @@ PD_DEVICE int part_place(int row) {  // among those of a unit
   return row < kPairedRows ? row / 16 * 16 + row % 8 / 2 * 4 + row / 8 % 2 * 2 + row % 2 : row;
 }
 constexpr int kPartWords = kPartRows * kUnits, kExchangeBytes = 0;
-constexpr int kGivers = kTeam / kNeighbours;  // of parts to a CTA; and CTAs that one gives to
+constexpr int kGivers = kGroupCtas / kSumPeers;  // of parts to a CTA; and CTAs that one gives to
 constexpr int kGateWords = kRows * kUnits * kGates;
-constexpr int kPlaceWords = kTeam * (kGivers * kPartWords + (kNeighbours > 1 ? kGateWords : 0));
-constexpr int kPortions = kIsByGroups ? kTiles : 1;  // what is given while products go on
+constexpr int kPlaceWords = kGroupCtas * (kGivers * kPartWords + (kSumPeers > 1 ? kGateWords : 0));
+constexpr int kOutputSlices = kWgmma ? kTiles : 1;  // what is given while products go on
 // Threads that share out the givers of a piece, and where in shared memory they leave what each adds up.
 constexpr int kPartPieces = kPartWords / kPartPiece;
 constexpr int kPartSharers = kPartPieces >= kThreads ? 1 : kThreads / kPartPieces < kGivers ? kThreads / kPartPieces : kGivers;
@@ -34,36 +34,36 @@ PD_DEVICE void store_both(unsigned* at, unsigned first, unsigned second) {
 
 struct PartExchange {
   static constexpr bool kIsTogether = true;  // all threads take parts
-  unsigned* places;  // two of [kTeam to][kGivers from][kUnits][kPartRows]; behind them [kTeam from][kGates][kRows][kUnits]
+  unsigned* places;  // two of [kGroupCtas to][kGivers from][kUnits][kPartRows]; behind them [kGroupCtas from][kGates][kRows][kUnits]
   float* totals;     // [kPartSharers][kUnits][kTotalStride]
-  PlaceMarks marks;
+  PlaceEpochs epochs;
   int rank;
 
   PD_DEVICE PartExchange(const Shared&, void* work, const LaunchScratch& scratch, unsigned cta)
-      : totals((float*)work), rank(rank_in_team(cta)) {
-    const Index team = cta / kTeam;
-    places = scratch.tickets + team * (2 * kPlaceWords);
-    marks.told = scratch.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
+      : totals((float*)work), rank(rank_in_group(cta)) {
+    const Index cta_group = cta / kGroupCtas;
+    places = scratch.tickets + cta_group * (2 * kPlaceWords);
+    epochs.told = scratch.tickets + (Index)kCtaGroups * (2 * kPlaceWords) + cta_group * 2;
   }
   PD_DEVICE void begin() {
-    marks.begin();
+    epochs.begin();
     __syncthreads();
   }
 
-  // A gradient of a gate of this CTA's, for its neighbours.
+  // A gradient of a gate of this CTA's, for its partial-sum peers.
   PD_DEVICE void give_guard(int gate, const CellPlace& place, float gradient, int step) const {
-    if constexpr (kNeighbours == 1) return;
+    if constexpr (kSumPeers == 1) return;
     unsigned bits = factor_bits(__float_as_uint(gradient)) & ~1u;
     if constexpr (sizeof(Factor) == 2) bits = stored_bits<Stored>(gradient) << 16;
-    store_relaxed(gates_of(rank, step) + (gate * kRows + place.row) * kUnits + place.of_cta, bits | marks.of(step));
+    store_relaxed(gates_of(rank, step) + (gate * kRows + place.row) * kUnits + place.of_cta, bits | epochs.of(step));
   }
-  // Those of its neighbours, into what is multiplied; for all threads.
+  // Those of its partial-sum peers, into what is multiplied; for all threads.
   PD_DEVICE void take_gates(unsigned char* factors, int step) const {
-    if constexpr (kNeighbours == 1) return;
-    constexpr int kPieces = kGateWords / 4, kAll = (kNeighbours - 1) * kPieces, kEach = kAll / kThreads + 1;
+    if constexpr (kSumPeers == 1) return;
+    constexpr int kPieces = kGateWords / 4, kAll = (kSumPeers - 1) * kPieces, kEach = kAll / kThreads + 1;
     constexpr int kAtOnce = kEach <= 6 ? kEach : 4;
-    const unsigned mark = marks.of(step);
-    const int own = rank % kNeighbours;
+    const unsigned epoch = epochs.of(step);
+    const int own = rank % kSumPeers;
     const auto giver_of = [&](int piece) { return piece / kPieces + (piece / kPieces >= own ? 1 : 0); };
 #pragma unroll 1
     for (int first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
@@ -75,7 +75,7 @@ struct PartExchange {
           const int piece = first + i * kThreads, from = giver_of(piece);
           if (piece >= kAll) continue;
           pieces[i] = load_relaxed((const uint4*)gates_of(rank - own + from, step) + piece % kPieces);
-          wrong |= (pieces[i].x ^ mark) | (pieces[i].y ^ mark) | (pieces[i].z ^ mark) | (pieces[i].w ^ mark);
+          wrong |= (pieces[i].x ^ epoch) | (pieces[i].y ^ epoch) | (pieces[i].z ^ epoch) | (pieces[i].w ^ epoch);
         }
         return (wrong & 1) == 0;
       };
@@ -87,21 +87,21 @@ struct PartExchange {
         constexpr int kQuads = kUnits / 4;  // of a row and gate
         const int quad = piece % kQuads, row = piece / kQuads % kRows, gate = piece / (kQuads * kRows) % kGates;
         const int to = ((from * kGates + gate) * kQuads + quad) * kRows + row;
-        StateWords::store(place_of(factors + StateWords::place_in_vectors(to)), pieces[i]);
+        LlWords::store(place_of(factors + LlWords::place_in_vectors(to)), pieces[i]);
       }
     }
   }
 
   // For all threads: adds up the parts of a step. All of them, whether the step counts for their rows or not: a word
-  // that was never looked for may be late by a use of its place, and then has the mark of this one.
+  // that was never looked for may be late by a use of its place, and then has the epoch of this one.
   PD_DEVICE void wait(int step) const {
     const unsigned* const parts = places + step % 2 * kPlaceWords + rank * (kGivers * kPartWords);
-    const unsigned mark = marks.of(step);
+    const unsigned epoch = epochs.of(step);
 #pragma unroll 1
     for (int i = threadIdx.x; i < kPartSharers * kPartPieces; i += kThreads) {
       const int sharer = i / kPartPieces, piece = i % kPartPieces, unit = piece / (kPartRows / kPartPiece);
       float sum[kPartPiece] = {};
-      add_up(sum, parts + piece * kPartPiece, sharer, mark);
+      add_up(sum, parts + piece * kPartPiece, sharer, epoch);
       float* const to = totals + sharer * kTotalWords + piece * kPartPiece + unit * (kTotalStride - kPartRows);
 #pragma unroll
       for (int k = 0; k < kPartPiece; ++k) to[k] = sum[k];
@@ -118,13 +118,13 @@ struct PartExchange {
       for (int sharer = 1; sharer < kPartSharers; ++sharer) sum[i] += first[sharer * kTotalWords];
     }
   }
-  template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
+  template <int kOutputSlice> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const place = places + step % 2 * kPlaceWords +
-                            (rank % kNeighbours * kGivers * kGivers + rank / kNeighbours) * kPartWords;
-    const unsigned mark = marks.of(step);
+                            (rank % kSumPeers * kGivers * kGivers + rank / kSumPeers) * kPartWords;
+    const unsigned epoch = epochs.of(step);
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
 #pragma unroll
-    for (int i = kPortion * (kTiles * 2 / kPortions); i < (kPortion + 1) * (kTiles * 2 / kPortions); ++i) {
+    for (int i = kOutputSlice * (kTiles * 2 / kOutputSlices); i < (kOutputSlice + 1) * (kTiles * 2 / kOutputSlices); ++i) {
       const int row = first_row + i * 8 + (kUnits % 8 == 0 ? 0 : lane / 4);  // 8 units of one CTA, or of any
       if (first_row + i * 8 >= kGivers * kUnits) break;
       const int unit = row % kUnits + (kUnits % 8 == 0 ? lane / 4 : 0);
@@ -132,7 +132,7 @@ struct PartExchange {
 #pragma unroll
       for (int tile = 0; tile < kColumnTiles; tile += 2) {
         const auto word = [&](int k) {  // of this tile, and of the next
-          return (__float_as_uint(sum[i / 2][tile + k / 2 < kColumnTiles ? tile + k / 2 : tile][i % 2 * 2 + k % 2]) & ~1u) | mark;
+          return (__float_as_uint(sum[i / 2][tile + k / 2 < kColumnTiles ? tile + k / 2 : tile][i % 2 * 2 + k % 2]) & ~1u) | epoch;
         };
         const int n = tile * 8 + lane % 4 * 2;
         if (tile + 1 < kColumnTiles) {
@@ -148,15 +148,15 @@ struct PartExchange {
   }
   PD_DEVICE void end(int steps) const {
     __syncthreads();  // everybody has begun: their last parts have come
-    if (rank == 0) marks.end(steps);
+    if (rank == 0) epochs.end(steps);
   }
 
  private:
   PD_DEVICE unsigned* gates_of(int from, int step) const {
-    return places + step % 2 * kPlaceWords + kTeam * (kGivers * kPartWords) + from * kGateWords;
+    return places + step % 2 * kPlaceWords + kGroupCtas * (kGivers * kPartWords) + from * kGateWords;
   }
   // Of those of one of its sharers, in the order of the givers.
-  static PD_DEVICE void add_up(float (&sum)[kPartPiece], const unsigned* from, int sharer, unsigned mark) {
+  static PD_DEVICE void add_up(float (&sum)[kPartPiece], const unsigned* from, int sharer, unsigned epoch) {
     constexpr int kEach = (kGivers + kPartSharers - 1) / kPartSharers;
     constexpr int kMost = 32 / kPartPiece, kAtOnce = kEach < kMost ? kEach : kMost;  // without waiting for one after the other
     const auto is_there = [&](int i) { return kGivers % kPartSharers == 0 || i * kPartSharers + sharer < kGivers; };
@@ -174,7 +174,7 @@ struct PartExchange {
 #pragma unroll
         for (int i = 0; i < kAtOnce * kPartPiece; ++i) {
           const int giver = first + i / kPartPiece;
-          if (giver < kEach && is_there(giver)) wrong |= words[i / kPartPiece][i % kPartPiece] ^ mark;
+          if (giver < kEach && is_there(giver)) wrong |= words[i / kPartPiece][i % kPartPiece] ^ epoch;
         }
         return (wrong & 1) == 0;
       };

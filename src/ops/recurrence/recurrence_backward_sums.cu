@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of a backward step, added up over steps and rows: the gradient of what is added to every step's input. A
-// thread adds up what its cells make; at the end cells of the same unit are added up, then teams, in the order of both.
+// thread adds up what its cells make; at the end cells of the same unit are added up, then CTA groups, in the order of
+// both.
 
 constexpr int kSumUnits = kThreads % kUnits == 0 ? 1 : kCells;  // that a thread has cells of
 
@@ -13,7 +14,7 @@ struct CellSums {
     for (int k = 0; k < Cell::kSums; ++k) sums[i % kSumUnits][k] += cell.summed(gradients, k);
   }
   // For all threads; `work`: shared memory that nobody uses any more, kSumUnits * Cell::kSums words of every thread.
-  PD_DEVICE void end(Summed* to, float* work, const LaunchScratch& scratch, int team, int rank, int hidden) const {
+  PD_DEVICE void end(Summed* to, float* work, const LaunchScratch& scratch, int cta_group, int rank, int hidden) const {
     if constexpr (!kSumsUp) return;
     __syncthreads();
 #pragma unroll
@@ -22,23 +23,23 @@ struct CellSums {
     }
     __syncthreads();
     constexpr int kCount = kUnits * Cell::kSums;
-    float* const parts = (float*)scratch.workspace + rank * (kTeams * kCount);  // [kTeams][kCount] of every rank
+    float* const parts = (float*)scratch.workspace + rank * (kCtaGroups * kCount);  // [kCtaGroups][kCount] of every rank
     for (int i = threadIdx.x; i < kCount; i += kThreads) {
       const float* const of_cells = work + i / kUnits * (kSumUnits * kThreads);
       float total = 0;
       for (int cell = i % kUnits; cell < kSumUnits * kThreads; cell += kUnits) total += of_cells[cell];
-      if constexpr (kTeams == 1) put(to, i, total, rank, hidden);
-      else parts[team * kCount + i] = total;
+      if constexpr (kCtaGroups == 1) put(to, i, total, rank, hidden);
+      else parts[cta_group * kCount + i] = total;
     }
-    if constexpr (kTeams == 1) return;
+    if constexpr (kCtaGroups == 1) return;
     __syncthreads();
     unsigned* const arrived = scratch.tickets + kArrivedAt + rank;
-    const bool is_last = threadIdx.x == 0 && add_release(arrived, 1) == kTeams - 1;
+    const bool is_last = threadIdx.x == 0 && add_release(arrived, 1) == kCtaGroups - 1;
     if (is_last) fence_stores();  // it sees what the others have stored
     if (__syncthreads_or(is_last) == 0) return;
     if (threadIdx.x == 0) *arrived = 0;
     for (int i = threadIdx.x; i < kCount; i += kThreads) {
-      put(to, i, fold_parts<Sum>(parts + i, kTeams, kCount), rank, hidden);
+      put(to, i, fold_parts<Sum>(parts + i, kCtaGroups, kCount), rank, hidden);
     }
   }
 

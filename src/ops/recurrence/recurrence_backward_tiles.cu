@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units'
-// weights, now transposed, which gives a part of what comes back to every unit of the team; and each CTA gets its
+// weights, now transposed, which gives a part of what comes back to every unit of the CTA group; and each CTA gets its
 // parts of all (PartExchange), which it adds up in the order of the CTAs.
 
 constexpr int kFactorBytes = kDepthPieces * kRows * 16;
@@ -18,14 +18,14 @@ struct BackwardProducts {
   }
   // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
   PD_DEVICE void bring(const Stored* u, int hidden) {
-    constexpr int kOwnSteps = kSteps / kNeighbours;  // of a neighbour's gates
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = rank % kNeighbours * (kHidden / kNeighbours);
+    constexpr int kOwnSteps = kSteps / kSumPeers;  // of a partial-sum peer's gates
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = rank % kSumPeers * (kHidden / kSumPeers);
 #pragma unroll
     for (int begin = 0; begin < kTiles; begin += kStaged) {
 #pragma unroll
-      for (int neighbour = 0; neighbour < kNeighbours; ++neighbour) {
-        if (begin > 0 || neighbour > 0) __syncthreads();
-        const int from = rank - rank % kNeighbours + neighbour;
+      for (int sum_peer = 0; sum_peer < kSumPeers; ++sum_peer) {
+        if (begin > 0 || sum_peer > 0) __syncthreads();
+        const int from = rank - rank % kSumPeers + sum_peer;
         stage_weights<kWarps, kTiles * 16, kStaged * 16>(shared.work, u, from, first_row + begin * 16, hidden);
         __syncthreads();
 #pragma unroll
@@ -35,7 +35,7 @@ struct BackwardProducts {
           const int row = (warp * kStaged + i / kOwnSteps) * 16 + lane / 8 % 2 * 8 + lane % 8;
           unsigned fragment[4];
           load_squares(fragment, shared.work + row * kStageStride + step * 32 + lane / 16 * 16);
-          weights.put(tile * kSteps + neighbour * kOwnSteps + step, fragment);
+          weights.put(tile * kSteps + sum_peer * kOwnSteps + step, fragment);
         }
       }
     }
@@ -51,12 +51,12 @@ struct BackwardProducts {
   template <class Beside>
   PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
                       const Beside& beside) {
-    const int first = rank % kNeighbours * (kGates * kUnits);  // among the gates of all neighbours
+    const int first = rank % kSumPeers * (kGates * kUnits);  // among the gates of all partial-sum peers
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      // Of rows that are not there neighbours get zeros.
+      // Of rows that are not there partial-sum peers get zeros.
       const bool is_there = place[i].at >= 0;
-      if (!is_there && (kNeighbours == 1 || place[i].row >= kRows)) continue;
+      if (!is_there && (kSumPeers == 1 || place[i].row >= kRows)) continue;
 #pragma unroll
       for (int gate = 0; gate < kGates; ++gate) {
         const float gradient = is_there ? gradients[i][gate] : 0.0f;
@@ -69,11 +69,11 @@ struct BackwardProducts {
     weights.ask();  // not before its cells are finished, which need the registers
     __syncthreads();
     clock.ended(kInGates);
-    Products<kPortions> products;
+    Products<kOutputSlices> products;
     products.begin(weights, factors);
     beside();
     float sum[kTiles][kColumnTiles][4];
-    give_portions<0>(products, sum, step, clock);
+    give_output_slices<0>(products, sum, step, clock);
     clock.ended(kGiving);
   }
   // What came back from a step to this thread's cells. False for threads that have none.
@@ -90,13 +90,13 @@ struct BackwardProducts {
   }
 
  private:
-  // What a portion of the products comes to is on its way while the next one goes on.
-  template <int kPortion>
-  PD_DEVICE void give_portions(Products<kPortions>& products, float (&sum)[kTiles][kColumnTiles][4], int step,
+  // What a output slice of the products comes to is on its way while the next one goes on.
+  template <int kOutputSlice>
+  PD_DEVICE void give_output_slices(Products<kOutputSlices>& products, float (&sum)[kTiles][kColumnTiles][4], int step,
                                PhaseClock& clock) {
-    products.template end<kPortion>(sum);
+    products.template end<kOutputSlice>(sum);
     clock.ended(kMultiplying);
-    exchange.template give<kPortion>(sum, step);
-    if constexpr (kPortion + 1 < kPortions) give_portions<kPortion + 1>(products, sum, step, clock);
+    exchange.template give<kOutputSlice>(sum, step);
+    if constexpr (kOutputSlice + 1 < kOutputSlices) give_output_slices<kOutputSlice + 1>(products, sum, step, clock);
   }
 };

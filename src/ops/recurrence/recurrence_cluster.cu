@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams that are clusters: what a CTA makes goes straight into the shared memory of the others, where an mbarrier
+// CTA groups that are clusters: what a CTA makes goes straight into the shared memory of the others, where an mbarrier
 // counts what came. All of a cluster run, so what a step needs comes whatever happens.
 
 #ifdef PD_EMULATE
@@ -63,22 +63,22 @@ template <int kWords> PD_DEVICE void put_words(unsigned char* at, const unsigned
   for (int i = 0; i < kWords; ++i) ((unsigned*)at)[i] = words[i];
 }
 
-PD_DEVICE int rank_in_team(unsigned) { return kTeam > 1 ? cluster_rank() : 0; }
+PD_DEVICE int rank_in_group(unsigned) { return kGroupCtas > 1 ? cluster_rank() : 0; }
 
 PD_DEVICE void wait_on_mbarrier(unsigned long long* mbarrier, int round) {
   while (!mbarrier_try_wait(mbarrier, round & 1)) {}
 }
 
-// copy(rank) for every other CTA of the team. One thread of a warp after the other would take the time of all, so the
-// warps that finish share them.
+// copy(rank) for every other CTA of the CTA group. One thread of a warp after the other would take the time of all, so
+// the warps that finish share them.
 template <class Copy> PD_DEVICE void copy_to_others(const Copy& copy, int rank) {
   constexpr int kShares = kFinishers / 32;
   const int lane = threadIdx.x % 32, to = threadIdx.x / 32 + lane * kShares;
-  if (to < kTeam - 1) copy(to + (to >= rank));
+  if (to < kGroupCtas - 1) copy(to + (to >= rank));
 }
 
 // Behind it mbarriers and places are there for all; or nobody sends any more.
-PD_DEVICE void synchronize_team() {
-  if constexpr (kTeam > 1) cluster_barrier();
+PD_DEVICE void synchronize_cta_group() {
+  if constexpr (kGroupCtas > 1) cluster_barrier();
   else __syncthreads();
 }

@@ -2,7 +2,7 @@
 // A recurrent layer over time, forward. Every step each CTA multiplies the state of all units (kDepthPieces pieces in
 // shared memory) by its own units' weights; warps share out the rows of the matrix, which are gates by units, and K
 // (kParts). Threads that have cells finish them, while the others wait for what comes next, and what comes out goes to
-// every CTA of the team (StateExchange).
+// every CTA of the CTA group (StateExchange).
 
 // What lies in shared memory behind what all recurrences have there; where weights are staged at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
@@ -12,7 +12,7 @@ PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
 // Where the state is shared out, what this CTA makes of the next one.
 PD_DEVICE unsigned char* slice_of(const Shared& shared) {
   constexpr int kSumBytes = kParts * kRows * kSumStride * 4;
-  constexpr int kTileBytes = kStateBytes + (kIsByGroups ? (kColumnTiles * 8 - kRows) * 16 : 0);
+  constexpr int kTileBytes = kStateBytes + (kWgmma ? (kColumnTiles * 8 - kRows) * 16 : 0);
   return shared.work + (kTileBytes > kSumBytes ? kTileBytes : kSumBytes);
 }
 PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
@@ -21,8 +21,8 @@ PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
 
 // Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which
 // wait for their copies.
-PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int rank, int hidden) {
-  const int behind = kSharesState ? rank % kNeighbours * kStateUnits : 0, left = hidden - behind;
+PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const CtaGroupRows& rows, int rank, int hidden) {
+  const int behind = kSharesState ? rank % kSumPeers * kStateUnits : 0, left = hidden - behind;
   const int units = left < kStateUnits ? left : kStateUnits;
   h0 += behind;
   if constexpr (kIsInPieces && sizeof(Factor) == 2) {
@@ -55,7 +55,7 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
 
 // A layer whose input's part of all steps is there before the launch, and that nobody waits for. (Layers of a pipeline:
 // recurrence_pipelined.cu.)
-struct Apart {
+struct NotPipelined {
   using Part = Pack<Stored, 1>;  // of a cell's gate
   using Source = const Stored*;
 
@@ -77,14 +77,14 @@ template <class Part> struct Ahead {
   Part x[kCells][kLaneGates];
 };
 constexpr bool kAsksEarly =
-    !kCopiesAhead && (kIsApart ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
+    !kCopiesAhead && (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
 // What a thread asks for itself: much of it while groups multiply, little in front of that.
-constexpr bool kAsksBeside = kIsByGroups && kCells * kLaneGates > 8;
+constexpr bool kAsksBeside = kWgmma && kCells * kLaneGates > 8;
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
-  if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], lane, counts);
+  if constexpr (kHasGateLanes) cell.advance_by_fma(x[0], sum[0], lane, counts);
   else if constexpr (kHasGatePairs) cell.advance_by_pairs(x, sum, lane, counts);
   else if (counts) cell.advance(x, sum);
 }
@@ -105,7 +105,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
   ForwardWeights weights;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewTeams == 0 && kStreamed == 0;
+  constexpr bool kBringsFirst = kUnmodifiedByPrevious && kFewCtaGroups == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     grid_dependency_wait();
     if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
@@ -125,11 +125,11 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
   const unsigned called_off = called_off_word(scratch);
   exchange.ask();
 
-  const int team = cta / kTeam, rounds = rounds_of(size);
-  int given = 0;  // states, in the rounds before
-  for (int round = 0; round < rounds; ++round) {
-    __syncthreads();  // nobody is at the rows or the state of the round before
-    shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
+  const int cta_group = cta / kGroupCtas, batch_tiles = batch_tiles_of(size);
+  int given = 0;  // states, for the batch tiles before
+  for (int turn = 0; turn < batch_tiles; ++turn) {
+    __syncthreads();  // nobody is at the rows or the state of the batch tile before
+    shared.rows->find(operands.lengths, size, batch_tile_of(turn, cta_group, kFewCtaGroups));
     const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
     const auto time_of = [&](int step) { return is_reverse ? steps - 1 - step : step; };
 
@@ -159,7 +159,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
       const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
     };
-    // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
+    // Steps behind the last of the CTA group's rows: the reverse direction passes them before it begins.
     const auto keep_behind = [&] {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -213,7 +213,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
     copies_wait<0>();
     if (called_off != 0) return;
     factors_stored();
-    if (round == 0) exchange.begin();
+    if (turn == 0) exchange.begin();
     else __syncthreads();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -277,7 +277,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
         }
         exchange.stored();
         if constexpr (kFinishers == 32) __syncwarp();
-        else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);
+        else if constexpr (kUnitsPerWarpgroup) barrier_wait(3 + thread / kTogether, kTogether);
         else barrier_wait(2, kFinishers);
         if (!is_last) exchange.give(after, aim, state + 1);
       }

@@ -7,14 +7,14 @@
 constexpr int kStates = 2;  // places
 
 // Where warps give what they made: units of a packet, one of which a lane sends in each of so many turns.
-constexpr bool kIsOneCell = !kIsByLanes || kQuadUnits > 1;  // of a packet: its units are other lanes'
+constexpr bool kIsOneCell = !kSimtFma || kQuadUnits > 1;  // of a packet: its units are other lanes'
 constexpr int kPacket = kIsOneCell || kCells % 4 == 0 ? 4 : kCells % 2 == 0 ? 2 : 1;
-constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kTeam + 31) / 32;
+constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kGroupCtas + 31) / 32;
 // Else pieces of the CTA's slice, by those that finish; of few turns one of them knows beforehand who gets which.
-constexpr int kSlicePieces = kSliceBytes / 16, kSends = kSlicePieces * (kTeam - 1);
+constexpr int kSlicePieces = kSliceBytes / 16, kSends = kSlicePieces * (kGroupCtas - 1);
 constexpr int kSendTurns = (kSends + kFinishers - 1) / kFinishers;
 constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in all turns
-constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
+constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kGroupCtas > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
 // Where this thread's part of a step's result goes: of one CTA, where warps give what they made and a lane has one
@@ -22,7 +22,7 @@ constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 struct Aim {
   Place at, mbarrier;
 };
-constexpr bool kIsOnePeer = kGivesEach && kTeam > 1 && kIsNarrow;
+constexpr bool kIsOnePeer = kGivesEach && kGroupCtas > 1 && kIsNarrow;
 
 struct StateExchange {
   unsigned long long* mbarriers;
@@ -32,22 +32,22 @@ struct StateExchange {
   int next;            // how far behind it this thread's piece of the second turn is
   Aim aims[2];         // of steps in turn, found out beforehand
 
-  PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_team(cta)) {
+  PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_group(cta)) {
     thread = kept_known((int)threadIdx.x);
-    if (kTeam > 1 && threadIdx.x < 2 * kHalves) mbarrier_init(&mbarriers[threadIdx.x], 1);
+    if (kGroupCtas > 1 && threadIdx.x < 2 * kHalves) mbarrier_init(&mbarriers[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
     if constexpr (kKnowsPeers) {
       own = kept_known(rank * kSliceBytes + (int)threadIdx.x % kSlicePieces * 16);
 #pragma unroll
       for (int turn = 0; turn < kPeers; ++turn) {
         const int to = ((int)threadIdx.x + turn * kFinishers) / kSlicePieces;
-        peers[turn] = kept_known((int)peer_of(mbarriers, to < kTeam - 1 ? to + (to >= rank) : rank));
+        peers[turn] = kept_known((int)peer_of(mbarriers, to < kGroupCtas - 1 ? to + (to >= rank) : rank));
       }
       const int second = ((int)threadIdx.x + kFinishers) % kSlicePieces;
       next = kHasOnePiece ? 0 : kept_known((second - (int)threadIdx.x % kSlicePieces) * 16);
     } else {
-      own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
-      peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mbarriers, threadIdx.x % kTeam)) : 0;
+      own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kGroupCtas * 16);
+      peers[0] = kGroupCtas > 1 ? (Peer)kept_known((int)peer_of(mbarriers, threadIdx.x % kGroupCtas)) : 0;
     }
 #pragma unroll
     for (int i = 0; i < 2 && kIsOnePeer; ++i) {
@@ -61,24 +61,24 @@ struct StateExchange {
   }
   // Its places and mbarriers are ready for what others send: said early where warps give what they made. (Others took
   // up to 0.4 us longer so.)
-  static constexpr bool kComesEarly = kTeam > 1 && kGivesEach;
+  static constexpr bool kComesEarly = kGroupCtas > 1 && kGivesEach;
   PD_DEVICE void come() const {
     if constexpr (kComesEarly) cluster_arrive_stored();
   }
   PD_DEVICE void ask() const {}
   PD_DEVICE void begin() const {
-    if constexpr (kGivesEach && kTeam > 1) {  // of the first two states
-      if (threadIdx.x < 2) mbarrier_arrive_expect_tx(&mbarriers[threadIdx.x], kSliceBytes * kTeam);
+    if constexpr (kGivesEach && kGroupCtas > 1) {  // of the first two states
+      if (threadIdx.x < 2) mbarrier_arrive_expect_tx(&mbarriers[threadIdx.x], kSliceBytes * kGroupCtas);
     }
     if constexpr (kComesEarly) cluster_wait(), __syncthreads();
-    else synchronize_team();
+    else synchronize_cta_group();
   }
   PD_DEVICE bool takes_part() const {
-    return !kGivesEach || kTeam == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
+    return !kGivesEach || kGroupCtas == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
   }
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim&, int step) const {
-    if constexpr (kTeam > 1) wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
+    if constexpr (kGroupCtas > 1) wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
     else __syncthreads();
     if constexpr (!kIsBulk) factors_stored();  // by others
   }
@@ -86,21 +86,21 @@ struct StateExchange {
   PD_DEVICE void take_half(int step) const { wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2); }
   // Behind all that others wait for: the state that comes where that of step `step` came is expected.
   PD_DEVICE void taken(int step) const {
-    if (kGivesEach && kTeam > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kTeam);
+    if (kGivesEach && kGroupCtas > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kGroupCtas);
   }
   PD_DEVICE void stored() const {
-    if constexpr (kIsBulk || kIsByGroups) copies_follow_stores();
+    if constexpr (kIsBulk || kWgmma) copies_follow_stores();
   }
   // This CTA's units of it, for those that finish; they have met since they stored it.
   PD_DEVICE void give(unsigned char* state, const Aim& aim, int step) const {
     unsigned char* const slice = state + rank * kSliceBytes;
     unsigned long long* const mbarrier = &mbarriers[step % 2];
-    if constexpr (kIsApart) {
+    if constexpr (kUnitsPerWarpgroup) {
       constexpr int kHalfBytes = kSliceBytes / 2, kShares = kTogether / 32;
       const int half = thread / kTogether, to = thread / 32 % kShares + thread % 32 * kShares;
       unsigned char* const own = slice + half * kHalfBytes;
-      if (to < kTeam - 1) copy_to_peer(own, own, kHalfBytes, mbarrier + half * 2, to + (to >= rank));
-      if (thread % kTogether == 0) mbarrier_arrive_expect_tx(mbarrier + half * 2, kHalfBytes * (kTeam - 1));
+      if (to < kGroupCtas - 1) copy_to_peer(own, own, kHalfBytes, mbarrier + half * 2, to + (to >= rank));
+      if (thread % kTogether == 0) mbarrier_arrive_expect_tx(mbarrier + half * 2, kHalfBytes * (kGroupCtas - 1));
       return;
     }
     if constexpr (kIsBulk) {
@@ -122,7 +122,7 @@ struct StateExchange {
         send_piece(piece, *piece, mbarrier, to + (to >= rank));
       }
     }
-    if (kTeam > 1 && thread == 0) mbarrier_arrive_expect_tx(mbarrier, kSliceBytes * (kTeam - 1));
+    if (kGroupCtas > 1 && thread == 0) mbarrier_arrive_expect_tx(mbarrier, kSliceBytes * (kGroupCtas - 1));
   }
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
@@ -134,7 +134,7 @@ struct StateExchange {
       const bool has_units = first + packet * kPacket < kUnits;
 #pragma unroll
       for (int turn = 0; turn < kTurns; ++turn) {
-        const int row = turn * (32 / kTeam) + lane / kTeam;
+        const int row = turn * (32 / kGroupCtas) + lane / kGroupCtas;
         float of_units[kPacket];
 #pragma unroll
         for (int i = 0; i < kPacket; ++i) {
@@ -148,17 +148,17 @@ struct StateExchange {
         constexpr int kInPieces = 16 / kPacketBytes;
         const int begun = kInPieces == 1 ? 0 : own / kPacketBytes % kInPieces;
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +
-                           ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kTeam) * 16;
+                           ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kGroupCtas) * 16;
         const bool is_there = row < kRows && has_units && !is_last;
         if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mbarrier, is_there);
-        else if constexpr (kTeam > 1)
+        else if constexpr (kGroupCtas > 1)
           send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mbarrier, peers[0]), is_there);
         else if (is_there) put_words(state + own + behind, words);
       }
     }
   }
   PD_DEVICE void end(int) const {
-    if constexpr (kTeam > 1) cluster_leave();  // others may still send
+    if constexpr (kGroupCtas > 1) cluster_leave();  // others may still send
   }
 
  private:

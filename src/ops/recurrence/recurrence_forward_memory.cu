@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state from step to step through memory.
-// Of few rows (kIsMarked) warps give what they made, a word of each cell (StateWords). Two places are used in turn: who
+// Of few rows (kLlProtocol) warps give what they made, a word of each cell (LlWords). Two places are used in turn: who
 // gives state s + 2 has had s + 1 from everybody, who then had all of state s.
-// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit inverted
-// over: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that
-// everybody has had the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces
+// Else a CTA group has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit
+// inverted over: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows
+// that everybody has had the one before, and makes its own part of that place zero again. Before it gives state s +
+// kPlaces
 // - 2 it has fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a step more
-// until everybody has had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
+// until everybody has had one: who makes the next had sums of all its partial-sum peers, of the parts of all that these
+// have.)
 
 // As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
-constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ? 300 : 0;
-constexpr int kSlicePieces = kIsMarked ? kUnits / 4 * kRows : kSliceBytes / 16;
-constexpr int kStatePieces = kTeam * kSlicePieces, kPlaces = kIsMarked ? 2 : 8;
-constexpr int kTakenPieces = kSharesState ? kStatePieces / kNeighbours : kStatePieces;  // by a CTA
+constexpr int kPauseCycles = kLlProtocol ? 100 : 0, kIdlePauseCycles = kLlProtocol ? 300 : 0;
+constexpr int kSlicePieces = kLlProtocol ? kUnits / 4 * kRows : kSliceBytes / 16;
+constexpr int kStatePieces = kGroupCtas * kSlicePieces, kPlaces = kLlProtocol ? 2 : 8;
+constexpr int kTakenPieces = kSharesState ? kStatePieces / kSumPeers : kStatePieces;  // by a CTA
 constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
 // Places in shared memory; one where all threads synchronize between the products and what comes next.
-constexpr int kStates = kIsOnce ? 1 : 2;
+constexpr int kStates = kSingleBuffered ? 1 : 2;
 // Pieces are stored beside the look at them, come or not: nobody reads the place before all have. (In 16 bits slower.)
-constexpr bool kStoresBeside = kIsMarked && kIsByLanes && sizeof(Stored) == 4 && kStates == 2;
+constexpr bool kStoresBeside = kLlProtocol && kSimtFma && sizeof(Stored) == 4 && kStates == 2;
 
 // Pieces that a thread asks for without waiting for one after the other.
 constexpr int kEachPieces = (kTakenPieces + kThreads - 1) / kThreads;
@@ -29,43 +31,43 @@ PD_DEVICE unsigned inverted(unsigned word) { return word == ~0u ? 1u : ~word; } 
 struct Aim {
   const uint4* from;
   Place to;
-  unsigned mark;
+  unsigned epoch;
   unsigned* next;
-  unsigned next_mark;
+  unsigned next_epoch;
 };
 
 struct StateExchange {
   uint4* places;   // [kPlaces][kStatePieces]
-  unsigned* told;  // marks of each place's last use; or how many CTAs have had the last state
-  unsigned marks[2];
+  unsigned* told;  // epochs of each place's last use; or how many CTAs have had the last state
+  unsigned epochs[2];
   int rank;
-  NeighbourSums sums;
+  PeerSums sums;
   int multiplied = 0;  // steps
 
-  PD_DEVICE StateExchange(const Shared&, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_team(cta)) {
-    const int team = cta / kTeam;
-    places = kept_known((uint4*)scratch.tickets + team * (kPlaces * kStatePieces));
-    uint4* const behind = (uint4*)scratch.tickets + kTeams * (kPlaces * kStatePieces);
-    unsigned* const of_teams = (unsigned*)(behind + kTeams * NeighbourSums::kTeamPieces);
+  PD_DEVICE StateExchange(const Shared&, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_group(cta)) {
+    const int cta_group = cta / kGroupCtas;
+    places = kept_known((uint4*)scratch.tickets + cta_group * (kPlaces * kStatePieces));
+    uint4* const behind = (uint4*)scratch.tickets + kCtaGroups * (kPlaces * kStatePieces);
+    unsigned* const of_cta_groups = (unsigned*)(behind + kCtaGroups * PeerSums::kCtaGroupPieces);
     // From the tickets at once it is the same: else ptxas lays out the steps of lanes in 16 bits so that they take 6%
     // longer. (Those of f32 were measured as they are.)
-    constexpr int kWordsBefore = kTeams * ((kPlaces * kStatePieces + NeighbourSums::kTeamPieces) * 4);
-    told = (kIsByLanes && sizeof(Stored) == 2 ? scratch.tickets + kWordsBefore : of_teams) +
-           team * ((kIsMarked ? 2 : 1) + NeighbourSums::kMarks);
-    sums.find(behind + team * NeighbourSums::kTeamPieces, told + 1, rank);
+    constexpr int kWordsBefore = kCtaGroups * ((kPlaces * kStatePieces + PeerSums::kCtaGroupPieces) * 4);
+    told = (kSimtFma && sizeof(Stored) == 2 ? scratch.tickets + kWordsBefore : of_cta_groups) +
+           cta_group * ((kLlProtocol ? 2 : 1) + PeerSums::kEpochWords);
+    sums.find(behind + cta_group * PeerSums::kCtaGroupPieces, told + 1, rank);
   }
   PD_DEVICE bool takes_part() const { return true; }
   PD_DEVICE void come() const {}
   // Marks are there when they are needed, behind what comes meanwhile.
   PD_DEVICE void ask() {
-    if constexpr (kIsMarked) marks[0] = load_relaxed(told), marks[1] = load_relaxed(told + 1);
+    if constexpr (kLlProtocol) epochs[0] = load_relaxed(told), epochs[1] = load_relaxed(told + 1);
     sums.ask();
   }
   PD_DEVICE void begin() const { __syncthreads(); }
   // For all threads: the state that step `step` begins with, of all units or its part of them.
   PD_DEVICE void take(const Aim& aim, int step) const {
-    if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
-    if constexpr (kIsMarked) pause_cycles((int)threadIdx.x < kFinishers ? kPauseCycles : kIdlePauseCycles);
+    if (!kLlProtocol && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
+    if constexpr (kLlProtocol) pause_cycles((int)threadIdx.x < kFinishers ? kPauseCycles : kIdlePauseCycles);
 #pragma unroll 1
     for (int first = 0; first < kTakenPieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
@@ -75,9 +77,9 @@ struct StateExchange {
       };
       const auto store = [&](int i) {
         const uint4& piece = pieces[i];
-        if constexpr (kIsMarked) {
+        if constexpr (kLlProtocol) {
           const int behind = place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x);
-          StateWords::store(aim.to + behind, piece);
+          LlWords::store(aim.to + behind, piece);
         } else {
           store_piece(aim.to + (first + i * kThreads) * 16, make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w));
         }
@@ -92,7 +94,7 @@ struct StateExchange {
         for (int i = 0; i < kAtOnce; ++i) {
           if (!is_asked(i)) continue;
           if constexpr (kStoresBeside) store(i);
-          are_there &= has_come(pieces[i], aim.mark);
+          are_there &= has_come(pieces[i], aim.epoch);
         }
         return are_there;
       };
@@ -104,19 +106,19 @@ struct StateExchange {
     }
     factors_stored();
     __syncthreads();
-    if (!kIsMarked && is_tidier() && step > kUntilHad) {
+    if (!kLlProtocol && is_tidier() && step > kUntilHad) {
       uint4* const slice = places + (step - kUntilHad) % kPlaces * kStatePieces + rank * kSlicePieces;
       for (int i = threadIdx.x % 32; i < kSlicePieces; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
   }
   // For step `step`, between the states `before` and `after`.
   PD_DEVICE Aim aim(unsigned char* before, unsigned char*, int step) const {
-    const int first = kSharesState ? rank % kNeighbours * kTakenPieces : 0;
+    const int first = kSharesState ? rank % kSumPeers * kTakenPieces : 0;
     return {kept_known(places + step % kPlaces * kStatePieces + first + threadIdx.x), place_of(before + place_in_vectors(threadIdx.x)),
-            (unsigned)kept_known((int)mark_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
-            (unsigned)kept_known((int)mark_of(step + 1))};
+            (unsigned)kept_known((int)epoch_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
+            (unsigned)kept_known((int)epoch_of(step + 1))};
   }
-  // The sums of this thread's cells, where neighbours have parts of them; for all threads, behind a barrier.
+  // The sums of this thread's cells, where partial-sum peers have parts of them; for all threads, behind a barrier.
   PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* own, const CellPlace (&place)[kCells],
                        int step) {
     if constexpr (!kSharesState) return;
@@ -136,25 +138,25 @@ struct StateExchange {
     }
   }
   // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.
-  PD_DEVICE int word_of(const CellPlace& place) const { return StateWords::place_of(place); }
+  PD_DEVICE int word_of(const CellPlace& place) const { return LlWords::place_of(place); }
   PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int, bool is_last) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0 && !is_last) store_relaxed(aim.next + word[i], StateWords::made_of(h[i], aim.next_mark));
+      if (word[i] >= 0 && !is_last) store_relaxed(aim.next + word[i], LlWords::made_of(h[i], aim.next_epoch));
     }
   }
-  // Who is last to have had the state that the last step began with makes places zero that still have one; or marks are
-  // kept.
+  // Who is last to have had the state that the last step began with makes places zero that still have one; or epochs
+  // are kept.
   PD_DEVICE void end(int steps) const {
     if constexpr (kSharesState) sums.end(multiplied);
     if (steps < 2) return;
-    if constexpr (kIsMarked) {  // everybody has begun: their last states have come
+    if constexpr (kLlProtocol) {  // everybody has begun: their last states have come
       const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // state that used the place
-      if (rank == 0 && threadIdx.x < 2 && last > 0) store_relaxed(told + threadIdx.x, mark_of(last));
+      if (rank == 0 && threadIdx.x < 2 && last > 0) store_relaxed(told + threadIdx.x, epoch_of(last));
       return;
     }
     __syncthreads();
-    const bool is_last = threadIdx.x == 0 && add_release(told, 1) == kTeam - 1;
+    const bool is_last = threadIdx.x == 0 && add_release(told, 1) == kGroupCtas - 1;
     if (__syncthreads_or(is_last) == 0) return;
     for (int state = steps > kUntilHad ? steps - kUntilHad : 1; state < steps; ++state) {
       uint4* const place = places + state % kPlaces * kStatePieces;
@@ -164,11 +166,11 @@ struct StateExchange {
   }
 
  private:
-  static PD_DEVICE int place_in_vectors(int piece) { return kIsMarked ? StateWords::place_in_vectors(piece) : piece * 16; }
+  static PD_DEVICE int place_in_vectors(int piece) { return kLlProtocol ? LlWords::place_in_vectors(piece) : piece * 16; }
   static PD_DEVICE bool is_tidier() { return threadIdx.x >= kThreads - 32; }
-  PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 ? marks[1] : marks[0]) + 1 + (step - 1) / 2) & 1; }
-  static PD_DEVICE bool has_come(const uint4& piece, unsigned mark) {
-    if constexpr (kIsMarked) return StateWords::have_come(piece, mark);
+  PD_DEVICE unsigned epoch_of(int step) const { return ((step % 2 ? epochs[1] : epochs[0]) + 1 + (step - 1) / 2) & 1; }
+  static PD_DEVICE bool has_come(const uint4& piece, unsigned epoch) {
+    if constexpr (kLlProtocol) return LlWords::have_come(piece, epoch);
     else return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;
   }
 };

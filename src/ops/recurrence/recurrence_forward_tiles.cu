@@ -14,19 +14,19 @@ PD_DEVICE int depth_of(int step, int word, int t) {
 
 // The rows of a forward matrix and K (kParts) are shared out over the warps.
 struct ForwardWeights {
-  static constexpr int kGroups = kWarps / kParts;  // of warps, that have rows of their own
+  static constexpr int kRowGroups = kWarps / kParts;  // of warps, that have rows of their own
   WarpWeights mine;
   int part, first_row;
 
   PD_DEVICE void bring(const Shared& shared, const LaunchScratch& scratch, unsigned cta, const Stored* u, int rank, int hidden) {
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
-    part = warp / kGroups;
-    // Of a group that is apart each warp has a gate.
-    first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
+    part = warp / kRowGroups;
+    // Where warpgroups have units of their own, each of their warps has a gate.
+    first_row = kUnitsPerWarpgroup ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kRowGroups * (kTiles * 16);
     mine.begin(shared, scratch, cta);
     if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
-    const int of = kSharesState ? rank / kNeighbours : rank, first = kSharesState ? rank % kNeighbours * kStateUnits : 0;
+    const int of = kSharesState ? rank / kSumPeers : rank, first = kSharesState ? rank % kSumPeers * kStateUnits : 0;
 #pragma unroll
     for (int begin = 0; !kIsByUnits && begin < kSteps; begin += kStaged) {
       if (begin > 0) __syncthreads();
@@ -72,7 +72,7 @@ struct ForwardWeights {
       if constexpr (!kSharesState) return gather_sums(of_cells, sums, thread, place);
       InputAhead::are_there();
       __syncthreads();
-      return true;  // neighbours have the rest of the sums
+      return true;  // partial-sum peers have the rest of the sums
     }
   }
 
@@ -146,8 +146,8 @@ struct ForwardWeights {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
     // The second group multiplies behind the first, which applies its gates' activations and sends its half meanwhile.
-    const bool is_second = kIsApart && threadIdx.x >= kTogether;
-    if constexpr (kIsApart) {
+    const bool is_second = kUnitsPerWarpgroup && threadIdx.x >= kTogether;
+    if constexpr (kUnitsPerWarpgroup) {
       if (is_second) barrier_wait(5, kThreads);
       products.begin_halves(mine, vectors, await);
       if (!is_second) barrier_pass(5, kThreads);
@@ -161,7 +161,7 @@ struct ForwardWeights {
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4 * (kArePaired ? 2 : 1);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      if (!kIsApart && first_row + tile * 16 >= kMatrixRows) break;
+      if (!kUnitsPerWarpgroup && first_row + tile * 16 >= kMatrixRows) break;
 #pragma unroll
       for (int i = 0; i < kColumnTiles * 4; ++i) {
         const int n = i / 4 * 8 + lane % 4 * 2 + i % 2;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "gpu/nvrtc.h"
-#include "ops/recurrence/team.h"
+#include "ops/recurrence/cta_group.h"
 #include "runtime/compile.h"
 #include "tests/gpu/emulated_layers.h"
 
@@ -18,45 +18,46 @@ TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(small_layers(), named_target("h200"), 2);
 }
 
-// Teams that are not the fastest of such small layers: words of their descriptions, and layers of all cells and types.
-TEST(Recurrence, IsRightInTheEmulationByTeamsOfEveryKind) {
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
+// CTA groups that are not the fastest of such small layers: words of their descriptions, and layers of all cells and
+// types.
+TEST(Recurrence, IsRightInTheEmulationByCtaGroupsOfEveryKind) {
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
       {"of 4 CTAs;a CTA, whole units", {bf16, false, 5, 1, 60, false, true}},
       {"of 2 CTAs;a CTA, whole units", {f16, false, 4, 2, 72, true}},
       {"of 1 CTAs;a CTA, whole units", {bf16, false, 4, 7, 40, true, true}},
       {"of 2 CTAs;a CTA, whole units", {f32, true, 4, 8, 50, true, false, true, gru}},
       {"of 4 CTAs;a CTA, whole units", {f16, false, 4, 1, 130, false, false, true, gru}},
       {"of 4 CTAs;a CTA, whole units", {f32, true, 5, 3, 60, true, true, false, lstm, true}},
-      {"of 2 CTAs;by lanes, whole units", {f32, false, 4, 1, 37, false, true, false}},
-      {"of 4 CTAs;by lanes, whole units", {f32, false, 4, 3, 70, true, false, false, gru}},
-      {"of 1 CTAs;by lanes, whole units", {f32, false, 4, 2, 45, true, true, false}},
-      {"of 4 CTAs;by lanes, whole units", {f32, false, 4, 4, 50, true, false, false, rnn}},
-      {"of 2 CTAs;by lanes, whole units", {bf16, false, 4, 1, 100, false, false, false}},
-      {"of 2 CTAs;by lanes;a CTA, by lanes", {f16, false, 4, 5, 30, true, false, false, gru}},
-      {"by lanes, whole units, through memory", {f16, false, 6, 2, 60, true, true, false}},
-      {"by lanes, whole units, through memory", {f32, true, 5, 3, 37, true, false, false, gru}},
-      {"by lanes, whole units, through memory", {bf16, false, 5, 1, 70, false, true, false, rnn}},
-      {"by lanes, whole units, through memory", {f32, false, 1, 1, 20, false, false, false}},
+      {"of 2 CTAs;SIMT FMA, whole units", {f32, false, 4, 1, 37, false, true, false}},
+      {"of 4 CTAs;SIMT FMA, whole units", {f32, false, 4, 3, 70, true, false, false, gru}},
+      {"of 1 CTAs;SIMT FMA, whole units", {f32, false, 4, 2, 45, true, true, false}},
+      {"of 4 CTAs;SIMT FMA, whole units", {f32, false, 4, 4, 50, true, false, false, rnn}},
+      {"of 2 CTAs;SIMT FMA, whole units", {bf16, false, 4, 1, 100, false, false, false}},
+      {"of 2 CTAs;SIMT FMA;a CTA, SIMT FMA", {f16, false, 4, 5, 30, true, false, false, gru}},
+      {"SIMT FMA, whole units, through memory", {f16, false, 6, 2, 60, true, true, false}},
+      {"SIMT FMA, whole units, through memory", {f32, true, 5, 3, 37, true, false, false, gru}},
+      {"SIMT FMA, whole units, through memory", {bf16, false, 5, 1, 70, false, true, false, rnn}},
+      {"SIMT FMA, whole units, through memory", {f32, false, 1, 1, 20, false, false, false}},
       {"16 units a CTA, through memory", {bf16, false, 7, 2, 60, true, false, false}},
       {"24 units a CTA, through memory", {f16, false, 6, 5, 70, true, true, false, gru}},
       {"8 units a CTA, through memory", {f32, true, 5, 3, 61, true, true, false}},
       {"8 units a CTA, through memory", {bf16, false, 6, 1, 200, true, false, false}},
       {"8 units a CTA, through memory", {f32, true, 4, 8, 40, false, false, true, rnn}},
   };
-  expect_right_in_the_emulation(teams, named_target("h200"), 3);
+  expect_right_in_the_emulation(cta_groups, named_target("h200"), 3);
   Target one_cluster = named_target("h200");
   one_cluster.sm_count = 16;
   const std::vector<std::pair<const char*, LayerCase>> copied = {
       {"of 16 CTAs;whole units, copied", {f32, true, 3, 6, 250, true, false, false}}};
   expect_right_in_the_emulation(copied, one_cluster, 2);
-  Target two_teams = named_target("h200");
-  two_teams.sm_count = 2;
+  Target two_cta_groups = named_target("h200");
+  two_cta_groups.sm_count = 2;
   const std::vector<std::pair<const char*, LayerCase>> of_more_rows = {
-      {"2 teams of 1 CTAs: 6 rows, 32 units a CTA, by lanes", {f32, false, 3, 12, 30, true, true, false}}};
-  expect_right_in_the_emulation(of_more_rows, two_teams, 2);
+      {"2 CTA groups of 1 CTAs: 6 rows, 32 units a CTA, SIMT FMA", {f32, false, 3, 12, 30, true, true, false}}};
+  expect_right_in_the_emulation(of_more_rows, two_cta_groups, 2);
 }
 
-// Gradients of few rows in f32 that nothing rounds: blocks in registers and in shared memory, one CTA and teams of
+// Gradients of few rows in f32 that nothing rounds: blocks in registers and in shared memory, one CTA and CTA groups of
 // several, rows asked for in one go and in several, more cells than a warp has lanes, lengths of 0 and 1.
 TEST(Recurrence, GradientsInFullF32AreRightInTheEmulationUnderEverySchedule) {
   Target target = named_target("h200");
@@ -65,19 +66,19 @@ TEST(Recurrence, GradientsInFullF32AreRightInTheEmulationUnderEverySchedule) {
                            bool is_reverse, Cell cell) {
     return LayerCase{f32, false, steps, batch, hidden, has_lengths, is_reverse, true, cell};
   };
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
       {"", training(1, 1, 1, false, false, lstm)},
-      {"of 6 CTAs;a CTA, by lanes", training(5, 1, 70, false, false, lstm)},
-      {"of 6 CTAs;a CTA, by lanes", training(4, 9, 45, true, true, gru)},
-      {"of 6 CTAs;a CTA, by lanes", training(2, 2, 200, false, true, lstm)},
-      {"of 3 CTAs;a CTA, by lanes", training(4, 5, 37, true, true, lstm)},
-      {"of 2 CTAs;a CTA, by lanes", training(3, 11, 100, true, false, rnn)},
-      {"of 1 CTAs;a CTA, by lanes", training(4, 14, 40, true, false, relu_rnn)},
+      {"of 6 CTAs;a CTA, SIMT FMA", training(5, 1, 70, false, false, lstm)},
+      {"of 6 CTAs;a CTA, SIMT FMA", training(4, 9, 45, true, true, gru)},
+      {"of 6 CTAs;a CTA, SIMT FMA", training(2, 2, 200, false, true, lstm)},
+      {"of 3 CTAs;a CTA, SIMT FMA", training(4, 5, 37, true, true, lstm)},
+      {"of 2 CTAs;a CTA, SIMT FMA", training(3, 11, 100, true, false, rnn)},
+      {"of 1 CTAs;a CTA, SIMT FMA", training(4, 14, 40, true, false, relu_rnn)},
   };
-  expect_right_in_the_emulation(teams, target, 3);
+  expect_right_in_the_emulation(cta_groups, target, 3);
 }
 
-// With steps that use every one of a team's places three times, where there are more than two.
+// With steps that use every one of a CTA group's places three times, where there are more than two.
 const std::vector<LayerCase>& cases_through_memory() {
   static const std::vector<LayerCase> cases = {
       {bf16, false, 6, 3, 160, true, false},          {f32, true, 5, 2, 144, true, true},
@@ -101,8 +102,8 @@ TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
 }
 
-// Weights that lie as lanes read them: of all cells, in clusters and through memory, units that teams and warps have
-// more places than, K that lanes have more pieces for, blocks in registers, in shared memory and out of memory.
+// Weights that lie as lanes read them: of all cells, in clusters and through memory, units that CTA groups and warps
+// have more places than, K that lanes have more pieces for, blocks in registers, in shared memory and out of memory.
 TEST(Recurrence, ByWeightsThatLieByUnitsIsRightInTheEmulationUnderEverySchedule) {
   const auto by_units = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, Cell cell,
                            bool has_lengths = false, bool has_bias = false) {
@@ -110,33 +111,33 @@ TEST(Recurrence, ByWeightsThatLieByUnitsIsRightInTheEmulationUnderEverySchedule)
   };
   LayerCase as_tf32 = by_units(f32, 4, 1, 60, lstm);
   as_tf32.is_tf32 = true;
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
-      {"of 4 CTAs;by lanes, whole units", by_units(f32, 4, 1, 40, lstm)},
-      {"of 2 CTAs;by lanes;a CTA, by lanes", by_units(f32, 3, 5, 72, gru, true)},
-      {"of 4 CTAs;by lanes, whole units", by_units(f16, 4, 3, 136, rnn)},
-      {"of 1 CTAs;by lanes, whole units", by_units(f32, 3, 2, 48, lstm, false, true)},
-      {"by lanes, whole units, through memory", by_units(bf16, 4, 2, 64, lstm)},
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
+      {"of 4 CTAs;SIMT FMA, whole units", by_units(f32, 4, 1, 40, lstm)},
+      {"of 2 CTAs;SIMT FMA;a CTA, SIMT FMA", by_units(f32, 3, 5, 72, gru, true)},
+      {"of 4 CTAs;SIMT FMA, whole units", by_units(f16, 4, 3, 136, rnn)},
+      {"of 1 CTAs;SIMT FMA, whole units", by_units(f32, 3, 2, 48, lstm, false, true)},
+      {"SIMT FMA, whole units, through memory", by_units(bf16, 4, 2, 64, lstm)},
       {"of 4 CTAs;a CTA, whole units", by_units(bf16, 4, 1, 128, lstm)},
       {"of 4 CTAs;a CTA, whole units", as_tf32},
       {"of 2 CTAs;a CTA, whole units", by_units(f16, 3, 2, 72, gru, true)},
       {"of 1 CTAs;a CTA, whole units", by_units(bf16, 3, 1, 40, lstm, false, true)},
-      {"by lanes, whole units, through memory", by_units(f32, 4, 1, 300, gru, true, true)},
-      {"by lanes, whole units, through memory", by_units(f32, 5, 1, 128, lstm)},
+      {"SIMT FMA, whole units, through memory", by_units(f32, 4, 1, 300, gru, true, true)},
+      {"SIMT FMA, whole units, through memory", by_units(f32, 5, 1, 128, lstm)},
   };
-  expect_right_in_the_emulation(teams, named_target("h200"), 2);
+  expect_right_in_the_emulation(cta_groups, named_target("h200"), 2);
   const std::vector<std::pair<const char*, LayerCase>> streamed = {
-      {"by lanes, whole units;weights out of memory", by_units(f32, 3, 1, 300, lstm)}};
+      {"SIMT FMA, whole units;weights out of memory", by_units(f32, 3, 1, 300, lstm)}};
   Target small = named_target("h200");
   small.sm_count = 6;
   expect_right_in_the_emulation(streamed, small, 2);
 }
 
 // Weights that registers and shared memory have no room for: what is left over comes out of memory every step, through
-// rings of two groups and of more; of all cells, by lanes and by tensor cores, one row and several.
+// rings of two chunks and of more; of all cells, by lanes and by tensor cores, one row and several.
 TEST(Recurrence, ByWeightsOutOfMemoryIsRightInTheEmulationUnderEverySchedule) {
   const char* const any = "weights out of memory";
-  const char* const gradients = "a CTA, by lanes, through memory;weights out of memory";
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
+  const char* const gradients = "a CTA, SIMT FMA, through memory;weights out of memory";
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
       {"weights out of memory, 2 ahead", {f32, false, 4, 1, 210, false, false, false}},
       {"weights out of memory, 2 ahead", {f32, false, 3, 3, 205, true, true, false}},
       {"weights out of memory, 2 ahead", {f32, false, 3, 8, 230, true, false, false, gru}},
@@ -150,52 +151,52 @@ TEST(Recurrence, ByWeightsOutOfMemoryIsRightInTheEmulationUnderEverySchedule) {
   };
   Target target = named_target("h200");
   target.sm_count = 3;
-  expect_right_in_the_emulation(teams, target, 3);
+  expect_right_in_the_emulation(cta_groups, target, 3);
 }
 
 // CTAs of a gradient that tell each other the gradients of their gates: two and four of them, all cells and types, one
 // row and several, units that are nobody's, weights that stay and weights that come out of memory.
-TEST(Recurrence, GradientsByNeighboursAreRightInTheEmulationUnderEverySchedule) {
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
-      {"through memory, 2 neighbours", {f32, true, 6, 3, 60, true, true}},
-      {"through memory, 4 neighbours", {bf16, false, 5, 1, 64, false, false}},
-      {"through memory, 4 neighbours", {f16, false, 4, 9, 100, true, false, true, gru}},
-      {"through memory, 2 neighbours", {f32, true, 5, 17, 30, true, false, true, rnn}},
+TEST(Recurrence, GradientsBySumPeersAreRightInTheEmulationUnderEverySchedule) {
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
+      {"through memory, 2 partial-sum peers", {f32, true, 6, 3, 60, true, true}},
+      {"through memory, 4 partial-sum peers", {bf16, false, 5, 1, 64, false, false}},
+      {"through memory, 4 partial-sum peers", {f16, false, 4, 9, 100, true, false, true, gru}},
+      {"through memory, 2 partial-sum peers", {f32, true, 5, 17, 30, true, false, true, rnn}},
   };
   Target target = named_target("h200");
   target.sm_count = 8;
-  expect_right_in_the_emulation(teams, target, 3);
+  expect_right_in_the_emulation(cta_groups, target, 3);
   target.sm_count = 4;
-  expect_right_in_the_emulation({{"2 neighbours;weights out of memory", {f32, true, 3, 9, 380, true, false}}}, target,
-                                2);
+  expect_right_in_the_emulation({{"2 partial-sum peers;weights out of memory", {f32, true, 3, 9, 380, true, false}}},
+                                target, 2);
 }
 
 // CTAs that share out K of a layer's products and tell each other what theirs come to: two and four of them, with
 // groups of warps and without, all cells and types, units that are nobody's, weights that stay and weights out of
 // memory, steps that use every place of a state three times.
-TEST(Recurrence, ByNeighboursThatShareTheStateIsRightInTheEmulationUnderEverySchedule) {
+TEST(Recurrence, BySumPeersThatShareTheStateIsRightInTheEmulationUnderEverySchedule) {
   const auto forward = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool has_lengths,
                           bool is_reverse, Cell cell = lstm, bool has_bias = false) {
     return LayerCase{dtype, dtype == f32, steps, batch, hidden, has_lengths, is_reverse, false, cell, has_bias};
   };
-  const std::vector<std::pair<const char*, LayerCase>> teams = {
-      {"through memory, 2 neighbours", forward(f32, 22, 9, 60, true, true)},
-      {"through memory, 4 neighbours", forward(bf16, 5, 17, 64, false, false, lstm, true)},
-      {"through memory, 4 neighbours", forward(f16, 4, 9, 100, true, false, gru)},
-      {"through memory, 2 neighbours", forward(f32, 3, 33, 30, false, true, rnn)},
-      {"4 units a CTA, through memory, 4 neighbours", forward(f32, 1, 10, 32, false, false)},
-      {"4 units a CTA, through memory, 4 neighbours", forward(f32, 2, 10, 30, true, false)},
-      {"4 units a CTA, through memory, 2 neighbours", {f32, true, 3, 12, 30, true, false}},
+  const std::vector<std::pair<const char*, LayerCase>> cta_groups = {
+      {"through memory, 2 partial-sum peers", forward(f32, 22, 9, 60, true, true)},
+      {"through memory, 4 partial-sum peers", forward(bf16, 5, 17, 64, false, false, lstm, true)},
+      {"through memory, 4 partial-sum peers", forward(f16, 4, 9, 100, true, false, gru)},
+      {"through memory, 2 partial-sum peers", forward(f32, 3, 33, 30, false, true, rnn)},
+      {"4 units a CTA, through memory, 4 partial-sum peers", forward(f32, 1, 10, 32, false, false)},
+      {"4 units a CTA, through memory, 4 partial-sum peers", forward(f32, 2, 10, 30, true, false)},
+      {"4 units a CTA, through memory, 2 partial-sum peers", {f32, true, 3, 12, 30, true, false}},
   };
   Target target = named_target("h200");
   target.sm_count = 8;
-  expect_right_in_the_emulation(teams, target, 3);
+  expect_right_in_the_emulation(cta_groups, target, 3);
   target.sm_count = 4;
-  expect_right_in_the_emulation({{"2 neighbours;weights out of memory", forward(f32, 3, 9, 380, true, false)}}, target,
-                                2);
+  expect_right_in_the_emulation({{"2 partial-sum peers;weights out of memory", forward(f32, 3, 9, 380, true, false)}},
+                                target, 2);
 }
 
-// Teams of many rows: Hopper's groups of warps multiply, also by weights that registers have no room for.
+// CTA groups of many rows: Hopper's warpgroups multiply, also by weights that registers have no room for.
 TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
   Target target = named_target("h200");
   target.sm_count = 4;
@@ -207,31 +208,31 @@ TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
       {f16, false, 3, 42, 64, true, true, true, rnn},
       {bf16, false, 2, 26, 200, false, false, false, lstm, true},
   };
-  int by_groups = 0, in_squares = 0;
+  int by_wgmma = 0, in_squares = 0;
   for (const LayerCase& c : cases) {
     const Plan plan = plan_for_gpu(*graph_of(c), target, {}, c.is_tf32);
     for (const Step& step : plan.steps) {
       if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
       for (const gpu::TextLaunch& launch : step.text->launches) {
         const auto says = [&](const char* what) { return launch.source.find(what) != std::string::npos; };
-        by_groups += says("kIsByGroups = true") ? 1 : 0;
-        in_squares += says("kIsByGroups = true") && !says("kRestFragments = 0;") ? 1 : 0;
+        by_wgmma += says("kWgmma = true") ? 1 : 0;
+        in_squares += says("kWgmma = true") && !says("kRestFragments = 0;") ? 1 : 0;
       }
     }
   }
-  EXPECT_GE(by_groups, 8);
+  EXPECT_GE(by_wgmma, 8);
   EXPECT_GE(in_squares, 2);
   expect_right_in_the_emulation(cases, target, 3);
 }
 
 // Clusters of 16 whose CTAs have two groups with units of their own: each sends its half of the state when it has it.
-TEST(Recurrence, GroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
+TEST(Recurrence, WarpgroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
   Target one_cluster = named_target("h200");
   one_cluster.sm_count = 19;
   const std::vector<std::pair<const char*, LayerCase>> cases = {
-      {"of 16 CTAs;groups apart", {bf16, false, 3, 10, 500, true, false, false}},
-      {"of 16 CTAs;groups apart", {f32, true, 3, 9, 512, false, true, false, lstm, true}},
-      {"of 16 CTAs;groups apart", {f16, false, 3, 11, 512}},
+      {"of 16 CTAs;units per warpgroup", {bf16, false, 3, 10, 500, true, false, false}},
+      {"of 16 CTAs;units per warpgroup", {f32, true, 3, 9, 512, false, true, false, lstm, true}},
+      {"of 16 CTAs;units per warpgroup", {f16, false, 3, 11, 512}},
   };
   expect_right_in_the_emulation(cases, one_cluster, 3);
 }
@@ -244,23 +245,23 @@ TEST(Recurrence, OfFewRowsAndManyUnitsIsRightInTheEmulationUnderEverySchedule) {
   const std::vector<std::pair<const char*, LayerCase>> cases = {
       {"of 16 CTAs: 3 rows, 48 units a CTA", {bf16, false, 4, 3, 768, true}}};
   EXPECT_TRUE(
-      has_kernel(plan_by_team(cases[0], one_cluster), cases[0].first, "kIsByGroups = false;kRestFragments = 32"));
+      has_kernel(plan_by_cta_group(cases[0], one_cluster), cases[0].first, "kWgmma = false;kRestFragments = 32"));
   expect_right_in_the_emulation(cases, one_cluster, 2);
 }
 
 // The same of half as many CTAs and units, so that many schedules take little time; places are used again.
-TEST(Recurrence, FewerGroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
+TEST(Recurrence, FewerWarpgroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
   Target one_cluster = named_target("h200");
   one_cluster.sm_count = 9;
   const std::vector<std::pair<const char*, LayerCase>> cases = {
-      {"of 8 CTAs;groups apart", {bf16, false, 4, 26, 256, true, true, false}},
-      {"of 8 CTAs;groups apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
+      {"of 8 CTAs;units per warpgroup", {bf16, false, 4, 26, 256, true, true, false}},
+      {"of 8 CTAs;units per warpgroup", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
   };
   expect_right_in_the_emulation(cases, one_cluster, 2);
 }
 
 // A warp that makes what several CTAs are given sends one its part while it multiplies for the next.
-TEST(Recurrence, GradientsByPortionsAreRightInTheEmulationUnderEverySchedule) {
+TEST(Recurrence, GradientsByOutputSlicesAreRightInTheEmulationUnderEverySchedule) {
   Target one_cluster = named_target("h200");
   one_cluster.sm_count = 19;
   const std::vector<std::pair<const char*, LayerCase>> cases = {
@@ -268,22 +269,22 @@ TEST(Recurrence, GradientsByPortionsAreRightInTheEmulationUnderEverySchedule) {
       {"of 16 CTAs", {bf16, false, 3, 17, 250, true, true, true, gru}},
   };
   for (const auto& [words, c] : cases) {
-    int by_portions = 0;
-    setenv("PAODING_TEAM", words, 1);
+    int by_output_slices = 0;
+    setenv("PAODING_CTA_GROUP", words, 1);
     for (const Step& step : plan_for_gpu(*graph_of(c), one_cluster, {}, c.is_tf32).steps) {
       if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
       for (const gpu::TextLaunch& launch : step.text->launches) {
-        by_portions +=
-            has_words(launch.source, "kIsByGroups = true;int kTiles = 2;int kUnits = 16;int kPortions") ? 1 : 0;
+        by_output_slices +=
+            has_words(launch.source, "kWgmma = true;int kTiles = 2;int kUnits = 16;int kOutputSlices") ? 1 : 0;
       }
     }
-    unsetenv("PAODING_TEAM");
-    EXPECT_EQ(by_portions, 1) << c.text();
+    unsetenv("PAODING_CTA_GROUP");
+    EXPECT_EQ(by_output_slices, 1) << c.text();
   }
   expect_right_in_the_emulation(cases, one_cluster, 2);
 }
 
-// Both directions of a layer in one launch, forward and back, as teams of their own.
+// Both directions of a layer in one launch, forward and back, as CTA groups of their own.
 TEST(Recurrence, OfBothDirectionsIsRightInTheEmulationUnderEverySchedule) {
   const std::vector<LayerCase> cases = {
       {bf16, false, 5, 2, 60, true},
@@ -307,8 +308,8 @@ TEST(Recurrence, OfBothDirectionsIsRightInTheEmulationUnderEverySchedule) {
   expect_right_under_schedules(all, 3);
 }
 
-// Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the
-// lengths say that it is the one, and leaves memory alone where it is not.
+// Rows shared out by work: a second launch, whose CTA groups have few rows at a time. Each of the two is right where
+// the lengths say that it is the one, and leaves memory alone where it is not.
 TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {
   Target target = named_target("h200");
   target.sm_count = 8;
@@ -369,38 +370,38 @@ std::string claimant_of(const LayerCase& c, const std::string& op, const char* t
 
 TEST(Recurrence, IsClaimedWhereItsWeightsHaveRoomOrComeOutOfMemory) {
   const LayerCase in_bf16{bf16, false, 64, 1, 512}, exact{f32, false, 64, 1, 256}, in_tf32{f32, true, 64, 32, 512};
-  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence"), "team");
-  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "team");
-  EXPECT_EQ(claimant_of(in_tf32, "lstm_recurrence_grad"), "team");
-  EXPECT_EQ(claimant_of(exact, "lstm_recurrence"), "team");
-  EXPECT_EQ(claimant_of(exact, "lstm_recurrence_grad"), "team");
-  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence", "a100"), "team") << "through memory, without clusters";
+  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence"), "cta_group");
+  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "cta_group");
+  EXPECT_EQ(claimant_of(in_tf32, "lstm_recurrence_grad"), "cta_group");
+  EXPECT_EQ(claimant_of(exact, "lstm_recurrence"), "cta_group");
+  EXPECT_EQ(claimant_of(exact, "lstm_recurrence_grad"), "cta_group");
+  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence", "a100"), "cta_group") << "through memory, without clusters";
   for (const Cell cell : {lstm, gru, rnn, relu_rnn}) {
     const LayerCase large{f32, true, 64, 32, 1024, false, false, true, cell};
-    EXPECT_EQ(claimant_of(large, large.op()), "team") << "more than a cluster has room for";
-    EXPECT_EQ(claimant_of(large, large.op() + "_grad"), "team");
+    EXPECT_EQ(claimant_of(large, large.op()), "cta_group") << "more than a cluster has room for";
+    EXPECT_EQ(claimant_of(large, large.op() + "_grad"), "cta_group");
   }
   EXPECT_EQ(claimant_of({f64, false, 64, 1, 64}, "lstm_recurrence"), "");
-  EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "team") << "out of memory";
-  EXPECT_EQ(claimant_of({f32, true, 64, 8, 2048}, "lstm_recurrence_grad"), "team") << "out of memory";
+  EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "cta_group") << "out of memory";
+  EXPECT_EQ(claimant_of({f32, true, 64, 8, 2048}, "lstm_recurrence_grad"), "cta_group") << "out of memory";
   EXPECT_EQ(claimant_of({bf16, false, 64, 256, 4096}, "lstm_recurrence_grad"), "") << "more rows than have room";
 }
 
-TEST(Recurrence, SaysItsTeamsAndWhatOthersWouldTake) {
+TEST(Recurrence, SaysItsCtaGroupsAndWhatOthersWouldTake) {
   Graph g;
   const Value xw = g.input("xw", bf16, {50, 128, 2048}), u = g.input("u", bf16, {512, 2048});
   const Value h0 = g.input("h0", bf16, {128, 512}), c0 = g.input("c0", f32, {128, 512});
   g.fetch("states", lstm_recurrence(xw, u, h0, c0).states);
   const std::vector<std::string> notes = plan_for_gpu(g).notes;
-  const auto note = std::ranges::find_if(notes, [](const auto& each) { return has(each, "team chosen: "); });
+  const auto note = std::ranges::find_if(notes, [](const auto& each) { return has(each, "cta_group chosen: "); });
   ASSERT_NE(note, notes.end());
-  const std::optional<Team> team =
-      choose_team({.gates = 4, .batch = 128, .hidden = 512, .dtype = bf16}, named_target("h200"), nullptr);
-  EXPECT_TRUE(has(*note, "team chosen: " + team->text() + "; else ")) << *note;
+  const std::optional<CtaGroup> cta_group =
+      choose_cta_group({.gates = 4, .batch = 128, .hidden = 512, .dtype = bf16}, named_target("h200"), nullptr);
+  EXPECT_TRUE(has(*note, "cta_group chosen: " + cta_group->text() + "; else ")) << *note;
   EXPECT_TRUE(has(*note, ", through memory")) << *note;
 }
 
-// Of one direction alone the fastest teams may fill the chip; where there are two they leave room for each other.
+// Of one direction alone the fastest CTA groups may fill the chip; where there are two they leave room for each other.
 TEST(Recurrence, LeavesRoomForTheOtherDirection) {
   for (const bool has_both : {false, true}) {
     Graph g;

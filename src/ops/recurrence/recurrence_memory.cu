@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams that exchange through global memory, that is, through L2: any CTAs that run at once, for weights that are more
-// than a cluster has room for, and for GPUs without clusters. What is there is told by the data themselves: a flag beside
-// them would be seen only after a second trip. All CTAs of a cooperative launch run, so what a step needs comes whatever
-// happens.
+// CTA groups that exchange through global memory, that is, through L2: any CTAs that run at once, for weights that are
+// more than a cluster has room for, and for GPUs without clusters. What is there is told by the data themselves: a flag
+// beside them would be seen only after a second trip. All CTAs of a cooperative launch run, so what a step needs comes
+// whatever happens.
 
 // Nobody asks for so long after it has given its part: what asks gets in the way of what comes.
 PD_DEVICE void pause_cycles(int cycles) {
@@ -11,16 +11,16 @@ PD_DEVICE void pause_cycles(int cycles) {
 #endif
 }
 
-PD_DEVICE int rank_in_team(unsigned cta) { return cta % kTeam; }
+PD_DEVICE int rank_in_group(unsigned cta) { return cta % kGroupCtas; }
 
 // What tells uses of two places apart that are used in turn: a bit that changes from use to use, of step 0 first.
-struct PlaceMarks {
+struct PlaceEpochs {
   unsigned* told;  // of each place's last use
   unsigned before[2];
 
   PD_DEVICE void begin() { before[0] = load_relaxed(told), before[1] = load_relaxed(told + 1); }
   PD_DEVICE unsigned of(int step) const { return ((step % 2 == 0 ? before[0] : before[1]) + 1 + step / 2) & 1; }
-  // Behind so many steps; for one CTA of a team, when all have begun.
+  // Behind so many steps; for one CTA of a CTA group, when all have begun.
   PD_DEVICE void end(int steps) const {
     if (threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
     const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place

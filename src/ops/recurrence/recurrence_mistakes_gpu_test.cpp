@@ -11,7 +11,7 @@ namespace {
 
 struct Exchange {
   const char* what;
-  TeamCase layer;
+  CtaGroupCase layer;
   const char* text;  // what the kernel's text has
   Target target;
   std::vector<Mistake> mistakes;
@@ -39,81 +39,81 @@ std::vector<Exchange> exchanges() {
        "",
        chip_of(16),
        {{"else barrier_wait(2, kFinishers);", "else {}"},
-        {"if constexpr (kTeam > 1) cluster_leave();", ""},
+        {"if constexpr (kGroupCtas > 1) cluster_leave();", ""},
         {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
       {"parts of gradients within a cluster",
        {"", {bf16, false, 6, 20, 100}},
        "",
        any,
-       {kWaitsOnNoMbarrier, {"come + step % 2 * (kTeam * kPartWords)", "come"}}},
-      {"groups with units of their own",
-       {"of 8 CTAs;groups apart", {bf16, false, 4, 26, 256, true, true, false}},
-       "kIsApart = true",
+       {kWaitsOnNoMbarrier, {"come + step % 2 * (kGroupCtas * kPartWords)", "come"}}},
+      {"chunks with units of their own",
+       {"of 8 CTAs;chunks apart", {bf16, false, 4, 26, 256, true, true, false}},
+       "kUnitsPerWarpgroup = true",
        chip_of(9),
        {{"wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2);", ""},
-        {"else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);", ""},
+        {"else if constexpr (kUnitsPerWarpgroup) barrier_wait(3 + thread / kTogether, kTogether);", ""},
         {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
-      {"gradients by portions",
+      {"gradients by batch_tiles",
        {"of 16 CTAs", {f16, false, 4, 10, 256}},
        "",
        chip_of(19),
        {kWaitsOnNoMbarrier,
         {"      __syncwarp();\n      if (lane < kCtas", "      if (lane < kCtas"},
         {"if constexpr (kGivesByWarps) __syncthreads();", ""},
-        {"PD_DEVICE void end(int) const { synchronize_team(); }", "PD_DEVICE void end(int) const {}"}}},
+        {"PD_DEVICE void end(int) const { synchronize_cta_group(); }", "PD_DEVICE void end(int) const {}"}}},
       {"states through memory",
        {"9 rows;through memory", {f16, false, 22, 9, 200, false, false, false}},
-       "kIsMarked = false",
+       "kLlProtocol = false",
        small_gpu(),
        {{"return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;", "return piece.x != 0;"},
         {"step % (kPlaces / 2) == 0) fence_stores();", "false) {}"},
         {"is_tidier() && step > kUntilHad) {", "is_tidier() && step > 9) {"},
-        {"kPlaces = kIsMarked ? 2 : 8;", "kPlaces = 2;"}}},
-      {"a state that neighbours share out",
-       {"4 units a CTA, through memory, 4 neighbours", {f32, true, 24, 9, 60, false, false, false}},
-       "kIsOnce = true",
+        {"kPlaces = kLlProtocol ? 2 : 8;", "kPlaces = 2;"}}},
+      {"a state that partial-sum peers share out",
+       {"4 units a CTA, through memory, 4 partial-sum peers", {f32, true, 24, 9, 60, false, false, false}},
+       "kSingleBuffered = true",
        chip_of(16),
        {{"while (!ask()) {}", "ask();"},
         {"kUntilHad = kSharesState ? 2 : 1;", "kUntilHad = 1;"},
         {"uint4* const of_step = places + step % 2 * kPlacePieces;", "uint4* const of_step = places;"},
         {"if constexpr (kSharesState) __syncthreads();", ""}}},
-      {"words with marks through memory",
-       {"by lanes, whole units, through memory", {f32, false, 6, 2, 60, false, false, false}},
+      {"LL words through memory",
+       {"SIMT FMA, whole units, through memory", {f32, false, 6, 2, 60, false, false, false}},
        "",
        any,
        {{"const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;",
          "const unsigned all = piece.x, any = piece.x;"},
-        {"kPlaces = kIsMarked ? 2 : 8;", "kPlaces = 1;"},
+        {"kPlaces = kLlProtocol ? 2 : 8;", "kPlaces = 1;"},
         {"while (!have_come()) {}", "have_come();"}}},
       {"parts of gradients through memory",
        {"", {bf16, false, 6, 3, 160, true}},
        "",
        small_gpu(),
        {{"while (!ask()) {}", "ask();"},
-        {"PlaceMarks marks;\n  int rank;\n\n  PD_DEVICE PartExchange",
+        {"PlaceEpochs epochs;\n  int rank;\n\n  PD_DEVICE PartExchange",
          "struct { unsigned* told; void begin() {} unsigned of(int) const { return 1; } void end(int) const {} } "
-         "marks;\n"
+         "epochs;\n"
          "  int rank;\n\n  PD_DEVICE PartExchange"},
         {"__syncthreads();  // and nobody reads", "// nobody reads"}}},
-      {"parts of gradients by neighbours, rows with lengths",
-       {"through memory, 2 neighbours", {f32, true, 5, 9, 30, true, false, true, rnn}},
-       "kTeams = 1",
+      {"parts of gradients by partial-sum peers, rows with lengths",
+       {"through memory, 2 partial-sum peers", {f32, true, 5, 9, 30, true, false, true, rnn}},
+       "kCtaGroups = 1",
        chip_of(4),
        {{"while (!ask()) {}", "ask();"}}},
       {"gradients in full f32",
-       {"of 6 CTAs;a CTA, by lanes", {f32, false, 6, 2, 70}},
+       {"of 6 CTAs;a CTA, SIMT FMA", {f32, false, 6, 2, 70}},
        "",
        chip_of(6),
-       {{"while (!have_come(asked_now, mark)) ask(asked_now, from, first, mark);", ""},
+       {{"while (!have_come(asked_now, epoch)) ask(asked_now, from, first, epoch);", ""},
         {"const int parts = kept_known(step % 2 * (kPartWords * 4));", "const int parts = 0;"},
         {"unsigned* const to = given[i] + step % 2 * (kPlacePieces * 4);", "unsigned* const to = given[i];"}}},
       {"weights out of memory",
-       {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 3, 1, 300, false, false, false}},
+       {"SIMT FMA, whole units;weights out of memory, 2 ahead", {f32, false, 3, 1, 300, false, false, false}},
        "",
        chip_of(6),
-       {{"copies_wait<kAhead - 1>();", "copies_wait<kAhead>();"}, {"ask((group + kAhead) % kGroups);", ""}}},
+       {{"copies_wait<kAhead - 1>();", "copies_wait<kAhead>();"}, {"ask((chunk + kAhead) % kChunks);", ""}}},
       {"input copied ahead",
-       {"of 8 CTAs;groups apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
+       {"of 8 CTAs;chunks apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
        "kCopiesAhead = true",
        chip_of(9),
        {{"if constexpr (kCopiesAhead) copies_wait<0>();", ""}}},
@@ -127,8 +127,8 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   for (const Exchange& exchange : exchanges()) {
     if (words != nullptr && !has_words(exchange.what, words)) continue;
     const LayerCase& c = exchange.layer.second;
-    const Plan plan = plan_by_team(exchange.layer, exchange.target);
-    EXPECT_TRUE(has_kernel(plan, exchange.layer.first, exchange.text)) << exchange.what << ": another team";
+    const Plan plan = plan_by_cta_group(exchange.layer, exchange.target);
+    EXPECT_TRUE(has_kernel(plan, exchange.layer.first, exchange.text)) << exchange.what << ": another cta_group";
     const auto graph = graph_of(c);
     const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(c, *graph)),
                                           to_tensors(*graph, feeds_of(c, *graph, 6))};
@@ -137,24 +137,24 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   mistakes.expect_found();
 }
 
-// What CTAs read plainly of what others have stored, sums of several teams above all, is behind what orders the two; of
-// mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says so.
+// What CTAs read plainly of what others have stored, sums of several CTA groups above all, is behind what orders the
+// two; of mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says so.
 TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
-  const TeamCase by_teams = {"2 teams", {bf16, false, 3, 3, 40, true}};
+  const CtaGroupCase by_cta_groups = {"2 cta_groups", {bf16, false, 3, 3, 40, true}};
   std::vector<EmulatedLayer<LayerCase>> all;
-  all.push_back(emulated_layer(by_teams, chip_of(8)));
+  all.push_back(emulated_layer(by_cta_groups, chip_of(8)));
   for (const Exchange& exchange : exchanges()) {
-    const Plan plan = plan_by_team(exchange.layer, exchange.target);
+    const Plan plan = plan_by_cta_group(exchange.layer, exchange.target);
     const bool is_in_memory = has_kernel(plan, "through memory", "");  // what clusters exchange is nobody else's
     if (is_in_memory) all.push_back(emulated_layer(exchange.layer, exchange.target));
   }
   expect_right_under_schedules(all, 1, true);
-  const Plan plan = plan_by_team(by_teams, chip_of(8));
-  const auto graph = graph_of(by_teams.second);
-  const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(by_teams.second, *graph)),
-                                        to_tensors(*graph, feeds_of(by_teams.second, *graph, 6))};
+  const Plan plan = plan_by_cta_group(by_cta_groups, chip_of(8));
+  const auto graph = graph_of(by_cta_groups.second);
+  const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(by_cta_groups.second, *graph)),
+                                        to_tensors(*graph, feeds_of(by_cta_groups.second, *graph, 6))};
   PlantedMistakes mistakes;
-  mistakes.plant("sums of several teams", plan, feeds,
+  mistakes.plant("sums of several cta_groups", plan, feeds,
                  {{"add_release(arrived, 1)", "emulation::add_relaxed(arrived, 1)"},
                   {"if (is_last) fence_stores();", ""},
                   {"    __syncthreads();\n    unsigned* const arrived", "    unsigned* const arrived"}});

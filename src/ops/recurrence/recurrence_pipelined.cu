@@ -3,69 +3,69 @@
 // from its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the
 // layer's own keep those of the state, and go on to the next step without waiting for anybody who reads what they made.
 // States and products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the
-// one above. So whatever comes is made by CTAs of lower numbers. The mark of a word (StateWords; a product is f32) is
+// one above. So whatever comes is made by CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is
 // of the launch.
 
 constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
-constexpr int kLayerCtas = kTeams * kTeam, kTeamWords = kHidden * kRows;
+constexpr int kLayerCtas = kCtaGroups * kGroupCtas, kCtaGroupWords = kHidden * kRows;
 // Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
 PD_DEVICE unsigned* launches_of(const LaunchScratch& scratch, bool is_input, unsigned cta) {
   return scratch.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
 }
 PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) { return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4; }
 PD_DEVICE unsigned* products_of_pipeline(unsigned* tickets, const Sizes& size) {
-  return states_of_pipeline(tickets) + (Index)size.steps * (kTeams * kTeamWords);
+  return states_of_pipeline(tickets) + (Index)size.steps * (kCtaGroups * kCtaGroupWords);
 }
 
 // Which launch a CTA is in.
-struct LaunchMark {
+struct LaunchEpoch {
   unsigned* launches;
-  unsigned mark;
+  unsigned epoch;
 
   // Behind those before.
   PD_DEVICE void begin(unsigned* own) {
     launches = own;
-    mark = (load_relaxed(launches) + 1) & 1;
+    epoch = (load_relaxed(launches) + 1) & 1;
   }
   // When all threads have begun.
   PD_DEVICE void end() const {
-    if (threadIdx.x == 0) store_relaxed(launches, mark);
+    if (threadIdx.x == 0) store_relaxed(launches, epoch);
   }
 };
 
 // The lowest layer of a pipeline, and what is the same of all.
-struct Lowest : Apart {
+struct Lowest : NotPipelined {
   unsigned* own;     // word of this CTA
-  unsigned* states;  // of the team, in the first step
+  unsigned* states;  // of the CTA group, in the first step
   bool hands_on;
-  LaunchMark launch;
+  LaunchEpoch launch;
   int word[kCells];
 
   PD_DEVICE Lowest(const LaunchScratch& scratch, const Sizes& size, unsigned cta)
-      : own(launches_of(scratch, false, cta)), states(states_of_pipeline(scratch.tickets) + cta / kTeam * kTeamWords),
+      : own(launches_of(scratch, false, cta)), states(states_of_pipeline(scratch.tickets) + cta / kGroupCtas * kCtaGroupWords),
         hands_on((size.part & kHandsOn) != 0) {}
   PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
     launch.begin(own);
 #pragma unroll
-    for (int i = 0; i < kCells; ++i) word[i] = kept_known(StateWords::place_of(place[i]));
+    for (int i = 0; i < kCells; ++i) word[i] = kept_known(LlWords::place_of(place[i]));
   }
   PD_DEVICE void give(const Cell (&cell)[kCells], const CellPlace (&place)[kCells], int step) const {
     if (!hands_on) return;
-    unsigned* const to = states + (Index)step * (kTeams * kTeamWords);
+    unsigned* const to = states + (Index)step * (kCtaGroups * kCtaGroupWords);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0) store_relaxed(to + word[i], StateWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.mark));
+      if (word[i] >= 0) store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
     }
   }
-  // Steps first .. end-1, which are not made: their words have the launch's mark too, or the one after the next would
+  // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the one after the next would
   // take what they were before for its own.
   PD_DEVICE void pass(int first, int end) const {
     if (!hands_on) return;
     for (int step = first; step < end; ++step) {
-      unsigned* const to = states + (Index)step * (kTeams * kTeamWords);
+      unsigned* const to = states + (Index)step * (kCtaGroups * kCtaGroupWords);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (word[i] >= 0) store_relaxed(to + word[i], launch.mark);
+        if (word[i] >= 0) store_relaxed(to + word[i], launch.epoch);
       }
     }
   }
@@ -90,13 +90,13 @@ struct Above : Lowest {
   PD_DEVICE void await(Part (&parts)[kCells][kLaneGates], const SourceOf& source_of) const {
     unsigned others = 0;
 #pragma unroll
-    for (int i = 0; i < kCells * kLaneGates; ++i) others |= parts[i / kLaneGates][i % kLaneGates] ^ launch.mark;
+    for (int i = 0; i < kCells * kLaneGates; ++i) others |= parts[i / kLaneGates][i % kLaneGates] ^ launch.epoch;
     if ((others & 1) == 0) return;
 #pragma unroll
     for (int i = 0; i < kCells * kLaneGates; ++i) {
       unsigned& part = parts[i / kLaneGates][i % kLaneGates];
       const Source from = source_of(i / kLaneGates, i % kLaneGates);
-      while (((part ^ launch.mark) & 1) != 0) part = load_relaxed(from);
+      while (((part ^ launch.epoch) & 1) != 0) part = load_relaxed(from);
     }
   }
 };
@@ -104,18 +104,18 @@ struct Above : Lowest {
 // The states of the layer below, of which each thread brings some pieces: those of the next step are asked for beside
 // the products.
 struct StatesBelow {
-  static constexpr int kPieces = kTeamWords / 4, kEach = (kPieces + kThreads - 1) / kThreads;
+  static constexpr int kPieces = kCtaGroupWords / 4, kEach = (kPieces + kThreads - 1) / kThreads;
   const uint4* from;
   uint4 pieces[kEach];
 
-  PD_DEVICE StatesBelow(unsigned* tickets, int team) {
-    from = (const uint4*)(states_of_pipeline(tickets) + team * kTeamWords) + threadIdx.x;
+  PD_DEVICE StatesBelow(unsigned* tickets, int cta_group) {
+    from = (const uint4*)(states_of_pipeline(tickets) + cta_group * kCtaGroupWords) + threadIdx.x;
   }
   static PD_DEVICE bool is_asked(int i) {
     return (i + 1) * kThreads <= kPieces || i * kThreads + (int)threadIdx.x < kPieces;
   }
   PD_DEVICE const uint4* source_of(int i, int step) const {
-    return from + ((Index)step * (kTeams * kTeamWords / 4) + i * kThreads);
+    return from + ((Index)step * (kCtaGroups * kCtaGroupWords / 4) + i * kThreads);
   }
   PD_DEVICE void ask(int step) {
 #pragma unroll
@@ -123,12 +123,12 @@ struct StatesBelow {
       if (is_asked(i)) pieces[i] = load_relaxed(source_of(i, step));
     }
   }
-  PD_DEVICE void take(unsigned char* vectors, int step, unsigned mark) {
+  PD_DEVICE void take(unsigned char* vectors, int step, unsigned epoch) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (!is_asked(i)) continue;
-      while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));
-      StateWords::store(place_of(vectors + StateWords::place_in_vectors(i * kThreads + (int)threadIdx.x)), pieces[i]);
+      while (!LlWords::have_come(pieces[i], epoch)) pieces[i] = load_relaxed(source_of(i, step));
+      LlWords::store(place_of(vectors + LlWords::place_in_vectors(i * kThreads + (int)threadIdx.x)), pieces[i]);
     }
     factors_stored();
     __syncthreads();
@@ -142,7 +142,7 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
   const Shared shared(memory);
   unsigned char* const vectors = states_of(shared);
   float* const sums = sums_of(shared);
-  const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), last = size.steps;
+  const int rank = rank_in_group(cta), thread = kept_known((int)threadIdx.x), last = size.steps;
   if constexpr (!kUnmodifiedByPrevious) {
     grid_dependency_wait();
     if (is_called_off(scratch)) return;
@@ -153,10 +153,10 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
     grid_dependency_wait();
     if (is_called_off(scratch)) return;
   }
-  LaunchMark launch;
+  LaunchEpoch launch;
   launch.begin(launches_of(scratch, true, cta));
   for (int i = threadIdx.x; i < 2 * kStateBytes / 16; i += kThreads) ((uint4*)vectors)[i] = make_uint4(0, 0, 0, 0);
-  shared.rows->find(operands.lengths, size, cta / kTeam);
+  shared.rows->find(operands.lengths, size, cta / kGroupCtas);
   const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
   CellPlace place[kCells];
   const Index step_products = (Index)size.batch * (kLayerHidden * kGates);
@@ -169,15 +169,15 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
   }
   const auto give = [&](int i, int step, float product) {  // of each of this thread's cells' gates
     const int cell = i / kLaneGates, gate = CellPlace::gate_of(i % kLaneGates);
-    const unsigned word = (__float_as_uint(product) & ~1u) | launch.mark;
+    const unsigned word = (__float_as_uint(product) & ~1u) | launch.epoch;
     if (place[cell].at < 0 || gate >= kGates) return;
     store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
   };
-  StatesBelow below((unsigned*)scratch.workspace, cta / kTeam);
+  StatesBelow below((unsigned*)scratch.workspace, cta / kGroupCtas);
   if (steps > 0) below.ask(0);
   for (int step = 0; step < steps; ++step) {
     unsigned char* const state = vectors + step % 2 * kStateBytes;
-    below.take(state, step, launch.mark);
+    below.take(state, step, launch.epoch);
     if (step + 1 < steps) below.ask(step + 1);
     weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];

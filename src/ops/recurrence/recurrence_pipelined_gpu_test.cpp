@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "gpu/nvrtc.h"
-#include "ops/recurrence/team.h"
+#include "ops/recurrence/cta_group.h"
 #include "tests/gpu/emulated_layers.h"
 #include "tests/gpu/planted_mistakes.h"
 
@@ -68,72 +68,73 @@ Feeds feeds_of(const PipelineCase& c, const Graph& g, unsigned number) {
   return feeds;
 }
 
-using PipelineByTeam = std::pair<const char*, PipelineCase>;  // whose descriptions have such words
+using PipelineByCtaGroup = std::pair<const char*, PipelineCase>;  // whose descriptions have such words
 
-Plan plan_by_team(const Graph& g, const PipelineByTeam& c) {
+Plan plan_by_cta_group(const Graph& g, const PipelineByCtaGroup& c) {
   Target target = named_target("h200");
   target.sm_count = 40;
-  setenv("PAODING_TEAM", c.first, 1);
+  setenv("PAODING_CTA_GROUP", c.first, 1);
   Plan plan = plan_for_gpu(g, target, {}, c.second.is_tf32);
-  unsetenv("PAODING_TEAM");
+  unsetenv("PAODING_CTA_GROUP");
   return plan;
 }
 
-// By teams whose descriptions have the words in front of a case; launches one after the other, whose words are told
-// from those before, also of steps that the one in between did not make.
+// By CTA groups whose descriptions have the words in front of a case; launches one after the other, whose words are
+// told from those before, also of steps that the one in between did not make.
 TEST(PipelinedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
-  const std::vector<PipelineByTeam> cases = {
-      {"of 2 CTAs;a CTA, by lanes", {f32, false, 2, 5, 1, 20}},
-      {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
-      {"of 4 CTAs;by lanes, whole units", {bf16, false, 2, 4, 1, 60, gru, false, true}},
-      {"of 2 CTAs;a CTA, by lanes", {f16, false, 3, 3, 1, 45, rnn, true}},
+  const std::vector<PipelineByCtaGroup> cases = {
+      {"of 2 CTAs;a CTA, SIMT FMA", {f32, false, 2, 5, 1, 20}},
+      {"of 2 CTAs;SIMT FMA, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
+      {"of 4 CTAs;SIMT FMA, whole units", {bf16, false, 2, 4, 1, 60, gru, false, true}},
+      {"of 2 CTAs;a CTA, SIMT FMA", {f16, false, 3, 3, 1, 45, rnn, true}},
       {"of 2 CTAs;a CTA", {bf16, false, 3, 4, 3, 40, lstm, false, true}},
       {"of 4 CTAs;a CTA, whole units", {bf16, false, 2, 5, 1, 60}},
       {"of 2 CTAs;a CTA, whole units", {f32, true, 2, 4, 2, 37, gru, true}},
       {"of 1 CTAs;a CTA, whole units", {f16, false, 4, 3, 3, 24, lstm, false, true}},
-      {"by lanes, whole units, through memory", {f32, false, 3, 6, 1, 20}},
-      {"by lanes, whole units, through memory", {f16, false, 2, 4, 2, 30, gru, true, true}},
+      {"SIMT FMA, whole units, through memory", {f32, false, 3, 6, 1, 20}},
+      {"SIMT FMA, whole units, through memory", {f16, false, 2, 4, 2, 30, gru, true, true}},
       {"8 units a CTA, through memory", {f32, true, 2, 5, 3, 21, lstm, true, true}},
       {"16 units a CTA, through memory", {bf16, false, 3, 4, 5, 40, lstm}},
       {"8 units a CTA, through memory", {f16, false, 2, 1, 1, 20, rnn}},
-      {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true, true}},
+      {"of 2 CTAs;SIMT FMA, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true, true}},
       {"of 2 CTAs;a CTA, whole units", {f32, true, 2, 5, 1, 37, gru, false, false, true}},
-      {"3 teams of 1 CTAs: 1 rows", {bf16, false, 2, 5, 3, 24, lstm, false, true, true}},
-      {"by lanes, whole units, through memory", {f32, false, 2, 5, 3, 20, gru, true, true, true}},
+      {"3 CTA groups of 1 CTAs: 1 rows", {bf16, false, 2, 5, 3, 24, lstm, false, true, true}},
+      {"SIMT FMA, whole units, through memory", {f32, false, 2, 5, 3, 20, gru, true, true, true}},
       {"8 units a CTA, through memory", {f16, false, 3, 4, 2, 20, lstm, false, false, true}},
   };
   std::vector<EmulatedLayer<PipelineCase>> all;
-  for (const PipelineByTeam& by_team : cases) {
+  for (const PipelineByCtaGroup& by_cta_group : cases) {
     auto graph = std::make_unique<Graph>();
-    build(*graph, by_team.second);
-    auto program = std::make_unique<EmulatedProgram>(plan_by_team(*graph, by_team));
-    EXPECT_EQ(program->pipelines(), 1u) << by_team.second.text();
-    const std::array<Feeds, 2> feeds = {feeds_of(by_team.second, *graph, 0), feeds_of(by_team.second, *graph, 1)};
-    all.push_back({by_team.second, std::move(graph), std::move(program), feeds});
+    build(*graph, by_cta_group.second);
+    auto program = std::make_unique<EmulatedProgram>(plan_by_cta_group(*graph, by_cta_group));
+    EXPECT_EQ(program->pipelines(), 1u) << by_cta_group.second.text();
+    const std::array<Feeds, 2> feeds = {feeds_of(by_cta_group.second, *graph, 0),
+                                        feeds_of(by_cta_group.second, *graph, 1)};
+    all.push_back({by_cta_group.second, std::move(graph), std::move(program), feeds});
   }
   expect_right_under_schedules(all, 3);
 }
 
 // Marks of a launch, waits for what comes from below, and the order in which states are there for the layer above.
 TEST(PipelinedRecurrence, MistakesAreFoundBySomeSchedule) {
-  const std::vector<std::pair<PipelineByTeam, std::vector<Mistake>>> exchanges = {
-      {{"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
-       {{"while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));", ""},
-        {"while (((part ^ launch.mark) & 1) != 0) part = load_relaxed(from);", ""},
-        {"mark = (load_relaxed(launches) + 1) & 1;", "mark = 1;"},
+  const std::vector<std::pair<PipelineByCtaGroup, std::vector<Mistake>>> exchanges = {
+      {{"of 2 CTAs;SIMT FMA, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
+       {{"while (!LlWords::have_come(pieces[i], epoch)) pieces[i] = load_relaxed(source_of(i, step));", ""},
+        {"while (((part ^ launch.epoch) & 1) != 0) part = load_relaxed(from);", ""},
+        {"epoch = (load_relaxed(launches) + 1) & 1;", "epoch = 1;"},
         {"    factors_stored();\n    __syncthreads();\n  }\n};", "    factors_stored();\n  }\n};"}}},
       {{"8 units a CTA, through memory", {f32, true, 2, 5, 3, 21, lstm, true, true}},
-       {{"while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));", ""},
-        {"mark = (load_relaxed(launches) + 1) & 1;", "mark = 1;"},
-        {"store_relaxed(launches, mark);", ";"}}},
+       {{"while (!LlWords::have_come(pieces[i], epoch)) pieces[i] = load_relaxed(source_of(i, step));", ""},
+        {"epoch = (load_relaxed(launches) + 1) & 1;", "epoch = 1;"},
+        {"store_relaxed(launches, epoch);", ";"}}},
   };
   PlantedMistakes mistakes;
-  for (const auto& [by_team, list] : exchanges) {
+  for (const auto& [by_cta_group, list] : exchanges) {
     Graph g;
-    build(g, by_team.second);
-    const Plan plan = plan_by_team(g, by_team);
-    const std::array<Tensors, 2> feeds = {to_tensors(g, feeds_of(by_team.second, g, 0)),
-                                          to_tensors(g, feeds_of(by_team.second, g, 1))};
+    build(g, by_cta_group.second);
+    const Plan plan = plan_by_cta_group(g, by_cta_group);
+    const std::array<Tensors, 2> feeds = {to_tensors(g, feeds_of(by_cta_group.second, g, 0)),
+                                          to_tensors(g, feeds_of(by_cta_group.second, g, 1))};
     mistakes.plant("a pipeline", plan, feeds, list);
   }
   mistakes.expect_found();

@@ -2,12 +2,12 @@
 // Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
-// Where some of it comes out of memory, it does so by groups of fragments that are multiplied by one after the other;
+// Where some of it comes out of memory, it does so by chunks of fragments that are multiplied by one after the other;
 // and of the others as many as registers have room for are spread evenly among those in shared memory, which take
 // longer. Of 16 bits the first of these come into registers that sums will have, before that which is multiplied is
 // there.
 struct WarpWeights {
-  static constexpr int kGroups = kTiles * kSteps / kGroupPieces, kCount = kTiles * kSteps - kStreamed * kGroupPieces;
+  static constexpr int kChunks = kTiles * kSteps / kChunkPieces, kCount = kTiles * kSteps - kStreamed * kChunkPieces;
   static constexpr int kHere = kCount < kKept ? kCount : kKept, kMostAsked = kStreamed == 0 && sizeof(Factor) == 2 ? 4 : 0;
   static constexpr int kAsked = kCount - kHere < kMostAsked ? kCount - kHere : kMostAsked;
   static constexpr bool kAreSpread = kStreamed > 0 || kAsked > 0;
@@ -17,13 +17,13 @@ struct WarpWeights {
 
   // Of fragment i, that is tile * kSteps + step.
   static PD_DEVICE constexpr int turn_of(int i) { return i % kSteps * kTiles + i / kSteps; }
-  static PD_DEVICE constexpr int piece_of(int i) { return turn_of(i) % kGroupPieces; }
+  static PD_DEVICE constexpr int piece_of(int i) { return turn_of(i) % kChunkPieces; }
   static PD_DEVICE constexpr bool is_streamed(int i) {
-    return StreamedWeights::has(turn_of(i) / kGroupPieces, kGroups);
+    return StreamedWeights::has(turn_of(i) / kChunkPieces, kChunks);
   }
-  static PD_DEVICE constexpr int group_of(int i) { return StreamedWeights::before(turn_of(i) / kGroupPieces, kGroups); }
+  static PD_DEVICE constexpr int chunk_of(int i) { return StreamedWeights::before(turn_of(i) / kChunkPieces, kChunks); }
   // Of those that stay, how many are in front of it; and of as many those that registers have.
-  static PD_DEVICE constexpr int own(int i) { return kAreSpread ? turn_of(i) - group_of(i) * kGroupPieces : i; }
+  static PD_DEVICE constexpr int own(int i) { return kAreSpread ? turn_of(i) - chunk_of(i) * kChunkPieces : i; }
   static PD_DEVICE constexpr int here_before(int n) { return kAreSpread ? n * kHere / kCount : n < kHere ? n : kHere; }
   static PD_DEVICE constexpr bool is_here(int n) { return here_before(n + 1) > here_before(n); }
 
@@ -35,7 +35,7 @@ struct WarpWeights {
 #pragma unroll
     for (int word = 0; word < 4; ++word) fragment[word] = factor_bits(fragment[word]);
     if (is_streamed(i)) {
-      streamed.put(group_of(i), piece_of(i), make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]));
+      streamed.put(chunk_of(i), piece_of(i), make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]));
       return;
     }
     const int n = own(i), here = here_before(n);
@@ -56,7 +56,7 @@ struct WarpWeights {
 #pragma unroll
       for (int word = 0; word < 4; ++word) fragment[word] = asked[n - here < kAsked ? n - here : 0][word];
     } else {
-      const uint4 piece = is_far ? streamed.get(group_of(i), piece_of(i)) : rest[(n - here) * 32];
+      const uint4 piece = is_far ? streamed.get(chunk_of(i), piece_of(i)) : rest[(n - here) * 32];
       fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
     }
   }
@@ -68,12 +68,12 @@ struct WarpWeights {
       asked[i][0] = piece.x, asked[i][1] = piece.y, asked[i][2] = piece.z, asked[i][3] = piece.w;
     }
   }
-  // In front of a fragment, and behind it: its group has come, and is asked for again.
+  // In front of a fragment, and behind it: its chunk has come, and is asked for again.
   PD_DEVICE void await(int i) const {
     if (is_streamed(i) && piece_of(i) == 0) streamed.await();
   }
   PD_DEVICE void pass(int i) const {
-    if (is_streamed(i) && piece_of(i) + 1 == kGroupPieces) streamed.pass(group_of(i));
+    if (is_streamed(i) && piece_of(i) + 1 == kChunkPieces) streamed.pass(chunk_of(i));
   }
   PD_DEVICE void are_there() const {}
   PD_DEVICE void start() { streamed.start(); }
@@ -179,7 +179,7 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
 }
 
 // Where nothing goes on beside them, products are made when they are waited for.
-template <int kPortions> struct Products {
+template <int kOutputSlices> struct Products {
   const WarpWeights* weights;
   const unsigned char* first;
 
@@ -187,8 +187,8 @@ template <int kPortions> struct Products {
   template <class Await> PD_DEVICE void begin_halves(const WarpWeights& of, const unsigned char* vectors, const Await&) {
     begin(of, vectors);
   }
-  template <int kPortion> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const {
-    static_assert(kPortions == 1);
+  template <int kOutputSlice> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const {
+    static_assert(kOutputSlices == 1);
     multiply_by(sum, *weights, first);
   }
 };

@@ -3,7 +3,7 @@
 // nothing is rounded; weights of 16 bits are made f32 at the start. What a lane has of a quad, four rows of the matrix,
 // and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room
 // for, the others in shared memory, and what that has no room for comes out of memory (recurrence_stream.cu, a block is
-// a group). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a step;
+// a chunk). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a step;
 // otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
@@ -185,7 +185,7 @@ struct ForwardWeights {
     for (int first = kHere; first < kBlocks; first += 4) bring_blocks<4>(u, rank, hidden, first);
   }
   template <int kAsked> PD_DEVICE void bring_blocks(const Stored* u, int rank, int hidden, int first) {
-    constexpr bool kAreWhole = kTeam * kUnits == kLayerHidden && kLanePieces * 128 == kLayerHidden &&
+    constexpr bool kAreWhole = kGroupCtas * kUnits == kLayerHidden && kLanePieces * 128 == kLayerHidden &&
                                kWarps * kWarpUnits == kUnits;
     Pack<Stored, 4> rows[kAsked][kQuadRows];
     const auto is_there = [&](int block, int k) {

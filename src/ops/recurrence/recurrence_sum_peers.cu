@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward, where many rows of a state would take the room of weights: kNeighbours CTAs with numbers side by side share out
-// K. Each has its part of the state, multiplies it for all units of all of them, and tells each of the others what that
-// comes to for theirs: the gates of a cell are a piece, the lowest bit of each word of which, a 2^24th of it, tells whether
-// it is of this use of its place or of the one before. Two places are used in turn: who tells sums of step s + 2 has a
-// state from CTAs whose neighbours all had the one before, and that takes this CTA's sums of step s.
-struct NeighbourSums {
-  static constexpr int kOthers = kSharesState ? kNeighbours - 1 : 1, kCellCount = kRows * kUnits;
-  static constexpr int kPlacePieces = kTeam * kOthers * kCellCount, kTeamPieces = kSharesState ? 2 * kPlacePieces : 0;
-  static constexpr int kMarks = kSharesState ? kTeam / kNeighbours * 2 : 0;  // words
-  uint4* places;     // two of [kTeam to][kOthers from][kCellCount]
-  PlaceMarks marks;  // of these neighbours
+// Forward, where many rows of a state would take the room of weights: kSumPeers CTAs with numbers side by side share
+// out K. Each has its part of the state, multiplies it for all units of all of them, and tells each of the others what
+// that comes to for theirs: the gates of a cell are a piece, the lowest bit of each word of which, a 2^24th of it,
+// tells whether it is of this use of its place or of the one before. Two places are used in turn: who tells sums of
+// step s + 2 has a state from CTAs whose partial-sum peers all had the one before, and that takes this CTA's sums of
+// step s.
+struct PeerSums {
+  static constexpr int kOthers = kSharesState ? kSumPeers - 1 : 1, kCellCount = kRows * kUnits;
+  static constexpr int kPlacePieces = kGroupCtas * kOthers * kCellCount, kCtaGroupPieces = kSharesState ? 2 * kPlacePieces : 0;
+  static constexpr int kEpochWords = kSharesState ? kGroupCtas / kSumPeers * 2 : 0;  // words
+  uint4* places;     // two of [kGroupCtas to][kOthers from][kCellCount]
+  PlaceEpochs epochs;  // of these partial-sum peers
   int rank, own;
 
-  PD_DEVICE void find(uint4* pieces, unsigned* told, int of_team) {
-    places = pieces, rank = of_team, own = of_team % kNeighbours;
-    marks.told = told + of_team / kNeighbours * 2;
+  PD_DEVICE void find(uint4* pieces, unsigned* told, int of_cta_group) {
+    places = pieces, rank = of_cta_group, own = of_cta_group % kSumPeers;
+    epochs.told = told + of_cta_group / kSumPeers * 2;
   }
   PD_DEVICE void ask() {
-    if constexpr (kSharesState) marks.begin();
+    if constexpr (kSharesState) epochs.begin();
   }
-  // What this CTA's products came to, `sums`, and what its neighbours tell of it; for all threads, behind a barrier.
+  // What this CTA's products came to, `sums`, and what its partial-sum peers tell of it; for all threads, behind a
+  // barrier.
   PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* sums, const CellPlace (&place)[kCells],
                        int step) const {
-    const unsigned mark = marks.of(step);
+    const unsigned epoch = epochs.of(step);
     uint4* const of_step = places + step % 2 * kPlacePieces;
 #pragma unroll
     for (int other = 1; other <= kOthers; ++other) {
@@ -30,10 +32,10 @@ struct NeighbourSums {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if (!has_cell(i)) continue;
-        unsigned words[4] = {mark, mark, mark, mark};
+        unsigned words[4] = {epoch, epoch, epoch, epoch};
 #pragma unroll
         for (int gate = 0; gate < kGates; ++gate) {
-          words[gate] = (__float_as_uint(sum_of(sums, place[i], gate, own ^ other)) & ~1u) | mark;
+          words[gate] = (__float_as_uint(sum_of(sums, place[i], gate, own ^ other)) & ~1u) | epoch;
         }
         store_relaxed(to + threadIdx.x + i * kThreads, make_uint4(words[0], words[1], words[2], words[3]));
       }
@@ -45,19 +47,19 @@ struct NeighbourSums {
         of_cells[i][gate < kLaneGates ? gate : 0] = has_cell(i) ? sum_of(sums, place[i], gate, own) : 0.0f;
       }
     }
-    take(of_cells, of_step + rank * (kOthers * kCellCount), mark);
+    take(of_cells, of_step + rank * (kOthers * kCellCount), epoch);
   }
   // Behind so many steps; the first of them had sums of all, which have begun.
   PD_DEVICE void end(int steps) const {
-    if (own == 0) marks.end(steps);
+    if (own == 0) epochs.end(steps);
   }
 
  private:
   static PD_DEVICE bool has_cell(int i) { return (int)threadIdx.x + i * kThreads < kCellCount; }
-  static PD_DEVICE float sum_of(const float* sums, const CellPlace& place, int gate, int neighbour) {
-    return sum_of_parts(sums + place.row * kSumStride + gate * kMatrixUnits + neighbour * kUnits + place.of_cta);
+  static PD_DEVICE float sum_of(const float* sums, const CellPlace& place, int gate, int sum_peer) {
+    return sum_of_parts(sums + place.row * kSumStride + gate * kMatrixUnits + sum_peer * kUnits + place.of_cta);
   }
-  PD_DEVICE void take(float (&of_cells)[kCells][kLaneGates], const uint4* from, unsigned mark) const {
+  PD_DEVICE void take(float (&of_cells)[kCells][kLaneGates], const uint4* from, unsigned epoch) const {
     uint4 pieces[kCells][kOthers];
     const auto ask = [&] {
       unsigned wrong = 0;
@@ -73,7 +75,7 @@ struct NeighbourSums {
 #pragma unroll
         for (int other = 0; other < kOthers; ++other) {
           const uint4& piece = pieces[i][other];
-          if (has_cell(i)) wrong |= (piece.x ^ mark) | (piece.y ^ mark) | (piece.z ^ mark) | (piece.w ^ mark);
+          if (has_cell(i)) wrong |= (piece.x ^ epoch) | (piece.y ^ epoch) | (piece.z ^ epoch) | (piece.w ^ epoch);
         }
       }
       return (wrong & 1) == 0;

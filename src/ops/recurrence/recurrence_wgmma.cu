@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a recurrence by Hopper's groups of four warps, which read the vectors once for all four and go on beside
+// Products of a recurrence by Hopper's warpgroups, which read the vectors once for all four and go on beside
 // what the warps do meanwhile. Of the weights those that registers have no room for are squares in shared memory.
 
-// Of a group: 64 rows, 16 of each warp, by 32 bytes along K. Of a square a lane has the word of its own place.
+// Of a warpgroup: 64 rows, 16 of each warp, by 32 bytes along K. Of a square a lane has the word of its own place.
 constexpr int kSquareBytes = 128, kFragmentBytes = 2 * 8 * kSquareBytes;
 
 struct WarpWeights {
   static constexpr int kCount = kTiles * kSteps, kHere = kCount < kKept ? kCount : kKept;
   unsigned words[kHere][4];
-  unsigned char* rest;  // of this group
+  unsigned char* rest;  // of this warpgroup
 
   // Those in registers are evenly among the others, which are read beside products by them: so many are in front of
   // `i`.
@@ -43,8 +43,8 @@ struct WarpWeights {
 
 // The product of a warp's weights and the vectors of all rows, of which `first` is its first step's: of so many tiles
 // after the other, which end one after the other.
-template <int kPortions> struct Products {
-  static constexpr int kPortionTiles = kTiles / kPortions;
+template <int kOutputSlices> struct Products {
+  static constexpr int kTilesOfSlice = kTiles / kOutputSlices;
   static constexpr int kChains = kTiles == 1 && kSteps > 1 ? 2 : 1;  // sums that do not wait for each other
   float sums[kChains][kTiles][kColumnTiles * 4];
 
@@ -53,11 +53,11 @@ template <int kPortions> struct Products {
     const Squares rest = squares_of(weights.rest, 8 * kSquareBytes, kSquareBytes);
     products_begin();
 #pragma unroll
-    for (int begin = 0; begin < kTiles; begin += kPortionTiles) {
+    for (int begin = 0; begin < kTiles; begin += kTilesOfSlice) {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-        for (int tile = begin; tile < begin + kPortionTiles; ++tile) {
+        for (int tile = begin; tile < begin + kTilesOfSlice; ++tile) {
           const int i = tile * kSteps + step;
           float(&sum)[kColumnTiles * 4] = sums[step % kChains][tile];
           const Squares right = squares_at(vectors, step * 2 * kRows);
@@ -73,7 +73,7 @@ template <int kPortions> struct Products {
   PD_DEVICE void begin_halves(const WarpWeights& weights, const unsigned char* first, const Await& await) {
     const Squares vectors = squares_of(first, kRows * 16, kSquareBytes);
     const Squares rest = squares_of(weights.rest, 8 * kSquareBytes, kSquareBytes);
-    constexpr int kCtaSteps = kSteps / kTeam, kHalfSteps = kCtaSteps / 2;
+    constexpr int kCtaSteps = kSteps / kGroupCtas, kHalfSteps = kCtaSteps / 2;
     products_begin();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
@@ -102,11 +102,11 @@ template <int kPortions> struct Products {
     if (WarpWeights::is_here(i)) add_product<kAdds>(sum, weights.words[before < kHere ? before : 0], right);
     else add_product<kAdds>(sum, squares_at(rest, (i - before) * (kFragmentBytes / 16)), right);
   }
-  template <int kPortion> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) {
+  template <int kOutputSlice> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) {
 #pragma unroll
-    for (int tile = kPortion * kPortionTiles; tile < (kPortion + 1) * kPortionTiles; ++tile) {
+    for (int tile = kOutputSlice * kTilesOfSlice; tile < (kOutputSlice + 1) * kTilesOfSlice; ++tile) {
 #pragma unroll
-      for (int chain = 0; chain < kChains; ++chain) products_wait<kPortions - 1 - kPortion>(sums[chain][tile]);
+      for (int chain = 0; chain < kChains; ++chain) products_wait<kOutputSlices - 1 - kOutputSlice>(sums[chain][tile]);
 #pragma unroll
       for (int i = 0; i < kColumnTiles * 4; ++i) {
         const float total = sums[0][tile][i];

@@ -5,9 +5,9 @@
 // from memory into registers, and the CTA synchronizes once a step, where the sums of its warps are added up. A block
 // is 16 weights: four units that something comes back to, by four units of a gate. Some blocks of a thread are kept in
 // registers, as many as there is room for, the others in shared memory, and what that has no room for comes out of
-// memory for each of kAskedRows (recurrence_stream.cu, a block is a group). A team has two places for the gradients,
-// used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s + 2 has had those
-// of step s + 1 from everybody, who then had all of step s.
+// memory for each of kRowsInFlight (recurrence_stream.cu, a block is a chunk). A CTA group has two places for the
+// gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s + 2
+// has had those of step s + 1 from everybody, who then had all of step s.
 
 constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPieces of all gates
 constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]
@@ -56,7 +56,7 @@ struct BackwardProducts {
   float4* rest;
   StreamedWeights streamed;
   unsigned* places;
-  PlaceMarks marks;
+  PlaceEpochs epochs;
   int rank, thread, lane;
   // Of the first of two: this thread's first piece, what its cells give of their first gate; sums of its warp, of its
   // cells.
@@ -64,11 +64,11 @@ struct BackwardProducts {
   unsigned* given[kCells];
   Place mine, of_warps[kCells];
 
-  PD_DEVICE BackwardProducts(const Shared& shared, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_team(cta)) {
+  PD_DEVICE BackwardProducts(const Shared& shared, const LaunchScratch& scratch, unsigned cta) : rank(rank_in_group(cta)) {
     constexpr Index kWords = kPlacePieces * 4;
-    const Index team = cta / kTeam;
+    const Index cta_group = cta / kGroupCtas;
     thread = kept_known((int)threadIdx.x), lane = kept_known(thread % 32);
-    places = scratch.tickets + team * (2 * kWords), marks.told = scratch.tickets + kTeams * (2 * kWords) + team * 2;
+    places = scratch.tickets + cta_group * (2 * kWords), epochs.told = scratch.tickets + kCtaGroups * (2 * kWords) + cta_group * 2;
     rest = (float4*)shared.weights + thread, asked = kept_known((const uint4*)places + thread);
     mine = place_of((float*)shared.work + thread / 32 * (kRows * kUnits));
     streamed.begin(shared, scratch, cta);
@@ -101,7 +101,7 @@ struct BackwardProducts {
       given[i] = kept_known(places + row * kGates * kHidden + cell.unit);
       of_warps[i] = place_of((float*)shared.work + row * kUnits + cell.of_cta);
     }
-    marks.begin();
+    epochs.begin();
     __syncthreads();
   }
   PD_DEVICE void aim(bool is_last) { streamed.is_last = is_last; }
@@ -111,7 +111,7 @@ struct BackwardProducts {
   PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
                       const Beside&) const {
     clock.ended(kInGates);
-    const unsigned mark = marks.of(step);
+    const unsigned epoch = epochs.of(step);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].row >= kRows) continue;
@@ -119,7 +119,7 @@ struct BackwardProducts {
 #pragma unroll
       for (int gate = 0; gate < kGates; ++gate) {
         const float gradient = place[i].at < 0 ? 0.0f : gradients[i][gate];
-        store_relaxed(to + gate * kHidden, (__float_as_uint(gradient) & ~1u) | mark);
+        store_relaxed(to + gate * kHidden, (__float_as_uint(gradient) & ~1u) | epoch);
       }
     }
     clock.ended(kGiving);
@@ -128,18 +128,18 @@ struct BackwardProducts {
   PD_DEVICE bool take(float (&of_cells)[kCells], int step, const CellPlace (&)[kCells], PhaseClock& clock) const {
     const uint4* const from = kept_known(asked + step % 2 * kPlacePieces);
     const int parts = kept_known(step % 2 * (kPartWords * 4));
-    const unsigned mark = kept_known((int)marks.of(step));
+    const unsigned epoch = kept_known((int)epochs.of(step));
     if (!has_cells()) pause_cycles(kPauseCycles);  // others have had to do since they gave theirs
     Asked asked_now;
-    ask(asked_now, from, 0, mark);
+    ask(asked_now, from, 0, epoch);
 #pragma unroll 1
-    for (int first = 0; first < kRows; first += kAskedRows) {
-      while (!have_come(asked_now, mark)) ask(asked_now, from, first, mark);
+    for (int first = 0; first < kRows; first += kRowsInFlight) {
+      while (!have_come(asked_now, epoch)) ask(asked_now, from, first, epoch);
       __syncwarp();  // or there is a second, slow way for the sums over the lanes, of lanes that have not met again
       clock.ended(kWaiting);
       Asked asked_next = asked_now;  // which come while those are multiplied
-      const int next = first + kAskedRows;
-      if (next < kRows) ask(asked_next, from, next, mark);
+      const int next = first + kRowsInFlight;
+      if (next < kRows) ask(asked_next, from, next, epoch);
       multiply(mine + (parts + first * (kUnits * 4)), asked_now.pieces, kRows - first);
       asked_now = asked_next;
     }
@@ -163,46 +163,46 @@ struct BackwardProducts {
   PD_DEVICE void end(int steps) const {
     streamed.end();
     __syncthreads();  // everybody has begun: their last gradients have come
-    if (rank == 0) marks.end(steps);
+    if (rank == 0) epochs.end(steps);
   }
 
  private:
   // This thread's pieces of some rows.
   struct Asked {
-    uint4 pieces[kAskedRows][kSteps];
+    uint4 pieces[kRowsInFlight][kSteps];
   };
-  PD_DEVICE void ask(Asked& asked, const uint4* from, int first, unsigned mark) const {
+  PD_DEVICE void ask(Asked& asked, const uint4* from, int first, unsigned epoch) const {
 #pragma unroll
-    for (int i = 0; i < kAskedRows * kSteps; ++i) {
+    for (int i = 0; i < kRowsInFlight * kSteps; ++i) {
       const int n = i / kSteps, k = i % kSteps;
       if (is_asked(first + n, k)) asked.pieces[n][k] = load_relaxed(from + (first + n) * kDepthPieces + k * kThreads);
-      else asked.pieces[n][k] = make_uint4(mark, mark, mark, mark);
+      else asked.pieces[n][k] = make_uint4(epoch, epoch, epoch, epoch);
     }
   }
-  static PD_DEVICE bool have_come(const Asked& asked, unsigned mark) {
+  static PD_DEVICE bool have_come(const Asked& asked, unsigned epoch) {
     unsigned wrong = 0;
 #pragma unroll
-    for (int i = 0; i < kAskedRows * kSteps; ++i) {
+    for (int i = 0; i < kRowsInFlight * kSteps; ++i) {
       const uint4& piece = asked.pieces[i / kSteps][i % kSteps];
-      wrong |= (piece.x ^ mark) | (piece.y ^ mark) | (piece.z ^ mark) | (piece.w ^ mark);
+      wrong |= (piece.x ^ epoch) | (piece.y ^ epoch) | (piece.z ^ epoch) | (piece.w ^ epoch);
     }
     return (wrong & 1) == 0;
   }
   PD_DEVICE int piece_of(int step) const { return thread + step * kThreads; }
   PD_DEVICE bool is_asked(int row, int step) const {
-    const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kAskedRows == 0;
+    const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kRowsInFlight == 0;
     return (is_whole || piece_of(step) < kDepthPieces) && (has_all || row < kRows);
   }
   // Of the blocks that stay so many in front of `i` are kept in registers, evenly among those that are read meanwhile.
   static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
   static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
   static PD_DEVICE constexpr bool is_streamed(int block) { return StreamedWeights::has(block, kBlocks); }
-  static PD_DEVICE constexpr int group_of(int block) { return StreamedWeights::before(block, kBlocks); }
+  static PD_DEVICE constexpr int chunk_of(int block) { return StreamedWeights::before(block, kBlocks); }
   PD_DEVICE void put(int block, int k, const float (&row)[4]) {
-    const int i = block - group_of(block), here = here_before(i);
+    const int i = block - chunk_of(block), here = here_before(i);
     const float4 piece = {row[0], row[1], row[2], row[3]};
     if (is_streamed(block)) {
-      streamed.put(group_of(block), k, piece);
+      streamed.put(chunk_of(block), k, piece);
     } else if (is_here(i)) {
 #pragma unroll
       for (int n = 0; n < 4; ++n) words[here < kHere ? here : 0][k][n] = row[n];
@@ -211,36 +211,36 @@ struct BackwardProducts {
     }
   }
   PD_DEVICE float4 weights(int block, int k) const {
-    const int i = block - group_of(block), here = here_before(i);
-    if (is_streamed(block)) return streamed.get_floats(group_of(block), k);
+    const int i = block - chunk_of(block), here = here_before(i);
+    if (is_streamed(block)) return streamed.get_floats(chunk_of(block), k);
     if (!is_here(i)) return rest[((i - here) * 4 + k) * kThreads];
     const float (&w)[4] = words[here < kHere ? here : 0][k];
     return {w[0], w[1], w[2], w[3]};
   }
   // Adds up this warp's products of so many rows, of those that are there.
-  PD_DEVICE void multiply(Place to, const uint4 (&pieces)[kAskedRows][kSteps], int rows) const {
-    float part[kAskedRows * kUnits];
+  PD_DEVICE void multiply(Place to, const uint4 (&pieces)[kRowsInFlight][kSteps], int rows) const {
+    float part[kRowsInFlight * kUnits];
 #pragma unroll
-    for (int i = 0; i < kAskedRows * kUnits; ++i) part[i] = 0;
+    for (int i = 0; i < kRowsInFlight * kUnits; ++i) part[i] = 0;
 #pragma unroll
     for (int i = 0; i < kSteps * kTiles * 4; ++i) {
       const int step = i / (kTiles * 4), unit = i % (kTiles * 4), block = i / 4;
       if (i % 4 == 0 && is_streamed(block)) streamed.await();
       const float4 w = weights(block, i % 4);
 #pragma unroll
-      for (int n = 0; n < kAskedRows; ++n) {
+      for (int n = 0; n < kRowsInFlight; ++n) {
         const uint4& piece = pieces[n][step];
         float& sum = part[n * kUnits + unit];
         sum += w.x * __uint_as_float(piece.x & ~1u), sum += w.y * __uint_as_float(piece.y & ~1u);
         sum += w.z * __uint_as_float(piece.z & ~1u), sum += w.w * __uint_as_float(piece.w & ~1u);
       }
-      if (i % 4 == 3 && is_streamed(block)) streamed.pass(group_of(block));
+      if (i % 4 == 3 && is_streamed(block)) streamed.pass(chunk_of(block));
     }
     add_up<0>(to, part, rows * kUnits);
   }
   // Over the lanes, as many sums at a time as there are lanes, and a power of two.
-  template <int kFirst> PD_DEVICE void add_up(Place to, const float (&part)[kAskedRows * kUnits], int count) const {
-    constexpr int kLeft = kAskedRows * kUnits - kFirst;
+  template <int kFirst> PD_DEVICE void add_up(Place to, const float (&part)[kRowsInFlight * kUnits], int count) const {
+    constexpr int kLeft = kRowsInFlight * kUnits - kFirst;
     constexpr int kSums = kLeft >= 32 ? 32 : kLeft >= 16 ? 16 : kLeft >= 8 ? 8 : 4;
     if constexpr (kLeft > 0) {
       float sums[kSums];
@@ -248,7 +248,7 @@ struct BackwardProducts {
       for (int i = 0; i < kSums; ++i) sums[i] = part[kFirst + i];
       const float total = sum_over_lanes(sums, lane);
       const int i = kFirst + lane / (32 / kSums);
-      if (lane % (32 / kSums) == 0 && (kRows % kAskedRows == 0 || i < count)) store_word(to + i * 4, total);
+      if (lane % (32 / kSums) == 0 && (kRows % kRowsInFlight == 0 || i < count)) store_word(to + i * 4, total);
       add_up<kFirst + kSums>(to, part, count);
     }
   }

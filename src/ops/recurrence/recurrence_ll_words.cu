@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of few rows as words in memory, one of each cell, that tell by themselves whether they have come: f32, or what is
-// multiplied in 16 bits the higher half of it; and the lowest bit, of f32 a 2^24th of it, is a mark that changes with each
-// use of the word's place. Words of four units of a row are a piece, behind which those of the other rows lie.
-struct StateWords {
+// States of few rows as words in memory by the LL protocol (as in NCCL), one of each cell, whose epoch bit tells
+// whether they have come: f32, or what is multiplied in 16 bits the higher half of it; and the lowest bit, of f32 a
+// 2^24th of it, is an epoch that changes with each use of the word's place. Words of four units of a row are a piece,
+// behind which those of the other rows lie.
+struct LlWords {
   static constexpr bool kAreHalved = sizeof(Factor) == 2;
 
   // Of a thread's cell; less than 0 where it is another's.
@@ -10,14 +11,14 @@ struct StateWords {
     const bool is_mine = place.row < kRows && CellPlace::gate_of(0) == 0;
     return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
   }
-  static PD_DEVICE unsigned made_of(float h, unsigned mark) {
+  static PD_DEVICE unsigned made_of(float h, unsigned epoch) {
     unsigned bits = factor_bits(__float_as_uint(h)) & ~1u;
     if constexpr (kAreHalved) bits = stored_bits<Stored>(h) << 16;
-    return bits | mark;
+    return bits | epoch;
   }
-  static PD_DEVICE bool have_come(const uint4& piece, unsigned mark) {
+  static PD_DEVICE bool have_come(const uint4& piece, unsigned epoch) {
     const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
-    return ((mark ? all : ~any) & 1) != 0;
+    return ((epoch ? all : ~any) & 1) != 0;
   }
   // Where in what is multiplied a piece lies, in bytes.
   static PD_DEVICE int place_in_vectors(int piece) {
