@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What NaN and infinite factors cost products of exact f32 on a GPU, which are three products of TF32 each and are made
-again where a factor is not finite. Prints a table and writes it to --json.
+again where a factor is non-finite. Prints a table and writes it to --json.
 
   benchmarks/nonfinite.py --paoding bundle/paoding --against old/paoding --json OUT/nonfinite.json
 

@@ -17,7 +17,7 @@ struct LossCurve {
   std::string score_name;  // "phoneme error rate"
 };
 
-/// The text of the SVG, below 60 kB for any number of points. Points that are not finite are left out. The loss is
+/// The text of the SVG, below 60 kB for any number of points. Non-finite points are left out. The loss is
 /// drawn faintly as it is, and smoothed: each point of the line is the mean of a twenty-fifth of the points, around it.
 /// It has a logarithmic axis where its greatest value is more than 20 times its least.
 std::string to_svg(const LossCurve& curve);

@@ -66,7 +66,7 @@ void check_options(RunOptions& options) {
 
 // ---- --check-finite ----
 
-// Fails at the first value that is not finite and reaches a result, with where it came from.
+// Fails at the first non-finite value that reaches a result, with where it came from.
 void check_finite(const Graph& graph, const Parameters& parameters, const std::map<std::string, Tensor>& feeds,
                   CompileOptions compile) {
   std::map<std::string, Tensor> inputs;
@@ -311,7 +311,7 @@ void add_run(CLI::App& app, Commands* commands) {
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");
   sub->add_flag(
       "--check-finite", options->check_finite,
-      "Fail when a result, or a parameter after the run, is not finite, and say where that began: a run step\n"
+      "Fail when a result, or a parameter after the run, is non-finite, and say where that began: a run step\n"
       "by step is followed back to the first value that is not");
   sub->add_flag("--json", options->json, "Print one JSON object");
   sub->footer(

@@ -358,7 +358,7 @@ void Training::finish_step(std::int64_t behind) {
     state_.overflows += is_overflow ? 1 : 0;
   }
   if (!std::isfinite(loss) || (!std::isfinite(norm) && !is_overflow)) {
-    fail_not_finite(step->batch, loss, norm, behind);
+    fail_nonfinite(step->batch, loss, norm, behind);
   }
   const double seconds = seconds_since(std::max(step->start, last_finish_));
   last_finish_ = Clock::now();
@@ -374,7 +374,7 @@ void Training::finish_step(std::int64_t behind) {
 
 // The step left parameters and the optimizer's state as they were, and so did those behind it: it is run again and
 // looked at.
-void Training::fail_not_finite(const models::Batch& batch, double loss, double norm, std::int64_t behind) {
+void Training::fail_nonfinite(const models::Batch& batch, double loss, double norm, std::int64_t behind) {
   const auto graph = training_graph(batch.bucket);
   std::map<std::string, Tensor> feeds;
   for (std::size_t i = 0; i < batch.feeds.size(); ++i) {

@@ -53,7 +53,7 @@ class Training {
   void run_epoch();
   void run_step(models::Batch batch);
   void finish_step(std::int64_t behind = 0);
-  [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm, std::int64_t behind);
+  [[noreturn]] void fail_nonfinite(const models::Batch& batch, double loss, double norm, std::int64_t behind);
   void take_back(std::int64_t runs);
   void note_loss(double loss);
   void validate(bool is_end_of_epoch);

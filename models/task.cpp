@@ -57,7 +57,7 @@ std::string text_of(const Score& score) {
 void check_number(double number, std::string_view what) {
   if (std::isfinite(number)) return;
   throw Error(ErrorKind::argument,
-              fmt::format("{} is {}, no finite number: the model's parameters are damaged, or far too large", what,
+              fmt::format("{} is {}, non-finite: the model's parameters are damaged, or far too large", what,
                           std::isnan(number) ? "NaN" : fmt::format("{}", number)));
 }
 

@@ -53,7 +53,7 @@ struct Score {
   bool is_share = false;  // 0.08 reads 8.00%
 };
 std::string text_of(const Score& score);
-/// Error (argument) that names `what` when a model computed a number that is not finite: nothing follows from it.
+/// Error (argument) that names `what` when a model computed a non-finite number: nothing follows from it.
 void check_number(double number, std::string_view what);
 
 /// What a model says about one input, the best first.

@@ -43,7 +43,7 @@ Samples time_back_to_back(Program& program, double units, const Effort& effort);
 /// than the last one holds. What memory alone costs work that moves the same bytes.
 Samples time_pass(double read, double written, double updated, int sets, const Effort& effort);
 
-/// Largest |got - expected| over the largest |expected|; infinite when anything is not finite.
+/// Largest |got - expected| over the largest |expected|; infinite when anything is non-finite.
 double max_relative_error(const Tensor& got, std::span<const double> expected);
 /// The error up to which a result of this dtype counts as right.
 double tolerance(DType dtype);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a NaN or an infinity came from: a run that gave one is run again step by step, and what its result was made of
-// is followed back to the first value that is not finite.
+// is followed back to the first non-finite value.
 //
 //   if (!std::isfinite(loss)) {
 //     const auto found = find_nonfinite(graph, parameters, feeds, options, {.rewind_random = 1});
 //     if (found) log(to_text(*found));
 //   }
 //
-// What is followed back, the first of these that there is: fetches that are not finite, in their order; parameters
-// that the run would leave not finite though they were; the gradients, where the update was skipped for them
+// What is followed back, the first of these that there is: non-finite fetches, in their order; parameters
+// that the run would leave non-finite though they were; the gradients, where the update was skipped for them
 // (MinimizeOptions::skip_nonfinite). Infinities that do no harm (a mask of -inf in front of a softmax) are not on the
 // way from there, and a value that only has the infinities of such a constant is named only where nothing else is.
 #pragma once
@@ -31,10 +31,10 @@ struct ValueRead {
   Type type;
   std::int64_t nans = 0, infinities = 0;
   double min = 0, max = 0;   // of what is finite; NaN where nothing is
-  std::optional<double> at;  // the element that goes with the one that is not finite, where it is one
+  std::optional<double> at;  // the element that goes with the one that is non-finite, where it is one
 };
 
-/// A value that is not finite.
+/// A non-finite value.
 struct NonfiniteValue {
   enum class Kind { input, parameter, step };  // fed, in the store, or made by a step of the run
   Kind kind = Kind::step;
@@ -61,7 +61,7 @@ struct NonfiniteReport {
   /// run gave finite results.
   std::optional<NonfiniteValue> unfused;
   bool was_unfused = false;  // whether there was such a run
-  /// Inputs and parameters besides `first` that are not finite to begin with.
+  /// Inputs and parameters besides `first` that are non-finite to begin with.
   std::vector<NonfiniteValue> others;
 };
 
@@ -83,7 +83,7 @@ std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Paramete
                                               const CompileOptions& compile = {},
                                               const FindNonfiniteOptions& options = {});
 
-/// Some lines for a person: "the first value that is not finite: log in decoder/attention, time step 3 of 10, element
+/// Some lines for a person: "the first non-finite value: log in decoder/attention, time step 3 of 10, element
 /// [2, 17] = -inf ...". Time steps count from 0.
 std::string to_text(const NonfiniteReport& report);
 

@@ -62,7 +62,7 @@ struct ModelOptions {
 class Model {
  public:
   /// Errors: as load_model_file and Parameters; (file) a graph that is none, whose parameters are not the file's, or
-  /// whose inputs are not those of its name; a weight that is no finite number; files that are not as seal_files() saw
+  /// whose inputs are not those of its name; a non-finite weight; files that are not as seal_files() saw
   /// them; (argument) no executor.
   static Model load(const std::filesystem::path& path, const Device& device = Device::cpu());
   static Model load(const std::filesystem::path& path, const ModelOptions& options);

@@ -4,7 +4,7 @@
 //
 // What an optimizer remembers are parameters too, so checkpoints and Parameters hold it by these names:
 //   optimizer/step       i64: updates made
-//   optimizer/skipped    i64: updates skipped because the loss or a gradient was not finite
+//   optimizer/skipped    i64: updates skipped because the loss or a gradient was non-finite
 //   optimizer/micro      i64: runs since the last update, with accumulation
 //   optimizer/loss_scale f32: the factor of the loss, with a loss scale
 //   optimizer/overflows  i64: updates skipped because a gradient overflowed, which lowered the loss scale
@@ -148,14 +148,14 @@ struct MinimizeOptions {
   int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
   double clip_norm = 0;  // gradients are scaled down to this norm, taken over all of them together; 0 is no limit
   /// An update whose gradients are not all finite, or in a run whose loss is not, leaves parameters and state as they
-  /// were and counts as skipped. A sum of squares beyond what f32 holds counts as not finite. With accumulation the
+  /// were and counts as skipped. A sum of squares beyond what f32 holds counts as non-finite. With accumulation the
   /// loss of every run counts. What random ops draw from ("random/state") moves on in a skipped run as in any;
   /// find_nonfinite() can look for the reason.
   bool skip_nonfinite = false;
   /// With skip_nonfinite: the updates of all runs behind a skipped one are skipped too, until "optimizer/skipped" is
   /// set to 0. So runs may be started before the loss of the one before has been read.
   bool stop_at_nonfinite = false;
-  /// With skip_nonfinite, which it implies: gradients that are not finite where the factor can be lowered are no
+  /// With skip_nonfinite, which it implies: gradients that are non-finite where the factor can be lowered are no
   /// "optimizer/skipped" update, and no reason to stop.
   std::optional<LossScale> loss_scale = {};
   bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept

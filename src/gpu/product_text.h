@@ -17,7 +17,7 @@ struct ProductShape {
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0;
   bool is_transposed_b = false;              // b is stored as [n, k]
   bool is_b_unmodified_by_previous = false;  // the launch before does not write b
-  bool is_exact = false;                     // factors are not rounded to TF32
+  bool is_exact = false;                     // exact f32 (no TF32)
 };
 
 /// How a product is shared out: a CTA has `rows` rows by 64 `groups` columns of the result, and a part of K, if the

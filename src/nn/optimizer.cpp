@@ -218,7 +218,7 @@ class Minimize {
 
   Value loss_is_finite() { return isfinite(reshape(loss_, Shape{})); }
 
-  // The gradient with the fewest elements carries on to the last micro-batch that the loss of one was not finite.
+  // The gradient with the fewest elements carries on to the last micro-batch that the loss of one was non-finite.
   std::size_t smallest_gradient() const {
     const auto smaller = [](const Value& a, const Value& b) { return a.shape().elements() < b.shape().elements(); };
     const auto& all = made_.gradients;

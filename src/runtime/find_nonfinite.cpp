@@ -212,7 +212,7 @@ std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Paramete
 
 std::string to_text(const NonfiniteReport& report) {
   const NonfiniteValue& first = report.unfused ? *report.unfused : report.first;
-  std::string text = "the first value that is not finite: " + value_text(first) + reads_text(first);
+  std::string text = "the first non-finite value: " + value_text(first) + reads_text(first);
   if (report.unfused) {
     text += "\n  the run computed it in one kernel: " + value_text(report.first);
   } else if (report.was_unfused) {
@@ -223,7 +223,7 @@ std::string to_text(const NonfiniteReport& report) {
   }
   text += "\n  followed back from: " + report.followed;
   for (const NonfiniteValue& other : report.others) {
-    text += "\n  not finite to begin with either: " + value_text(other);
+    text += "\n  non-finite to begin with either: " + value_text(other);
   }
   return text + "\n";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first value that is not finite is found where it was put, whatever stands around it: in groups, in scans and
+// The first non-finite value is found where it was put, whatever stands around it: in groups, in scans and
 // their gradients, in front of masks, in parameters and feeds; the store is left as it was. On both devices.
 #include <cmath>
 #include <limits>
@@ -85,7 +85,7 @@ TEST_P(FindNonfinite, NamesTheOpOfAGroupWithItsScopeAndWhatItRead) {
   EXPECT_EQ(report.unfused->time_step, -1);
   const std::string text = to_text(report);
   EXPECT_TRUE(has(text,
-                  "the first value that is not finite: log in decoder, element [1, 1] = NaN (1 NaN and 1 infinite "
+                  "the first non-finite value: log in decoder, element [1, 1] = NaN (1 NaN and 1 infinite "
                   "of the 6 elements of f32[2,3])\n  it read: sub f32[2,3] = -1.5 there, from -1.5 to 4.5"))
       << text;
   EXPECT_TRUE(has(text, "\n  the run computed it in one kernel: group of ")) << text;
@@ -249,7 +249,7 @@ TEST_P(FindNonfinite, NamesWhatWasFedOrStoredBeforeTheRun) {
   EXPECT_EQ(report.others[0].kind, NonfiniteValue::Kind::parameter);
   EXPECT_EQ(report.others[0].name, "v");
   EXPECT_TRUE(has(to_text(report), "input 'x', as it was fed, element [1] = NaN")) << to_text(report);
-  EXPECT_TRUE(has(to_text(report), "not finite to begin with either: parameter 'v', before the run"))
+  EXPECT_TRUE(has(to_text(report), "non-finite to begin with either: parameter 'v', before the run"))
       << to_text(report);
 }
 

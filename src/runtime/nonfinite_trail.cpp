@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a trail is followed: from an element that is not finite to the launch that wrote it last, from what that launch
+// How a trail is followed: from a non-finite element to the launch that wrote it last, from what that launch
 // read to who wrote that, and so on. A NaN that was read explains a NaN; only where none was read are infinities
 // followed. Trails end where a launch read what is finite, or at what was fed. Of those ends the earliest that is no
 // mask is the answer: a mask is an infinity that the formula has as a constant.
@@ -320,7 +320,7 @@ NonfiniteTrail::Found NonfiniteTrail::follow(std::vector<Bad> wanted, std::size_
 
 NonfiniteTrail::Found NonfiniteTrail::follow(const Operand& dense, const Tensor& value) const {
   const Finiteness seen = finiteness_of(value);
-  PD_ASSERT(!seen.is_finite(), "followed is what is not finite");
+  PD_ASSERT(!seen.is_finite(), "what is followed has to be non-finite");
   const std::int64_t number = seen.first_nan >= 0 ? seen.first_nan : seen.first;
   const Bad bad{0, seen.nans, dense.slot, dense.offset + number * size_bytes(value.dtype())};
   return follow({bad}, events_.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NonfiniteTrail: watches a stepwise run, keeps every launch that touched a value that is not finite, and afterwards
+// NonfiniteTrail: watches a stepwise run, keeps every launch that touched a non-finite value, and afterwards
 // follows one back to where it began.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace paoding {
 
-/// What is not finite in a tensor. Only floats have such elements.
+/// The non-finite elements of a tensor. Only floats have such elements.
 struct Finiteness {
   std::int64_t nans = 0, infinities = 0;
-  std::int64_t first = -1;      // the first element that is not finite
+  std::int64_t first = -1;      // the first non-finite element
   std::int64_t first_nan = -1;  // the first NaN
   double min = 0, max = 0;      // of what is finite; NaN where nothing is
   bool is_finite() const { return first < 0; }
@@ -37,22 +37,22 @@ class NonfiniteTrail : public LaunchWatcher {
     NonfiniteValue first;
     std::optional<NonfiniteValue> became_nan;
   };
-  /// Follows the elements that are not finite of a dense value that lies there at the end of the run.
+  /// Follows the non-finite elements of a dense value that lies there at the end of the run.
   Found follow(const Operand& dense, const Tensor& value) const;
-  /// Follows what the last launch of this scope read. Nothing when none of them read what is not finite.
+  /// Follows what the last launch of this scope read. Nothing when none of them read non-finite values.
   std::optional<Found> follow_last_of(const std::string& scope) const;
-  /// Inputs and parameters that are not finite to begin with.
+  /// Inputs and parameters that are non-finite to begin with.
   std::vector<NonfiniteValue> starts() const;
 
  private:
-  // An operand that is not finite.
+  // An operand that is non-finite.
   struct Bad {
     std::size_t operand = 0;
     std::int64_t nans = 0;
     int slot = -1;
     std::int64_t address = 0;  // in the slot, bytes: of the first NaN, else of the first infinity
   };
-  // A launch that read or wrote something that is not finite.
+  // A launch that read or wrote something that is non-finite.
   struct Event {
     const Launch* launch = nullptr;
     std::vector<Bad> reads, writes;
@@ -87,8 +87,8 @@ class NonfiniteTrail : public LaunchWatcher {
 
   const Plan& plan_;
   std::map<const Step*, Loop> loops_;                // around steps
-  std::vector<Start> starts_;                        // that are not finite
-  std::set<int> bad_slots_;                          // that something not finite was ever in
+  std::vector<Start> starts_;                        // that are non-finite
+  std::set<int> bad_slots_;                          // that something non-finite was ever in
   std::vector<Event> events_;                        // in their order
   std::map<int, std::vector<std::size_t>> writers_;  // events, by the slots they wrote to
   std::map<int, std::string> last_writer_;           // its op, by slots that results are written over in

@@ -185,7 +185,7 @@ TEST_F(Resume, SaysWhereACheckpointDoesNotKnowItsData) {
   EXPECT_FALSE(has(ran.out, "does not say what data")) << "it does now: " << ran.out;
 }
 
-// ---- weights that are not finite ----
+// ---- non-finite weights ----
 
 TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
   trained("a", kQuiet);
@@ -217,7 +217,7 @@ TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
   refused({{"source/weight", 1, INFINITY}}, "1 infinite");
   // Finite weights, and a sum that is not: 16 times 3e38, or -3e38.
   refused({{"attention/weight", kAll, 1e6f}, {"output/weight", kAll, 3e38f}},
-          "no finite number: the model's parameters are damaged, or far too large");
+          "non-finite: the model's parameters are damaged, or far too large");
 }
 
 // ---- a folder from elsewhere ----

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `paoding run` takes its values from, what it refuses, and how it looks for what is not finite.
+// What `paoding run` takes its values from, what it refuses, and how it looks for non-finite values.
 #include <pty.h>
 #include <sys/ioctl.h>
 
@@ -229,13 +229,13 @@ TEST_F(Cli, ErrorsQuoteLittleOfWhatIsLong) {
   }
 }
 
-// ---- what is not finite ----
+// ---- non-finite values ----
 
 TEST_F(Cli, CheckFiniteFollowsBackToTheFirstValueThatIsNot) {
   Ran ran = run("run examples/graphs/log_of_negative.txt --random 1 --device cpu --check-finite");
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.err,
-                  "check-finite: the first value that is not finite: log in score, element [0] = NaN (8 NaN and "
+                  "check-finite: the first non-finite value: log in score, element [0] = NaN (8 NaN and "
                   "0 infinite of the 8 elements of f32[8])"))
       << ran.err;
   EXPECT_TRUE(has(ran.err, "followed back from: fetch 'l'")) << ran.err;

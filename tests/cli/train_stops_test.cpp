@@ -233,7 +233,7 @@ TEST_F(TrainStops, OneTrainingAtATimeHasAFolder) {
   EXPECT_TRUE(has(ran.err, "trains into this folder")) << ran.err;
 }
 
-// ---- what is not finite ----
+// ---- non-finite values ----
 
 TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
   trained("a", "--no-test --show 0 --steps 4");
@@ -252,7 +252,7 @@ TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
   };
   stops("nan", std::nanf(""), {"training stopped at step 5", "no parameter was changed", "memory/weight"});
   stops("large", 3e38f,
-        {"training stopped at step 5", "the first value that is not finite: sum in decoder/attention, time step "});
+        {"training stopped at step 5", "the first non-finite value: sum in decoder/attention, time step "});
 }
 
 TEST_F(TrainStops, WhatWasTrainedBeforeAStepThatIsNotFiniteIsSaved) {

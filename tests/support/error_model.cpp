@@ -74,7 +74,7 @@ std::map<std::string, Expected> expected_within(const Graph& graph, const Feeds&
       for (std::size_t i = 0; i < moved.size(); ++i) {
         const double value = expected.values[i];
         const bool is_same = value == moved[i] || (std::isnan(value) && std::isnan(moved[i]));
-        // Not finite in one of them only: infinite here too.
+        // Non-finite in one of them only: infinite here too.
         expected.limits[i] += is_same ? 0 : std::isfinite(value - moved[i]) ? std::pow(value - moved[i], 2) : INFINITY;
       }
     }

@@ -114,7 +114,7 @@ std::string rule_refusal(const KernelCall& call) {
   }
   const std::int64_t windows = shape.batch * down.outputs * across.outputs;
   if (windows < kLeastWindows) return fmt::format("{} windows, fewer than {}", windows, kLeastWindows);
-  if (shape.dtype == DType::f32) return call.allow_tf32 ? "" : "f32 that is not rounded";
+  if (shape.dtype == DType::f32) return call.allow_tf32 ? "" : "exact f32";
   if (is_weight_gradient(shape)) return "its gradients for weights in f32 are slower";
   if (!is_weight_gradient(shape) && goes_by_patches(call)) return "ours reads what taps share once";
   const bool is_one_tap = down.kernel * across.kernel == 1, is_strided = down.stride * across.stride > 1;

@@ -218,7 +218,7 @@ TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   EXPECT_EQ(chosen(by_patches, bf16, false, h200), 0);
   EXPECT_EQ(chosen(by_patches, f32, true, h200), 3);
   EXPECT_EQ(chosen(usual, f32, true, h200), 3);
-  EXPECT_EQ(chosen(usual, f32, false, h200), 0) << "f32 that is not rounded";
+  EXPECT_EQ(chosen(usual, f32, false, h200), 0) << "exact f32";
   EXPECT_EQ(chosen(usual, f64, false, h200), 0);
   EXPECT_EQ(chosen(product, bf16, false, h200), 0) << "cuBLASLt's";
   EXPECT_EQ(chosen(product, f32, true, h200), 3);

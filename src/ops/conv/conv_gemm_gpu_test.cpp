@@ -377,7 +377,7 @@ TEST(ConvGemm, IsRightByPackedWeights) {
   }
 }
 
-// Factors are taken apart, which leaves a NaN of what is not finite.
+// Factors are taken apart, which leaves a NaN of non-finite values.
 TEST(ConvGemm, OfWhatIsNotFiniteInF32GivesWhatIsMeant) {
   const GemmCase c{{1, 40, 9, 8}, {24, 40, 3, 3}, {.padding = {1, 1, 1, 1}}};
   Graph g;

@@ -20,7 +20,7 @@ struct LayerExtents {
   std::int64_t gates = 0;  // products per unit: 4 of an LSTM
   std::int64_t batch = 0, hidden = 0;
   DType dtype = DType::f32;
-  bool is_exact = false;     // f32 that is not rounded to TF32
+  bool is_exact = false;     // exact f32 (no TF32)
   bool is_training = false;  // forward: keeps what the gradient needs
   bool is_backward = false;
   std::int64_t together = 1;     // layers like it that may share a launch, as the directions of one may

@@ -384,7 +384,7 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
   if (!std::ranges::all_of(cta_groups, is_streamed)) std::erase_if(cta_groups, is_streamed);
   if (!std::ranges::all_of(cta_groups, shares)) std::erase_if(cta_groups, shares);
   if (cta_groups.empty() && why_not != nullptr) {
-    *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
+    *why_not = bytes == 0 ? fmt::format("{} rows are too many for exact f32 products", layer.batch)
                           : fmt::format(
                                 "the weights of {} units do not fit {} CTAs: they would need {} bytes of shared "
                                 "memory each, {} are there",

@@ -10,7 +10,7 @@ namespace emulation {
 struct alignas(64) TensorMapWords {
   const char* base;
   std::uint32_t element_bytes;
-  std::int32_t rank;  // less than 0: f32 is not rounded
+  std::int32_t rank;  // less than 0: exact f32
   std::uint64_t extents[4], strides[3];
   std::uint32_t tile_rows, tile_columns;  // columns: of a part of an image, or 0
   std::uint16_t has_windows, is_plain;
