@@ -79,11 +79,11 @@ enum class OpKind {
 /// What passes and the planner know an op as, beyond its kind. Only the library's own ops have a role.
 enum class OpRole : std::uint8_t {
   none,
-  source,     // its value comes from outside the graph: input, parameter
-  generated,  // an element follows from its place alone, and is made where it is read: full, iota
-  sum,        // adds up its inputs: add, add_n
-  join,       // its inputs become parts of its result: concat, pad
-  passed_on,  // its results are its inputs, in their memory: print, barrier, assign, variant
+  source,       // its value comes from outside the graph: input, parameter
+  generated,    // an element follows from its place alone, and is made where it is read: full, iota
+  sum,          // adds up its inputs: add, add_n
+  concatenate,  // its inputs become parts of its result: concat, pad
+  passed_on,    // its results are its inputs, in their memory: print, barrier, assign, variant
 };
 
 using Formula = std::function<Scalar(std::span<const Scalar>, const Attrs&)>;

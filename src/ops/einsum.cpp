@@ -18,7 +18,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-AxisLabels joined(AxisLabels first, const AxisLabels& second) {
+AxisLabels concatenated(AxisLabels first, const AxisLabels& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
 }
@@ -87,7 +87,7 @@ Term diagonal(Term term) {
     const Value flat = flatten(behind, rank - 2, rank - 1);
     const AxisLabel label = *first;
     term.value = slice(flat, rank - 2, 0, n * n, n + 1);
-    term.labels = joined(filtered(term.labels, [&](AxisLabel each) { return each != label; }), {label});
+    term.labels = concatenated(filtered(term.labels, [&](AxisLabel each) { return each != label; }), {label});
     i = static_cast<std::size_t>(-1);  // from the front again: the axes have moved
   }
   return term;
@@ -96,7 +96,7 @@ Term diagonal(Term term) {
 // The axes of both side by side, multiplied, and summed over what is not kept.
 Term elementwise(const Term& a, const Term& b, const AxisLabels& keep) {
   const AxisLabels all =
-      joined(a.labels, filtered(b.labels, [&](AxisLabel label) { return !has_label(a.labels, label); }));
+      concatenated(a.labels, filtered(b.labels, [&](AxisLabel label) { return !has_label(a.labels, label); }));
   if (all.size() > static_cast<std::size_t>(Shape::kMaxRank)) {
     fail(ErrorKind::shape, "a product of {} axes; at most {} are possible", all.size(), Shape::kMaxRank);
   }
@@ -115,9 +115,9 @@ Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisL
   const auto is_free = [&](AxisLabel label) { return !has_label(batch, label) && !has_label(shared, label); };
   const AxisLabels rows = filtered(a.labels, is_free), columns = filtered(b.labels, is_free);
   const auto matrix = [&](const Term& term, const AxisLabels& first, const AxisLabels& second, bool* is_transposed) {
-    *is_transposed = term.labels == joined(batch, joined(second, first));
+    *is_transposed = term.labels == concatenated(batch, concatenated(second, first));
     const AxisLabels &outer = *is_transposed ? second : first, &inner = *is_transposed ? first : second;
-    const Term sorted = in_order(term, joined(batch, joined(outer, inner)));
+    const Term sorted = in_order(term, concatenated(batch, concatenated(outer, inner)));
     Ints dims{term.elements(outer), term.elements(inner)};
     if (!batch.empty()) dims = with_front(dims, term.elements(batch));
     return reshape(sorted.value, dims);
@@ -125,7 +125,7 @@ Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisL
   bool is_a_transposed = false, is_b_transposed = false;
   const Value left = matrix(a, rows, shared, &is_a_transposed), right = matrix(b, shared, columns, &is_b_transposed);
   const Value product = matmul(left, right, is_a_transposed, is_b_transposed);
-  const AxisLabels labels = joined(batch, joined(rows, columns));
+  const AxisLabels labels = concatenated(batch, concatenated(rows, columns));
   Ints dims;
   for (const AxisLabel label : labels) dims.push_back(has_label(a.labels, label) ? a.extent(label) : b.extent(label));
   return {reshape(product, dims), labels};
@@ -138,7 +138,7 @@ Term product(Term a, Term b, const AxisLabels& keep) {
     Term& narrow = a.extent(label) == 1 ? a : b;
     narrow = without(narrow, label);
   }
-  a = summed(a, joined(keep, b.labels)), b = summed(b, joined(keep, a.labels));
+  a = summed(a, concatenated(keep, b.labels)), b = summed(b, concatenated(keep, a.labels));
   const AxisLabels common = filtered(a.labels, [&](AxisLabel label) { return has_label(b.labels, label); });
   const AxisLabels shared = filtered(common, [&](AxisLabel label) { return !has_label(keep, label); });
   const AxisLabels batch = filtered(common, [&](AxisLabel label) { return has_label(keep, label); });
@@ -200,7 +200,7 @@ Value composed(std::span<const Value> in, const std::string& text) {
     }
     AxisLabels keep = formula.result;
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      if (i != first && i != second) keep = joined(keep, terms[i].labels);
+      if (i != first && i != second) keep = concatenated(keep, terms[i].labels);
     }
     terms[first] = product(terms[first], terms[second], keep);
     terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(second));

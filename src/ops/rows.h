@@ -22,7 +22,7 @@ struct Rows {
 };
 std::optional<Rows> rows_of(const Layout& layout, int axis, int count = 1);
 
-/// Where the axes before, at or behind `axis` do not join, or the inner elements are not contiguous: what to say.
+/// Where the axes before, at or behind `axis` do not merge, or the inner elements are not contiguous: what to say.
 std::string rows_refusal(const Layout& layout, int axis, int count, const std::string& name);
 
 /// "[2, 0]": the index of element `flat` of a value of this shape.

@@ -38,9 +38,9 @@ Values compose_flatten(std::span<const Value> in, const Attrs& attrs) {
   const int last = plain_axis(c.call, attrs.get_int("last"), shape.rank());
   if (first > last) c.call.fail(ErrorKind::shape, fmt::format("axis {} stands behind axis {}", first, last));
   Ints dims(shape.begin(), shape.begin() + first);
-  std::int64_t joined = 1;
-  for (int axis = first; axis <= last; ++axis) joined *= shape[axis];
-  dims.push_back(joined);
+  std::int64_t merged = 1;
+  for (int axis = first; axis <= last; ++axis) merged *= shape[axis];
+  dims.push_back(merged);
   dims.insert(dims.end(), shape.begin() + last + 1, shape.end());
   return {reshape(in[0], dims)};
 }

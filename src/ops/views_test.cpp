@@ -59,13 +59,13 @@ TEST(Views, AreReadInPlaceByElementwiseOps) {
 TEST(Views, OfViewsThatAreOneRunNeedNoCopy) {
   Graph g;
   const Value a = g.input("a", f32, {4, 6, 8});
-  const Value part = slice(a, 0, 1, 3);  // two whole matrices: their axes still join
+  const Value part = slice(a, 0, 1, 3);  // two whole matrices: their axes still merge
   g.fetch("x", reshape(slice(part, 2, 0, 4), Ints{12, 4}) + 1.0);
   g.fetch("y", reshape(transpose(a, Ints{2, 0, 1}), Ints{8, 24}) + 1.0);
   EXPECT_EQ(check(g), std::vector<std::string>());
 }
 
-TEST(Joins, AreWrittenByTheOpsThatMakeTheirParts) {
+TEST(Concatenations, AreWrittenByTheOpsThatMakeTheirParts) {
   Graph g;
   const Value a = g.input("a", f32, {5, 7}), b = g.input("b", f32, {5, 7});
   g.fetch("stack", stack(std::array{tanh(a), exp(b)}, -1));

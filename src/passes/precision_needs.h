@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which precision the values of a graph are wanted, by what reads them: the policy of mixed_precision.
 //
-//   products and convolutions read 16 bits; what moves values without computing (views, joins, selections, gather, max
-//   pools) wants of them what is wanted of it
-//   what is fetched or assigned is computed in f32 from the nearest product on; so is what sort and topk decide by
-//   what a loop carries is f32, unless nothing but products reads it, which would round it anyway, or it is a product's
-//   result, which does not add up from step to step
-//   scatter_add, which adds up in f32, reads 16 bits only where a product wants them too
-//   other kernels (cumsum, what is in branches) read f32
-//   arithmetic and reductions are done in f32 and read either
+//   products and convolutions read 16 bits; what moves values without computing (views, concatenations, selections,
+//   gather, max pools) wants of them what is wanted of it what is fetched or assigned is computed in f32 from the
+//   nearest product on; so is what sort and topk decide by what a loop carries is f32, unless nothing but products
+//   reads it, which would round it anyway, or it is a product's result, which does not add up from step to step
+//   scatter_add, which adds up in f32, reads 16 bits only where a product wants them too other kernels (cumsum, what is
+//   in branches) read f32 arithmetic and reductions are done in f32 and read either
 #pragma once
 
 #include <cstdint>

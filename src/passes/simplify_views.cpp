@@ -368,9 +368,9 @@ class Simplifier {
     Values pieces;
     for (const Ref piece : node(ref).inputs) {
       if (shape(piece)[axis] == 0 && shape(ref)[axis] != 0) continue;
-      const Value joined = pieces.empty() ? Value() : join(pieces.back().ref(), piece, axis);
-      if (joined.valid()) {
-        pieces.back() = joined;
+      const Value combined = pieces.empty() ? Value() : combine(pieces.back().ref(), piece, axis);
+      if (combined.valid()) {
+        pieces.back() = combined;
       } else {
         pieces.push_back(value(piece));
       }
@@ -379,7 +379,7 @@ class Simplifier {
     return pieces.size() == 1 ? pieces[0] : concat(pieces, axis);
   }
 
-  Value join(Ref a, Ref b, int axis) {
+  Value combine(Ref a, Ref b, int axis) {
     if (!is(a, "slice") || !is(b, "slice") || !(input(a) == input(b))) return {};
     SliceRange first = slice_range(node(a));
     const SliceRange second = slice_range(node(b));

@@ -27,7 +27,7 @@ constexpr std::size_t kMostRuns = 16;  // each becomes a product of its own
 // Adjacent pieces of a concatenation that all depend on the carried state, or all do not.
 struct Run {
   Values pieces;
-  Value joined;  // when a product has needed it
+  Value combined;  // when a product has needed it
   bool depends = false;
   std::int64_t extent = 0;  // along the last axis
 };
@@ -77,7 +77,7 @@ class Splitter {
     notes_.add(fmt::format("matmul of a concatenation of {} became {} products", to_string(whole.type()), runs.size()));
   }
 
-  // Looked at once for all products of the concatenation, so that its pieces are joined once.
+  // Looked at once for all products of the concatenation, so that its pieces are combined once.
   std::vector<Run>& runs_of(NodeId id) {
     const auto [it, is_new] = runs_.try_emplace(id);
     std::vector<Run>& runs = it->second;
@@ -93,9 +93,9 @@ class Splitter {
     return runs;
   }
 
-  static Value joined(Run& run) {
-    if (!run.joined.valid()) run.joined = run.pieces.size() == 1 ? run.pieces[0] : concat(run.pieces, -1);
-    return run.joined;
+  static Value combined(Run& run) {
+    if (!run.combined.valid()) run.combined = run.pieces.size() == 1 ? run.pieces[0] : concat(run.pieces, -1);
+    return run.combined;
   }
 
   Value sum_of_products(const Node& product, const Value& left, std::vector<Run>& runs) {
@@ -105,7 +105,7 @@ class Splitter {
     Values terms;
     std::int64_t start = 0;
     for (Run& run : runs) {
-      const Value piece = reshape(joined(run), left.shape().with_dim(last, run.extent));
+      const Value piece = reshape(combined(run), left.shape().with_dim(last, run.extent));
       terms.push_back(matmul(piece, slice(weights, rows, start, start + run.extent), false, transpose_b));
       start += run.extent;
     }

@@ -25,16 +25,17 @@ struct CarryBefore {
 
 // The loop, and the carry in front of its steps, that the slice is of.
 std::optional<CarryBefore> carry_before(const Graph& graph, const Node& slice) {
-  const Node& join = graph.node(slice.inputs[0].node);
-  if (join.op->name != "concat" || join.inputs.size() != 2 || concat_axis(join) != 0) return std::nullopt;
+  const Node& concatenation = graph.node(slice.inputs[0].node);
+  if (concatenation.op->name != "concat" || concatenation.inputs.size() != 2 || concat_axis(concatenation) != 0)
+    return std::nullopt;
   for (const bool is_reverse : {false, true}) {
-    const Ref start = join.inputs[is_reverse ? 1 : 0], made = join.inputs[is_reverse ? 0 : 1];
+    const Ref start = concatenation.inputs[is_reverse ? 1 : 0], made = concatenation.inputs[is_reverse ? 0 : 1];
     const Node &entry = graph.node(start.node), &scan = graph.node(made.node);
     if (entry.op->name != "reshape" || scan.op->name != "scan" || graph.type(start).shape[0] != 1) continue;
     const ScanView view(scan);
     if (view.is_reverse != is_reverse || made.output < view.carries || view.length == 0) continue;
     const SliceRange range = slice_range(slice);
-    const Shape& whole = join.types[0].shape;
+    const Shape& whole = concatenation.types[0].shape;
     bool is_all_but_last = range.is_plain();
     for (int axis = 0; axis < whole.rank(); ++axis) {
       const auto at = static_cast<std::size_t>(axis);

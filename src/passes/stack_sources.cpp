@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stack_sources: what a loop stacks and carries is what its kernels write, so that nothing is copied to where it is
-// kept. Parts and joins of that are made behind the loop, where they cost nothing or one copy of the whole.
+// kept. Parts and concatenations of that are made behind the loop, where they cost nothing or one copy of the whole.
 //
 // A part of a product is stacked, or carried, as the whole product:
 //   s = scan(c) [ p = matmul(..);  out = slice(p, 0..4);  next = slice(p, 4..8) ]
@@ -59,8 +59,8 @@ class StackSources {
     if (parts_.length == 0) return;
     widen_carries();
     take_reshapes_out();
-    sink_joins();
-    take_parts_of_joins();
+    sink_concatenations();
+    take_parts_of_concatenations();
     widen_outputs();
     if (instead_.empty() && widened_.empty()) return;
     std::map<Ref, Ref> replaced;
@@ -114,7 +114,7 @@ class StackSources {
     }
   }
 
-  // ---- joins ----
+  // ---- concatenations ----
 
   bool is_read(Ref ref) const {
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
@@ -138,42 +138,43 @@ class StackSources {
     return [this, ref] { return stacked(ref); };
   }
 
-  void sink_joins() {
+  void sink_concatenations() {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& output : outputs) {
-      const Node& join = parts_.body.node(output.value.node);
-      if (join.op->name != "concat" || join.types[0].shape.rank() == Shape::kMaxRank) continue;
+      const Node& concatenation = parts_.body.node(output.value.node);
+      if (concatenation.op->name != "concat" || concatenation.types[0].shape.rank() == Shape::kMaxRank) continue;
       if (is_read(output.value) || instead_.contains(output.value)) continue;
       std::vector<std::function<Value()>> pieces;
       std::vector<Ref> carried;
-      for (const Ref& ref : join.inputs) {
+      for (const Ref& ref : concatenation.inputs) {
         if (auto piece = over_time(ref)) pieces.push_back(std::move(piece));
         if (is_carried(ref)) carried.push_back(ref);
       }
-      if (pieces.size() != join.inputs.size()) continue;
-      stack_instead(output.value, carried, [pieces, axis = concat_axis(join) + 1] {
+      if (pieces.size() != concatenation.inputs.size()) continue;
+      stack_instead(output.value, carried, [pieces, axis = concat_axis(concatenation) + 1] {
         Values values;
         for (const auto& piece : pieces) values.push_back(piece());
         return concat(values, axis);
       });
-      notes_.add(fmt::format("{} {} is joined behind {} steps", join.title(), to_string(join.types[0]), parts_.length));
+      notes_.add(fmt::format("{} {} is concatenated behind {} steps", concatenation.title(),
+                             to_string(concatenation.types[0]), parts_.length));
     }
   }
 
-  void take_parts_of_joins() {
+  void take_parts_of_concatenations() {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
-    for (const ScanParts::Output& join_output : outputs) {
-      const Node& join = parts_.body.node(join_output.value.node);
-      if (join.op->name != "concat") continue;
-      const int axis = concat_axis(join);
+    for (const ScanParts::Output& concatenation_output : outputs) {
+      const Node& concatenation = parts_.body.node(concatenation_output.value.node);
+      if (concatenation.op->name != "concat") continue;
+      const int axis = concat_axis(concatenation);
       std::int64_t begin = 0;
-      for (const Ref& ref : join.inputs) {
+      for (const Ref& ref : concatenation.inputs) {
         const std::int64_t extent = parts_.body.type(ref).shape[axis];
         const SourcePart p{axis, begin, begin + extent};
         begin += extent;
         const bool is_stacked = parts_.output_of(ref) != nullptr;
         if (!is_stacked || is_carried(ref) || parts_.body.node(ref.node).op->is(OpRole::source)) continue;
-        stack_part(ref, join_output.value, p);
+        stack_part(ref, concatenation_output.value, p);
       }
     }
   }

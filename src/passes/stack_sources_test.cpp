@@ -82,7 +82,7 @@ TEST(StackSources, KeepsAllOfWhatIsCarriedForAThirdOfItOnAGpu) {
   }
 }
 
-TEST(StackSources, JoinsWhatIsGivenAndCarriedBehindTheLoop) {
+TEST(StackSources, ConcatenatesWhatIsGivenAndCarriedBehindTheLoop) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2, 3}), xs = g.input("xs", f32, {5, 2, 4});
   const StepResult r = scan({h0}, {xs}, [&](const Values& state, const Values& x) {
@@ -98,8 +98,8 @@ TEST(StackSources, AValueIsStackedOnceInTheConcatenationOfIt) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2, 3}), w = g.input("w", f32, {6, 3});
   const StepResult r = scan({h0}, {g.input("xs", f32, {5, 2, 3})}, [&](const Values& state, const Values& x) {
-    const Value h = tanh(state[0]), joined = concat(std::array{sin(x[0]), h}, 1);
-    return step({matmul(joined, w)}, {reshape(h, Shape{1, 2, 3}), joined, h});
+    const Value h = tanh(state[0]), concatenated = concat(std::array{sin(x[0]), h}, 1);
+    return step({matmul(concatenated, w)}, {reshape(h, Shape{1, 2, 3}), concatenated, h});
   });
   for (std::size_t i = 0; i < 3; ++i) g.fetch(std::to_string(i), r.outputs[i]);
   run_and_compare(g, {stack_sources});

@@ -106,8 +106,8 @@ class GradientSums {
         rest.push_back(term);
       }
     }
-    changed |= join_interleaved(type.shape, &interleaved, &rest);
-    changed |= join_parts(type.shape, &parts, &rest);
+    changed |= merge_interleaved(type.shape, &interleaved, &rest);
+    changed |= merge_parts(type.shape, &parts, &rest);
     if (!changed) return;
     Value result = rest.empty()       ? full(graph_, type.shape, 0, type.dtype)
                    : rest.size() == 1 ? rest[0]
@@ -151,9 +151,9 @@ class GradientSums {
     return part;
   }
 
-  // Adds to `rest` what the parts come to. True when any two were joined.
-  bool join_interleaved(const Shape& whole, std::vector<Interleaved>* parts, Values* rest) {
-    bool joined = false;
+  // Adds to `rest` what the parts come to. True when any two were concatenated.
+  bool merge_interleaved(const Shape& whole, std::vector<Interleaved>* parts, Values* rest) {
+    bool concatenated = false;
     while (!parts->empty()) {
       const Interleaved first = parts->front();
       std::map<std::int64_t, Values> at_offset;
@@ -174,9 +174,9 @@ class GradientSums {
       } else {
         for (const auto& [offset, value] : of_offset) rest->push_back(dilate(first, offset, value, whole));
       }
-      joined |= rest->size() - before < taken;
+      concatenated |= rest->size() - before < taken;
     }
-    return joined;
+    return concatenated;
   }
 
   static Value dilate(const Interleaved& like, std::int64_t offset, const Value& value, const Shape& whole) {
@@ -207,8 +207,8 @@ class GradientSums {
     return pad(part.inner, before, after);
   }
 
-  // Adds what the parts come to in front of `rest`. True when any two were joined.
-  bool join_parts(const Shape& whole, std::vector<GradientPart>* parts, Values* rest) {
+  // Adds what the parts come to in front of `rest`. True when any two were concatenated.
+  bool merge_parts(const Shape& whole, std::vector<GradientPart>* parts, Values* rest) {
     std::stable_sort(parts->begin(), parts->end(), [](const GradientPart& a, const GradientPart& b) {
       return std::tuple(a.axis, a.start, a.end) < std::tuple(b.axis, b.start, b.end);
     });
@@ -222,9 +222,9 @@ class GradientSums {
            ++i) {
         same.push_back((*parts)[i].inner);
       }
-      GradientPart joined = first;
-      if (same.size() > 1) joined.inner = same.size() == 2 ? add(same[0], same[1]) : add_n(same);
-      distinct.push_back(joined);
+      GradientPart concatenated = first;
+      if (same.size() > 1) concatenated.inner = same.size() == 2 ? add(same[0], same[1]) : add_n(same);
+      distinct.push_back(concatenated);
     }
     // A row holds parts that do not overlap: each goes to the first row that ends before it begins.
     Values placed;
@@ -241,9 +241,9 @@ class GradientSums {
     for (const std::vector<GradientPart>& row : rows) {
       placed.push_back(row.size() == 1 ? pad_again(row[0], whole) : place(row, whole));
     }
-    const bool joined = placed.size() < parts->size();
+    const bool concatenated = placed.size() < parts->size();
     rest->insert(rest->begin(), placed.begin(), placed.end());
-    return joined;
+    return concatenated;
   }
 
   Value place(const std::vector<GradientPart>& row, const Shape& whole) {

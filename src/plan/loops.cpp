@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scan becomes a loop step whose operands move with the turn. Nothing is copied between steps: a carry that is also
 // stacked lives in its history, one entry per step and one for the start; any other alternates between two entries. A
-// carry that a step joins with other values lives in that concatenation: a step writes its part of the next entry.
+// carry that a step concatenates with other values lives in that concatenation: a step writes its part of the next
+// entry.
 #include <algorithm>
 #include <set>
 
@@ -36,7 +37,7 @@ struct Home {
 };
 
 // Concatenations of the body that carries live in, and the starts of their parts.
-struct Join {
+struct CarriedConcatenation {
   Ref ref;
   std::vector<std::pair<Ref, std::vector<std::int64_t>>> parts;
   bool is_stacked = false;  // or one of its parts is
@@ -56,23 +57,23 @@ std::pair<Ref, Ref> carried(const ScanView& view, int i) {
 }
 
 // Those that may lie anywhere, and of which a history, if there has to be one, is at most twice what is stacked of it.
-std::vector<Join> joins_of_carries(const ScanView& view) {
+std::vector<CarriedConcatenation> concatenations_of_carries(const ScanView& view) {
   std::set<NodeId> is_placed;  // by another concatenation, a pad or a carry; a carry once it lives in one
   for (NodeId id = 0; id < view.body.size(); ++id) {
     const Node& node = view.body.node(id);
-    if (!node.op->is(OpRole::join)) continue;
+    if (!node.op->is(OpRole::concatenate)) continue;
     for (const Ref& ref : node.inputs) {
       if (view.body.node(ref.node).op->name == "concat") is_placed.insert(ref.node);
     }
   }
   for (int i = 0; i < view.carries; ++i) is_placed.insert(carried(view, i).second.node);
-  std::vector<Join> joins;
+  std::vector<CarriedConcatenation> concatenations;
   for (NodeId id = 0; id < view.body.size(); ++id) {
     const Node& node = view.body.node(id);
     if (node.op->name != "concat" || is_placed.contains(id)) continue;
     const Type& type = node.types[0];
-    Join join{{id, 0}, {}, is_stacked(view, {id, 0})};
-    std::int64_t stacked_bytes = join.is_stacked ? size_bytes(type) : 0;
+    CarriedConcatenation concatenation{{id, 0}, {}, is_stacked(view, {id, 0})};
+    std::int64_t stacked_bytes = concatenation.is_stacked ? size_bytes(type) : 0;
     std::vector<std::int64_t> start(static_cast<std::size_t>(type.shape.rank()), 0);
     std::vector<NodeId> here;
     for (const Ref& ref : node.inputs) {
@@ -84,15 +85,16 @@ std::vector<Join> joins_of_carries(const ScanView& view) {
         if (!is_stacked(view, before) && is_stacked(view, after)) stacked_bytes += size_bytes(part);
       }
       if (is_stacked(view, ref)) stacked_bytes += size_bytes(part);
-      join.parts.emplace_back(ref, start);
+      concatenation.parts.emplace_back(ref, start);
       start[static_cast<std::size_t>(concat_axis(node))] += part.shape[concat_axis(node)];
     }
-    join.is_stacked = stacked_bytes > 0;
-    if (here.empty() || size_bytes(type) == 0 || (join.is_stacked && 2 * stacked_bytes < size_bytes(type))) continue;
+    concatenation.is_stacked = stacked_bytes > 0;
+    if (here.empty() || size_bytes(type) == 0 || (concatenation.is_stacked && 2 * stacked_bytes < size_bytes(type)))
+      continue;
     is_placed.insert(here.begin(), here.end());
-    joins.push_back(std::move(join));
+    concatenations.push_back(std::move(concatenation));
   }
-  return joins;
+  return concatenations;
 }
 
 }  // namespace
@@ -151,13 +153,14 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   };
 
   if (options_.alias_views) {
-    for (const Join& join : joins_of_carries(view)) {
-      const Home whole = new_home(view.body.type(join.ref), join.is_stacked, "a concatenation with a carry");
-      frame.destinations[join.ref] = now_in(whole);
+    for (const CarriedConcatenation& concatenation : concatenations_of_carries(view)) {
+      const Home whole =
+          new_home(view.body.type(concatenation.ref), concatenation.is_stacked, "a concatenation with a carry");
+      frame.destinations[concatenation.ref] = now_in(whole);
       for (int k = view.carries; k < fetches; ++k) {
-        if (fetch_ref(k) == join.ref) stack_in(whole, k, false);
+        if (fetch_ref(k) == concatenation.ref) stack_in(whole, k, false);
       }
-      for (const auto& [ref, start] : join.parts) {
+      for (const auto& [ref, start] : concatenation.parts) {
         Home part = whole;
         part.start = start;
         part.shape = view.body.type(ref).shape;
@@ -181,8 +184,9 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
       before = stacked_from[input_ref(i)];
     }
     const bool has_history = !after.empty() || !before.empty();
-    const auto joined = homes.find(input_ref(i));
-    const Home home = joined != homes.end() ? joined->second : new_home(type, has_history, fmt::format("carry {}", i));
+    const auto concatenated = homes.find(input_ref(i));
+    const Home home =
+        concatenated != homes.end() ? concatenated->second : new_home(type, has_history, fmt::format("carry {}", i));
     const Node& source = outer.graph.node(node.inputs[static_cast<std::size_t>(i)].node);
     const Operand first = home.at(first_entry(home));
     if (is_generated(source)) {

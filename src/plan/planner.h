@@ -89,7 +89,7 @@ class Planner {
   // views.cpp
   void plan_view(Frame& frame, NodeId id);
 
-  // joins.cpp
+  // concatenations.cpp
   void plan_concat(Frame& frame, NodeId id);
   void plan_pad(Frame& frame, NodeId id);
   /// Gives the inputs of every concat and pad their parts of its result as destinations.

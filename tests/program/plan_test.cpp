@@ -291,31 +291,31 @@ TEST(PlanMemory, IsReadAsWrittenWhereACarryKeepsAPartOfItself) {
   }
 }
 
-// Carries that a step joins with each other or with what it has made; `stacked` are outputs by number.
-struct Joined {
+// Carries that a step concatenates with each other or with what it has made; `stacked` are outputs by number.
+struct CarriedConcatenations {
   const char* name;
   std::vector<int> stacked;
   int axis = 1;
 };
 
-void build_joined(Graph& g, const Joined& joined, bool is_reverse) {
+void build_concatenated(Graph& g, const CarriedConcatenations& concatenated, bool is_reverse) {
   const Shape shape{3, 4};
   const Value a0 = g.input("a0", f32, shape), b0 = g.input("b0", f32, shape), xs = g.input("xs", f32, {5, 3, 4});
   const StepResult made = scan(
       {a0, b0}, {xs},
       [&](const Values& carry, const Values& x) {
         const Value fresh = tanh(x[0] * carry[0]);
-        const Value join = concat(std::array{fresh, carry[1], carry[0]}, joined.axis);
-        const Value again = concat(std::array{carry[1], x[0]}, joined.axis);
-        const Value all = tanh(join), some = tanh(again);
+        const Value concatenation = concat(std::array{fresh, carry[1], carry[0]}, concatenated.axis);
+        const Value again = concat(std::array{carry[1], x[0]}, concatenated.axis);
+        const Value all = tanh(concatenation), some = tanh(again);
         const auto part = [&](const Value& of, std::int64_t i) {
-          const std::int64_t extent = shape[joined.axis];
-          return slice(of, joined.axis, i * extent, (i + 1) * extent);
+          const std::int64_t extent = shape[concatenated.axis];
+          return slice(of, concatenated.axis, i * extent, (i + 1) * extent);
         };
         const Value a = part(all, 0) + part(some, 1) * part(all, 1), b = part(all, 2) * part(some, 0);
-        const Values outputs{a, carry[0], b, carry[1], fresh, join, all};
+        const Values outputs{a, carry[0], b, carry[1], fresh, concatenation, all};
         Values chosen;
-        for (const int i : joined.stacked) chosen.push_back(outputs[static_cast<std::size_t>(i)]);
+        for (const int i : concatenated.stacked) chosen.push_back(outputs[static_cast<std::size_t>(i)]);
         return step({a, b}, chosen);
       },
       is_reverse);
@@ -324,16 +324,24 @@ void build_joined(Graph& g, const Joined& joined, bool is_reverse) {
 }
 
 TEST(PlanMemory, IsReadAsWrittenWhereCarriesLiveInAConcatenation) {
-  const std::vector<Joined> cases = {{"nothing", {}},         {"after", {0}},         {"before", {1}},
-                                     {"both", {0, 1}},        {"another", {2, 3}},    {"fresh", {4}},
-                                     {"the join", {5}},       {"much", {0, 3, 4}},    {"all", {0, 1, 2, 3, 4, 5, 6}},
-                                     {"twice", {1, 1, 5, 5}}, {"rows", {0, 3, 5}, 0}, {"rows alone", {}, 0}};
-  for (const Joined& joined : cases) {
+  const std::vector<CarriedConcatenations> cases = {{"nothing", {}},
+                                                    {"after", {0}},
+                                                    {"before", {1}},
+                                                    {"both", {0, 1}},
+                                                    {"another", {2, 3}},
+                                                    {"fresh", {4}},
+                                                    {"the concatenation", {5}},
+                                                    {"much", {0, 3, 4}},
+                                                    {"all", {0, 1, 2, 3, 4, 5, 6}},
+                                                    {"twice", {1, 1, 5, 5}},
+                                                    {"rows", {0, 3, 5}, 0},
+                                                    {"rows alone", {}, 0}};
+  for (const CarriedConcatenations& concatenated : cases) {
     for (const bool is_reverse : {false, true}) {
-      SCOPED_TRACE(std::string(joined.name) + (is_reverse ? ", reverse" : ""));
+      SCOPED_TRACE(std::string(concatenated.name) + (is_reverse ? ", reverse" : ""));
       Graph g;
-      build_joined(g, joined, is_reverse);
-      check_plans(g, joined.name);
+      build_concatenated(g, concatenated, is_reverse);
+      check_plans(g, concatenated.name);
       check_results(g, 1e-5);
     }
   }

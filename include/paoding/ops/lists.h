@@ -66,7 +66,7 @@ Value constant(Graph& graph, const Shape& shape, std::initializer_list<T> values
   return constant(graph, shape, std::span<const std::int64_t>(all), dtype);
 }
 
-// ---- joins ----
+// ---- concatenations ----
 inline Value pad(const Value& a, IntList before, IntList after, double value = 0, IntList interior = {}) {
   return pad(a, span_of(before), span_of(after), value, span_of(interior));
 }

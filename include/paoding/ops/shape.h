@@ -76,7 +76,7 @@ Values split(const Value& a, std::int64_t parts, int axis = 0);
 /// Every element along `axis`, which the results do not have.
 Values unstack(const Value& a, int axis = 0);
 
-// ---- joins ----
+// ---- concatenations ----
 
 /// a with `value` around it: `before` and `after` many along every axis, and `interior` many between two neighbours
 /// (none when it is empty). Error (shape) when one is negative; Error (argument) when a's dtype cannot hold `value`.

@@ -39,13 +39,13 @@ MatmulShape::MatmulShape(const KernelCall& call) {
   c = make_operand(call.outputs[0], false, batch_rank, result);
   for (int i = 0; i < batch_rank; ++i) batch.push_back(result[i]);
 
-  // An axis of extent 1 goes; one that continues its inner neighbour in every operand joins it.
+  // An axis of extent 1 goes; one that continues its inner neighbour in every operand merges it.
   MatmulOperand* operands[] = {&a, &b, &c};
   for (std::size_t i = batch.size(); i-- > 0;) {
-    const bool joins = i + 1 < batch.size() && std::all_of(std::begin(operands), std::end(operands), [&](auto* o) {
-                         return o->batch_strides[i] == o->batch_strides[i + 1] * batch[i + 1];
-                       });
-    if (batch[i] != 1 && !joins) continue;
+    const bool merges = i + 1 < batch.size() && std::all_of(std::begin(operands), std::end(operands), [&](auto* o) {
+                          return o->batch_strides[i] == o->batch_strides[i + 1] * batch[i + 1];
+                        });
+    if (batch[i] != 1 && !merges) continue;
     if (batch[i] != 1) batch[i + 1] *= batch[i];
     batch.erase(batch.begin() + static_cast<std::ptrdiff_t>(i));
     for (auto* o : operands) o->batch_strides.erase(o->batch_strides.begin() + static_cast<std::ptrdiff_t>(i));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows with lengths of their own, shared out by work. Where kFewCtaGroups is not 0 a plan has two launches: one has all
 // rows at once; the CTA groups of the other (kIsFew) have few at a time, whose steps take less, and go on to more when
-// these have ended. Rows are sorted by their lengths, and batch tiles of them dealt out forwards and backwards in turn,
+// these have ended. Rows are sorted by their lengths, and the tiles of the batch are dealt out in snake order,
 // so that who has the longest first has the shortest last. Both launches find out from the lengths which takes less;
 // the other leaves.
 

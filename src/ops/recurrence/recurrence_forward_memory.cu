@@ -3,12 +3,11 @@
 // Of few rows (kLlProtocol) warps give what they made, a word of each cell (LlWords). Two places are used in turn: who
 // gives state s + 2 has had s + 1 from everybody, who then had all of state s.
 // Else a CTA group has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit
-// inverted over: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows
+// inverted: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows
 // that everybody has had the one before, and makes its own part of that place zero again. Before it gives state s +
-// kPlaces
-// - 2 it has fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a step more
-// until everybody has had one: who makes the next had sums of all its partial-sum peers, of the parts of all that these
-// have.)
+// kPlaces - 2 it has fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a
+// step more until everybody has had one: who makes the next had sums of all its partial-sum peers, of the parts of all
+// that these have.)
 
 // As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
 constexpr int kPauseCycles = kLlProtocol ? 100 : 0, kIdlePauseCycles = kLlProtocol ? 300 : 0;

@@ -76,17 +76,17 @@ Values compose_cumprod(std::span<const Value> in, const Attrs& attrs) {
   const auto rest = [&](const Value& a, std::int64_t distance) {
     return reverse ? slice(a, axis, extent - distance, extent) : slice(a, axis, 0, distance);
   };
-  const auto joined = [&](const Value& first, const Value& others) {
+  const auto concatenated = [&](const Value& first, const Value& others) {
     return concat(reverse ? std::array{others, first} : std::array{first, others}, axis);
   };
   Value products = is_float(type.dtype) ? cast(in[0], compute_dtype(type.dtype)) : in[0];
   for (std::int64_t distance = 1; distance < extent; distance *= 2) {
     const Value later = reverse ? slice(products, axis, 0, extent - distance) : slice(products, axis, distance, extent);
-    products = joined(rest(products, distance), later * moved(products, distance));
+    products = concatenated(rest(products, distance), later * moved(products, distance));
   }
   if (attrs.get_bool("exclusive")) {
     const Value one = full(products.graph(), type.shape.with_dim(axis, 1), 1, products.dtype());
-    products = extent == 1 ? one : joined(one, moved(products, 1));
+    products = extent == 1 ? one : concatenated(one, moved(products, 1));
   }
   return {cast(products, type.dtype)};
 }

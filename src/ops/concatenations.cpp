@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that make one value of parts and of what stands between them: pad, concat; stack, tile, repeat and roll are
-// written with them. The parts are written where they belong (src/plan/joins.cpp).
+// written with them. The parts are written where they belong (src/plan/concatenations.cpp).
 #include <algorithm>
 
 #include "base/check.h"
@@ -131,19 +131,19 @@ void check_product(const OpCall& call, std::int64_t extent, std::int64_t times) 
   }
 }
 
-// Stretches along new axes in front of those that repeat, then joins each with its neighbour. Where the rank has no
+// Stretches along new axes in front of those that repeat, then merges each with its neighbour. Where the rank has no
 // room for them all, one axis after the other, with those around it as one.
 Value tile_all(const Value& a, const Ints& times) {
   const int rank = a.shape().rank();
-  Ints thin, wide, joined;
+  Ints thin, wide, merged;
   for (int axis = 0; axis < rank; ++axis) {
     const std::int64_t count = times[static_cast<std::size_t>(axis)], extent = a.shape()[axis];
-    joined.push_back(count * extent);
+    merged.push_back(count * extent);
     if (count != 1) thin.push_back(1), wide.push_back(count);
     thin.push_back(extent), wide.push_back(extent);
   }
   if (static_cast<int>(wide.size()) <= Shape::kMaxRank) {
-    return reshape(expand(reshape(a, thin), to_shape(wide)), joined);
+    return reshape(expand(reshape(a, thin), to_shape(wide)), merged);
   }
   Value tiled = a;
   for (int axis = 0; axis < rank; ++axis) {
@@ -232,7 +232,7 @@ void register_joins() {
                 {.name = "interior",
                  .example = Ints{},
                  .doc = "how many between neighbours, per axis; none by default"}},
-      .role = OpRole::join,
+      .role = OpRole::concatenate,
       .infer = infer_pad,
       .gradient = pad_gradient,
       .lift = lift_pad,
@@ -268,7 +268,7 @@ void register_joins() {
       .kind = OpKind::view,
       .inputs = {"a..."},
       .attrs = {{.name = "axis", .example = std::int64_t{0}, .required = true, .doc = "negative counts from the end"}},
-      .role = OpRole::join,
+      .role = OpRole::concatenate,
       .infer = infer_concat,
       .gradient = concat_gradient,
       .lift = lift_concat,

@@ -56,7 +56,7 @@ std::string launches_of(const Plan& plan) {
   return launches;
 }
 
-TEST(JoinRows, OfALayerIn16BitsCopiesItsInputWhereThatPays) {
+TEST(CombineMatmulRows, OfALayerIn16BitsCopiesItsInputWhereThatPays) {
   for (const DType dtype : {bf16, f16}) {
     EXPECT_EQ(launches_of(training_plan(100, 64, 256, dtype)),
               "matmul[6400, 1024] lstm_recurrence matmul[6400, 1024] lstm_recurrence "
@@ -69,14 +69,14 @@ TEST(JoinRows, OfALayerIn16BitsCopiesItsInputWhereThatPays) {
   }
 }
 
-TEST(JoinRows, OfTwoLayersInTf32TurnsFourFactorsForTwoProducts) {
+TEST(CombineMatmulRows, OfTwoLayersInTf32TurnsFourFactorsForTwoProducts) {
   EXPECT_EQ(launches_of(training_plan(50, 128, 512, f32)),
             "matmul[6400, 2048] lstm_recurrence matmul[6400, 2048] lstm_recurrence "
             "lstm_recurrence_grad matmul[6400, 512] concat concat matmul[1024, 2048] "
             "lstm_recurrence_grad matmul[6400, 512] concat concat matmul[1024, 2048]");
 }
 
-TEST(JoinRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTransposed) {
+TEST(CombineMatmulRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTransposed) {
   Graph g;
   const Value x = tanh(g.input("x", f32, {6400, 512})), h = tanh(g.input("h", f32, {6400, 512}));
   const Value d = g.input("d", f32, {6400, 2048});
@@ -88,13 +88,13 @@ TEST(JoinRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTransposed
   ASSERT_EQ(plan.steps.size(), 5U) << to_string(plan);
   for (const Step& step : plan.steps) {
     if (step.kind != Step::Kind::kernel) continue;
-    const bool is_joined = step.call.outputs[0].type.shape[0] == 1024;
+    const bool is_combined = step.call.outputs[0].type.shape[0] == 1024;
     EXPECT_TRUE(step.operands[0].layout.is_dense()) << "of the product of both as of the forward one";
-    EXPECT_EQ(step.operands[0].layout.type.shape, is_joined ? (Shape{1024, 6400}) : (Shape{6400, 512}));
+    EXPECT_EQ(step.operands[0].layout.type.shape, is_combined ? (Shape{1024, 6400}) : (Shape{6400, 512}));
   }
 }
 
-TEST(JoinRows, IsRightOnAGpu) {
+TEST(CombineMatmulRows, IsRightOnAGpu) {
   PD_SKIP_WITHOUT_A_GPU();
   for (const Size& s : {Size{6, 8, 128, bf16}, {6, 8, 128, f16}, {5, 16, 64, bf16, true}, {100, 32, 256, f32}}) {
     Graph g;

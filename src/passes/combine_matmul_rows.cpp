@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// join_rows: products of transposed left factors that share their right one, as the weights' gradients of a recurrent
-// layer's input and state do, become one product with their rows one above the other. Each alone has too few tiles of a
-// result to fill a GPU, whose library then cuts what is summed into more parts, and takes smaller tiles.
+// combine_matmul_rows: products of transposed left factors that share their right one, as the weights' gradients of a
+// recurrent layer's input and state do, become one product with their rows one above the other. Each alone has too few
+// tiles of a result to fill a GPU, whose library then cuts what is summed into more parts, and takes smaller tiles.
 //
 //   dw = matmul(x, g) {transpose_a}                # [K, M], [K, N]: [M, N]
 //   du = matmul(h, g) {transpose_a}
@@ -42,7 +42,7 @@ constexpr double kCopyLaunch = 2;                // us, of a copy beside what me
 // until every multiprocessor has one (an H200, benchmarks/results/2026-11-26-weight-gradients.txt).
 constexpr double kOfProduct = 2.6, kOfPart = 0.27;
 constexpr std::int64_t kTileRows = 128, kTileColumns = 256, kLeastPart = 256;
-constexpr double kJoinedRate = 345e6;  // operations a us in TF32 of what was joined, measured there as well
+constexpr double kCombinedRate = 345e6;  // operations a us in TF32 of what was combined, measured there as well
 
 struct RowProduct {
   NodeId id;
@@ -69,21 +69,21 @@ struct Pair {
 };
 
 // Sources that are to lie behind each other.
-struct Chain {
+struct Batch {
   std::vector<Ref> sources;
   std::vector<Pair> pairs;
 };
 
-class RowJoin {
+class RowCombination {
  public:
-  RowJoin(Graph& graph, bool is_body, PassNotes& notes)
+  RowCombination(Graph& graph, bool is_body, PassNotes& notes)
       : graph_(graph), is_body_(is_body), notes_(notes), reads_(static_cast<std::size_t>(graph.size())) {}
 
   void run() {
     std::map<Key, std::vector<RowProduct>> groups;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      if (node.op->is(OpRole::join)) {
+      if (node.op->is(OpRole::concatenate)) {
         for (const Ref& ref : node.inputs) placed_.insert(renamed(ref));
       }
       if (!is_weight_gradient(node)) continue;
@@ -97,7 +97,7 @@ class RowJoin {
       if (products.size() > 1) ordered[products[0].id] = &products;
     }
     for (const auto& [id, products] : ordered) consider(*products);
-    for (const Chain& chain : chains_) join(chain);
+    for (const Batch& batch : batches_) combine(batch);
     place();
     graph_.compact();
   }
@@ -168,7 +168,7 @@ class RowJoin {
 
   // ---- What depends on what ----
 
-  // Whether `ref` follows from one of the products, also by what was joined already.
+  // Whether `ref` follows from one of the products, also by what was combined already.
   bool depends(Ref ref, const std::set<NodeId>& products) const {
     std::set<NodeId> seen;
     std::vector<NodeId> open{ref.node};
@@ -207,7 +207,7 @@ class RowJoin {
       const double operations = product_operations(m, n, k);
       apart += transposing_pays(m, n, k) ? operations / kAlongRate + transposed_copy_us(std::min(m, n), k)
                                          : operations / kAcrossRate;
-      together += operations / kJoinedRate + transposed_copy_us(m, k);
+      together += operations / kCombinedRate + transposed_copy_us(m, k);
       lefts.push_back(left), ids.insert(product.id), rows += m;
     }
     if (rows <= kMostFewRows) return fmt::format("{} rows have another kernel", rows);
@@ -258,13 +258,13 @@ class RowJoin {
   bool is_written_anywhere(Ref ref) const {
     const Node& node = node_of_value(ref);
     const bool is_computed = node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction;
-    return (is_computed || node.op->is_run_by_kernel() || node.op->is(OpRole::join)) && !is_generated(node) &&
+    return (is_computed || node.op->is_run_by_kernel() || node.op->is(OpRole::concatenate)) && !is_generated(node) &&
            !placed_.contains(ref);
   }
   // Whether it is a part of a value, or lies in another order than it counts: two copies would make it one of another.
   bool is_seen_through(Ref ref) const {
     const Node& node = node_of_value(ref);
-    return node.op->kind == OpKind::view && !node.op->is(OpRole::join);
+    return node.op->kind == OpKind::view && !node.op->is(OpRole::concatenate);
   }
 
   std::string pair_up(const std::vector<RowProduct>& products) {
@@ -295,41 +295,42 @@ class RowJoin {
 
   bool is_placed(Ref source) const {
     const auto it = chain_of_.find(source);
-    return it != chain_of_.end() && !chains_[it->second].pairs.empty();
+    return it != chain_of_.end() && !batches_[it->second].pairs.empty();
   }
 
   std::size_t chain_of(Ref source) {
-    const auto [it, is_new] = chain_of_.try_emplace(source, chains_.size());
-    if (is_new) chains_.push_back({{source}, {}});
+    const auto [it, is_new] = chain_of_.try_emplace(source, batches_.size());
+    if (is_new) batches_.push_back({{source}, {}});
     return it->second;
   }
 
   // Puts the source of `b` right behind that of `a`, with what is behind and in front of them.
   std::string link(const Pair& pair) {
     const std::size_t front = chain_of(pair.a.source), back = chain_of(pair.b.source);
-    if (front == back || chains_[front].sources.back() != pair.a.source || chains_[back].sources[0] != pair.b.source) {
+    if (front == back || batches_[front].sources.back() != pair.a.source ||
+        batches_[back].sources[0] != pair.b.source) {
       return "a left factor lies beside another already";
     }
-    Chain joined = chains_[front];
-    joined.sources.insert(joined.sources.end(), chains_[back].sources.begin(), chains_[back].sources.end());
-    joined.pairs.insert(joined.pairs.end(), chains_[back].pairs.begin(), chains_[back].pairs.end());
-    joined.pairs.push_back(pair);
+    Batch combined = batches_[front];
+    combined.sources.insert(combined.sources.end(), batches_[back].sources.begin(), batches_[back].sources.end());
+    combined.pairs.insert(combined.pairs.end(), batches_[back].pairs.begin(), batches_[back].pairs.end());
+    combined.pairs.push_back(pair);
     std::set<NodeId> ids;
-    for (const Pair& each : joined.pairs) ids.insert({each.first.id, each.second.id});
-    if (!wait_together(ids, joined.sources)) return "one follows from another";
-    chains_[front] = std::move(joined);
-    for (const Ref& source : chains_[back].sources) chain_of_[source] = front;
-    chains_[back] = {};
+    for (const Pair& each : combined.pairs) ids.insert({each.first.id, each.second.id});
+    if (!wait_together(ids, combined.sources)) return "one follows from another";
+    batches_[front] = std::move(combined);
+    for (const Ref& source : batches_[back].sources) chain_of_[source] = front;
+    batches_[back] = {};
     return "";
   }
 
-  void join(const Chain& chain) {
-    if (chain.pairs.empty()) return;
+  void combine(const Batch& batch) {
+    if (batch.pairs.empty()) return;
     std::map<Ref, std::int64_t> begins;
     Values parts;
     std::int64_t end = 0;
-    std::optional<KeepNames> keep(std::in_place, graph_, node_of(chain.pairs[0].first));
-    for (const Ref& source : chain.sources) {
+    std::optional<KeepNames> keep(std::in_place, graph_, node_of(batch.pairs[0].first));
+    for (const Ref& source : batch.sources) {
       const std::int64_t elements = graph_.type(source).shape.elements();
       parts.push_back(reshape(graph_.value(source), Shape{elements}));
       begins[source] = end;
@@ -337,7 +338,7 @@ class RowJoin {
     }
     const Value whole = concat(parts, 0);
     keep.reset();
-    for (const Pair& pair : chain.pairs) {
+    for (const Pair& pair : batch.pairs) {
       const KeepNames like(graph_, node_of(pair.first));
       const Shape one = graph_.type(left_of(pair.first)).shape;
       const std::int64_t begin = begins.at(pair.a.source) + pair.a.begin;
@@ -382,17 +383,17 @@ class RowJoin {
   PassNotes& notes_;
   NodeId first_product_ = -1;
   std::set<Ref> placed_;                 // written where a concatenation or a pad wants them
-  std::vector<std::vector<Ref>> reads_;  // by product: what it waits for when it is joined with others
-  std::vector<Chain> chains_;
+  std::vector<std::vector<Ref>> reads_;  // by product: what it waits for when it is combined with others
+  std::vector<Batch> batches_;
   std::map<Ref, std::size_t> chain_of_;   // by source
-  std::vector<std::vector<View>> views_;  // by joined product
+  std::vector<std::vector<View>> views_;  // by combined product
 };
 
 }  // namespace
 
-void join_rows(Graph& graph, PassNotes& notes) {
+void combine_matmul_rows(Graph& graph, PassNotes& notes) {
   if (!notes.target().is_gpu() || notes.target().major != 9) return;
-  for_each_graph(graph, [&](Graph& each) { RowJoin(each, &each != &graph, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) { RowCombination(each, &each != &graph, notes).run(); });
 }
 
 }  // namespace paoding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/joined_weights.h"
+#include "passes/combined_weights.h"
 
 #include <algorithm>
 #include <set>
@@ -49,10 +49,10 @@ std::string why_apart(const Target& target, const ScanParts& parts, const std::v
   const double saved = static_cast<double>(parts.length) * static_cast<double>(pieces.size() - 1) * kLaunchUs;
   const double spent = target.stream_us(bytes, bytes);
   if (saved > spent) return "";
-  return fmt::format("{} steps save {:.1f} us, joining the weights takes {:.1f}", parts.length, saved, spent);
+  return fmt::format("{} steps save {:.1f} us, combining the weights takes {:.1f}", parts.length, saved, spent);
 }
 
-Ref joined_weights(ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis) {
+Ref combined_weights(ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis) {
   Graph& graph = parts.graph;
   // Whole matrices if the pieces are neighbours in them: then other products find theirs in the same one.
   bool are_neighbours = true;
@@ -66,9 +66,9 @@ Ref joined_weights(ScanParts& parts, const std::vector<WeightsPiece>& pieces, in
     cut.push_back(slice(source, axis, pieces[i].begin, pieces[i].end));
     extent += pieces[i].end - pieces[i].begin;
   }
-  const Value joined =
+  const Value combined =
       are_neighbours ? slice(concat(whole, axis), axis, pieces[0].begin, pieces[0].begin + extent) : concat(cut, axis);
-  return parts.add_constant(joined.ref());
+  return parts.add_constant(combined.ref());
 }
 
 }  // namespace paoding

@@ -104,7 +104,7 @@ bool is_only_stacked(const Node& scan, std::int32_t output) {
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;
-  if (node.op->is(OpRole::join) || node.op->name == "branch") return true;
+  if (node.op->is(OpRole::concatenate) || node.op->name == "branch") return true;
   if (node.op->name == "scan") return is_only_stacked(node, ref.output);
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->is_run_by_kernel();
 }

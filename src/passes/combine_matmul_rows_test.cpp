@@ -12,10 +12,10 @@ namespace {
 
 using testing_program::Dense, testing_program::Tensors, testing_program::to_tensors;
 
-std::vector<std::string> join_on(const char* chip, Graph& graph, bool allow_tf32 = false) {
+std::vector<std::string> combine_on(const char* chip, Graph& graph, bool allow_tf32 = false) {
   PassNotes notes(std::make_shared<const Target>(named_target(chip)), f32, allow_tf32);
-  join_rows(graph, notes);
-  verify(graph, "join_rows");
+  combine_matmul_rows(graph, notes);
+  verify(graph, "combine_matmul_rows");
   return notes.list();
 }
 
@@ -56,14 +56,14 @@ void build(Graph& g, const Layers& s) {
   }
 }
 
-TEST(JoinRows, MakesOneBatchOfTheGradientsOfALayerIn16Bits) {
+TEST(CombineMatmulRows, MakesOneBatchOfTheGradientsOfALayerIn16Bits) {
   for (const DType dtype : {bf16, f16}) {
     for (const bool is_reverse : {false, true}) {
       Graph g;
       build(
           g,
           {.steps = 50, .rows = 64, .width = 256, .count = 2, .is_reverse = {is_reverse, is_reverse}, .dtype = dtype});
-      const auto notes = join_on("h200", g);
+      const auto notes = combine_on("h200", g);
       EXPECT_EQ(notes.size(), 2U);
       EXPECT_EQ(count_here(g, "matmul"), 2);
       EXPECT_EQ(count_here(g, "concat"), 3) << "of two layers' states, and of the input with both";
@@ -75,10 +75,10 @@ TEST(JoinRows, MakesOneBatchOfTheGradientsOfALayerIn16Bits) {
   }
 }
 
-TEST(JoinRows, PutsTransposedFactorsAboveEachOtherInTf32) {
+TEST(CombineMatmulRows, PutsTransposedFactorsAboveEachOtherInTf32) {
   Graph g;
   build(g, {.steps = 50, .rows = 128, .width = 512, .count = 2, .is_reverse = {false, true}, .dtype = f32});
-  join_on("h200", g, true);
+  combine_on("h200", g, true);
   EXPECT_EQ(count_here(g, "matmul"), 2);
   for (NodeId id = 0; id < g.size(); ++id) {
     const Node& node = g.node(id);
@@ -89,25 +89,25 @@ TEST(JoinRows, PutsTransposedFactorsAboveEachOtherInTf32) {
   }
 }
 
-TEST(JoinRows, LeavesOtherChipsAndExactProductsAlone) {
+TEST(CombineMatmulRows, LeavesOtherChipsAndExactProductsAlone) {
   const Layers s{.steps = 50, .rows = 128, .width = 512, .count = 1, .is_reverse = {false}, .dtype = f32};
   Graph exact, older;
   build(exact, s), build(older, s);
-  EXPECT_TRUE(join_on("h200", exact).empty());
-  EXPECT_TRUE(join_on("a100", older, true).empty());
+  EXPECT_TRUE(combine_on("h200", exact).empty());
+  EXPECT_TRUE(combine_on("a100", older, true).empty());
   Graph cpu;
   build(cpu, s);
   PassNotes notes;
-  join_rows(cpu, notes);
+  combine_matmul_rows(cpu, notes);
   EXPECT_TRUE(notes.list().empty());
   EXPECT_EQ(count_here(cpu, "matmul"), 2);
 }
 
-TEST(JoinRows, SaysWhatKeepsProductsApart) {
+TEST(CombineMatmulRows, SaysWhatKeepsProductsApart) {
   const auto notes_of = [](const Layers& s, bool allow_tf32) {
     Graph g;
     build(g, s);
-    const auto notes = join_on("h200", g, allow_tf32);
+    const auto notes = combine_on("h200", g, allow_tf32);
     EXPECT_EQ(count_here(g, "matmul"), 2 * s.count);
     return notes;
   };
@@ -120,7 +120,7 @@ TEST(JoinRows, SaysWhatKeepsProductsApart) {
   EXPECT_TRUE(is_in(notes_of(s, false), "are not a multiple of 256 bytes"));
 }
 
-TEST(JoinRows, PutsNoValueAtTwoPlaces) {
+TEST(CombineMatmulRows, PutsNoValueAtTwoPlaces) {
   // Both products want the states in front of another value.
   Graph g;
   const Value x = tanh(g.input("x", bf16, {640, 512})), y = tanh(g.input("y", bf16, {640, 512}));
@@ -131,7 +131,7 @@ TEST(JoinRows, PutsNoValueAtTwoPlaces) {
     g.fetch("b" + std::to_string(i), matmul(x, d, true));
   }
   Graph other;
-  EXPECT_EQ(join_on("h200", g).size(), 2U);
+  EXPECT_EQ(combine_on("h200", g).size(), 2U);
   EXPECT_EQ(count_here(g, "matmul"), 2) << "x lies behind one and in front of the other";
 
   const Value p = tanh(other.input("p", bf16, {640, 512})), q = tanh(other.input("q", bf16, {641, 512}));
@@ -141,39 +141,39 @@ TEST(JoinRows, PutsNoValueAtTwoPlaces) {
     other.fetch("a" + std::to_string(i), matmul(p, d, true));
     other.fetch("b" + std::to_string(i), matmul(slice(i == 0 ? q : r, 0, 0, 640), d, true));
   }
-  EXPECT_TRUE(is_in(join_on("h200", other), "lies beside another already"));
+  EXPECT_TRUE(is_in(combine_on("h200", other), "lies beside another already"));
   EXPECT_EQ(count_here(other, "matmul"), 3);
 }
 
-TEST(JoinRows, JoinsNothingThatFollowsFromTheOther) {
+TEST(CombineMatmulRows, JoinsNothingThatFollowsFromTheOther) {
   // The second step of training reads weights that the first has changed.
   for (const DType dtype : {bf16, f32}) {
     Graph g;
     const Value d = g.input("d", dtype, {6400, 2048}), x = tanh(g.input("x", dtype, {6400, 512}));
     const Value dw = matmul(x, d, true), y = tanh(matmul(d, dw, false, true));
     g.fetch("dw", dw), g.fetch("du", matmul(y, d, true));
-    EXPECT_TRUE(is_in(join_on("h200", g, true), "one follows from another"));
+    EXPECT_TRUE(is_in(combine_on("h200", g, true), "one follows from another"));
     EXPECT_EQ(count_here(g, "matmul"), 3);
   }
 }
 
-TEST(JoinRows, MakesNoCycleThroughWhatLiesBesideAFactor) {
-  // Each pair by itself could be joined; all factors in one place would have the first wait for what follows from it.
+TEST(CombineMatmulRows, MakesNoCycleThroughWhatLiesBesideAFactor) {
+  // Each pair by itself could be combined; all factors in one place would have the first wait for what follows from it.
   Graph g;
   const Value d = g.input("d", bf16, {640, 512}), e = g.input("e", bf16, {640, 512});
   const Value x = tanh(g.input("x", bf16, {640, 512})), y = tanh(g.input("y", bf16, {641, 512}));
   const Value dx = matmul(x, d, true), dy = matmul(slice(y, 0, 0, 640), d, true);
   const Value z = tanh(matmul(x, dx + dy));
   g.fetch("ez", matmul(z, e, true)), g.fetch("ey", matmul(slice(y, 0, 1, 641), e, true));
-  EXPECT_TRUE(is_in(join_on("h200", g), "one follows from another"));
+  EXPECT_TRUE(is_in(combine_on("h200", g), "one follows from another"));
   EXPECT_EQ(count_here(g, "matmul"), 4);
 }
 
 // Of any sizes, in 16 bits as the graph says it: with rounding left out, the same numbers to the last bits of float64.
-TEST(JoinRows, ChangesNoValueOfRandomLayers) {
+TEST(CombineMatmulRows, ChangesNoValueOfRandomLayers) {
   std::mt19937 random(11);
   const auto below = [&](int bound) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(bound)); };
-  int joined = 0;
+  int combined = 0;
   for (int i = 0; i < 60; ++i) {
     Layers s{.steps = 1 + below(5),
              .rows = 2 * (1 + below(4)),
@@ -186,17 +186,17 @@ TEST(JoinRows, ChangesNoValueOfRandomLayers) {
     build(g, s);
     const auto feeds = random_feeds(g, static_cast<unsigned>(i));
     const auto before = evaluate_graph(g, feeds);
-    join_on("h200", g);
-    joined += count_here(g, "matmul") < 2 * s.count ? 1 : 0;
+    combine_on("h200", g);
+    combined += count_here(g, "matmul") < 2 * s.count ? 1 : 0;
     const auto after = evaluate_graph(g, feeds);
     for (const auto& [name, values] : before) {
       ASSERT_EQ(after.at(name), values) << name << " of graph " << i;
     }
   }
-  EXPECT_GT(joined, 15);
+  EXPECT_GT(combined, 15);
 }
 
-TEST(JoinRows, ChangesNoValueInTf32) {
+TEST(CombineMatmulRows, ChangesNoValueInTf32) {
   // Large enough to pay, so a program computes it, on the CPU, with the graph as it was made and as it is for the H200.
   const auto build_products = [](Graph& g) {
     const Value d = g.input("d", f32, {3000, 2000});
@@ -204,12 +204,12 @@ TEST(JoinRows, ChangesNoValueInTf32) {
       g.fetch(std::string("d") + name, matmul(tanh(g.input(name, f32, {3000, width})), d, true) * 0.5);
     }
   };
-  Graph plain, joined;
-  build_products(plain), build_products(joined);
-  join_on("h200", joined, true);
-  EXPECT_EQ(only(joined, "matmul").types[0].shape, (Shape{1200, 2000}));
+  Graph plain, combined;
+  build_products(plain), build_products(combined);
+  combine_on("h200", combined, true);
+  EXPECT_EQ(only(combined, "matmul").types[0].shape, (Shape{1200, 2000}));
   const Tensors feeds = to_tensors(plain, random_feeds(plain, 5));
-  const Tensors want = Program(plain).run(feeds), got = Program(joined).run(feeds);
+  const Tensors want = Program(plain).run(feeds), got = Program(combined).run(feeds);
   for (const auto& [name, tensor] : want) {
     const Dense a = tensor.to_doubles(), b = got.at(name).to_doubles();
     ASSERT_EQ(a.size(), b.size());

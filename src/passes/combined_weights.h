@@ -24,6 +24,6 @@ std::optional<WeightsPiece> weights_piece(const ScanParts& parts, Ref weights, i
 std::string why_apart(const Target& target, const ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis);
 
 /// The pieces side by side in this order, as the body sees them: a constant of the loop.
-Ref joined_weights(ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis);
+Ref combined_weights(ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis);
 
 }  // namespace paoding

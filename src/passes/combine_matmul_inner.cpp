@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// join_inner: products of a loop that are added become one product with their inner extents side by side. On a GPU a
-// step of few rows is bound by launches: an LSTM's products of its input and state are one product.
+// combine_matmul_inner: products of a loop that are added become one product with their inner extents side by side. On
+// a GPU a step of few rows is bound by launches: an LSTM's products of its input and state are one product.
 //
 //   before (in a scan's body, h is carried):   after:
 //            %3 = matmul(%x, w)                         %3 = concat(%x, h)
@@ -19,7 +19,7 @@
 #include "group/lower.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/joined_weights.h"
+#include "passes/combined_weights.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -31,9 +31,9 @@ struct SumProduct {
   std::size_t term = 0;  // of the sum
 };
 
-class JoinInner {
+class CombineMatmulInner {
  public:
-  JoinInner(Graph& graph, NodeId id, PassNotes& notes)
+  CombineMatmulInner(Graph& graph, NodeId id, PassNotes& notes)
       : graph_(graph), notes_(notes), parts_(graph, id), depends_(depends_on_carries(parts_)) {
     const auto use = [&](Ref ref) { users_[ref].push_back(-1); };
     for (NodeId inner = 0; inner < parts_.body.size(); ++inner) {
@@ -42,8 +42,8 @@ class JoinInner {
     }
     for (NodeId inner = 0; inner < parts_.body.size(); ++inner) {
       const Node& node = parts_.body.node(inner);
-      if (!node.op->is(OpRole::join)) continue;
-      // stack_sources takes out of the loop what is only stacked and joins what is given to the loop or carried.
+      if (!node.op->is(OpRole::concatenate)) continue;
+      // stack_sources takes out of the loop what is only stacked and concatenates what is given to the loop or carried.
       const bool is_of_inputs = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Ref& ref) {
         return parts_.body.node(ref.node).op->is(OpRole::source);
       });
@@ -57,7 +57,7 @@ class JoinInner {
   void run() {
     const NodeId size = parts_.body.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (is_sum(id) && !is_term(id)) join(id);
+      if (is_sum(id) && !is_term(id)) combine(id);
     }
     if (replaced_.empty()) return;
     parts_.body.replace(replaced_);
@@ -94,7 +94,7 @@ class JoinInner {
   // Why a concatenation would have to copy the value; empty when it is written where it belongs.
   std::string why_copied(Ref ref) const {
     const Node& node = parts_.body.node(ref.node);
-    if (placed_.contains(ref)) return "is carried, or joined elsewhere";
+    if (placed_.contains(ref)) return "is carried, or combined elsewhere";
     if (node.op->is(OpRole::source)) {
       return parts_.carry_read_as(ref) != nullptr ? "" : "is given to the loop";
     }
@@ -102,7 +102,7 @@ class JoinInner {
     return "";
   }
 
-  void join(NodeId sum) {
+  void combine(NodeId sum) {
     std::vector<Ref> terms;
     collect(sum, &terms);
     for (const bool transpose_b : {false, true}) {
@@ -118,7 +118,7 @@ class JoinInner {
         if (!piece || parts_.body.type(left).shape.rank() != 2) continue;
         const std::string why = lefts.insert(left).second ? why_copied(left) : "is multiplied twice";
         if (!why.empty()) {
-          notes_.add(fmt::format("{} {} is not joined with others: what it multiplies {}", node.label(),
+          notes_.add(fmt::format("{} {} is not combined with others: what it multiplies {}", node.label(),
                                  to_string(node.types[0]), why));
           continue;
         }
@@ -127,11 +127,11 @@ class JoinInner {
       if (products.size() < 2) continue;
       std::sort(products.begin(), products.end(),
                 [](const SumProduct& a, const SumProduct& b) { return a.weights < b.weights; });
-      if (join(sum, terms, products, transpose_b)) return;
+      if (combine(sum, terms, products, transpose_b)) return;
     }
   }
 
-  bool join(NodeId sum, const std::vector<Ref>& terms, const std::vector<SumProduct>& products, bool transpose_b) {
+  bool combine(NodeId sum, const std::vector<Ref>& terms, const std::vector<SumProduct>& products, bool transpose_b) {
     const int axis = transpose_b ? 1 : 0;
     std::vector<WeightsPiece> pieces;
     for (const SumProduct& product : products) pieces.push_back(product.weights);
@@ -143,16 +143,16 @@ class JoinInner {
     }
     const KeepNames keep_outer(graph_, first), keep_body(parts_.body, first);
     Values lefts, rest;
-    std::set<std::size_t> joined_terms;
+    std::set<std::size_t> combined_terms;
     for (const SumProduct& product : products) {
       lefts.push_back(parts_.body.value(product.left));
       placed_.insert(product.left);
-      joined_terms.insert(product.term);
+      combined_terms.insert(product.term);
     }
-    const Value weights = parts_.body.value(joined_weights(parts_, pieces, axis));
+    const Value weights = parts_.body.value(combined_weights(parts_, pieces, axis));
     Value result = matmul(concat(lefts, 1), weights, false, transpose_b);
     for (std::size_t term = 0; term < terms.size(); ++term) {
-      if (!joined_terms.contains(term)) result = add(parts_.body.value(terms[term]), result);
+      if (!combined_terms.contains(term)) result = add(parts_.body.value(terms[term]), result);
     }
     replaced_[{sum, 0}] = result.ref();
     notes_.add(what + " are one");
@@ -170,12 +170,12 @@ class JoinInner {
 
 }  // namespace
 
-void join_inner(Graph& graph, PassNotes& notes) {
+void combine_matmul_inner(Graph& graph, PassNotes& notes) {
   if (!notes.target().is_gpu()) return;
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") JoinInner(each, id, notes).run();
+      if (each.node(id).op->name == "scan") CombineMatmulInner(each, id, notes).run();
     }
     each.compact();
   });

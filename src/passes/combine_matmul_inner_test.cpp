@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// join_inner and join_columns: few rows, on a GPU.
+// combine_matmul_inner and combine_matmul_columns: few rows, on a GPU.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -65,42 +65,42 @@ std::vector<int> products_in_loops(const Graph& g) {
 }
 
 const std::vector<PassFunction> kInnerPasses = {
-    merge_duplicates, simplify_views, split_products,   for_gpu<join_inner>, sum_gradients,
-    push_slices,      hoist_products, sum_over_time,    sink_products,       for_gpu<join_columns>,
-    stack_sources,    merge_products, merge_duplicates, simplify_views,      drop_unused};
+    merge_duplicates, simplify_views, split_products, for_gpu<combine_matmul_inner>,   sum_gradients, push_slices,
+    hoist_products,   sum_over_time,  sink_products,  for_gpu<combine_matmul_columns>, stack_sources, merge_products,
+    merge_duplicates, simplify_views, drop_unused};
 
-TEST(JoinInner, ALayerIsOneProductInEitherDirection) {
+TEST(CombineMatmulInner, ALayerIsOneProductInEitherDirection) {
   for (const bool is_reverse : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       Graph g;
       build_decoder(g, is_reverse, transpose_b, true);
       run_and_compare(g, kInnerPasses);
       EXPECT_EQ(products_in_loops(g), (std::vector<int>{2, 2}));
-      // Both read the same joined weights: two layers', and no more.
-      int joined = 0;
+      // Both read the same combined weights: two layers', and no more.
+      int combined = 0;
       for (NodeId id = 0; id < g.size(); ++id) {
         const Node& node = g.node(id);
-        joined += node.op->name == "concat" && g.node(node.inputs[0].node).op->name == "parameter";
+        combined += node.op->name == "concat" && g.node(node.inputs[0].node).op->name == "parameter";
       }
-      EXPECT_EQ(joined, 2);
+      EXPECT_EQ(combined, 2);
       if (transpose_b) continue;
       for (const std::string& note : make_plan(g, {}).notes) {
-        const bool is_join = note.find("concat: copies") != std::string::npos;
-        EXPECT_FALSE(is_join && note.find("in every step") != std::string::npos) << note;
+        const bool is_concatenation = note.find("concat: copies") != std::string::npos;
+        EXPECT_FALSE(is_concatenation && note.find("in every step") != std::string::npos) << note;
       }
     }
   }
 }
 
-TEST(JoinInner, KeepsApartWhatWouldBeCopied) {
+TEST(CombineMatmulInner, KeepsApartWhatWouldBeCopied) {
   Graph g;
   build_decoder(g, false, false, false);  // what the second layer reads is carried
   const auto notes = run_and_compare(g, kInnerPasses);
   EXPECT_EQ(products_in_loops(g), (std::vector<int>{3, 2}));
-  EXPECT_NE(fmt::format("{}", fmt::join(notes, "; ")).find("is carried, or joined elsewhere"), std::string::npos);
+  EXPECT_NE(fmt::format("{}", fmt::join(notes, "; ")).find("is carried, or combined elsewhere"), std::string::npos);
 }
 
-TEST(JoinInner, KeepsApartWhatAFewStepsCannotPayFor) {
+TEST(CombineMatmulInner, KeepsApartWhatAFewStepsCannotPayFor) {
   Graph g;
   const Value a = g.input("a", f32, {2, 4096}), x = g.input("x", f32, {1, 2, 4096});
   const Value w = g.input("w", f32, {4096, 4096}), u = g.input("u", f32, {4096, 4096});
@@ -109,18 +109,18 @@ TEST(JoinInner, KeepsApartWhatAFewStepsCannotPayFor) {
   });
   g.fetch("y", r.carries[0]);
   PassNotes notes(std::make_shared<const Target>(named_target("h200")));
-  join_inner(g, notes);
+  combine_matmul_inner(g, notes);
   EXPECT_EQ(products_in_loops(g), std::vector<int>{2});
   ASSERT_EQ(notes.list().size(), 1u);
   EXPECT_NE(notes.list()[0].find("are kept apart: 1 steps save 1.5 us"), std::string::npos) << notes.list()[0];
 }
 
-TEST(JoinColumns, LeavesProductsOnTheCpuAlone) {
+TEST(CombineMatmulColumns, LeavesProductsOnTheCpuAlone) {
   Graph g;
   build_decoder(g, false, false, true);
   std::vector<PassFunction> passes = kInnerPasses;
-  std::replace(passes.begin(), passes.end(), &for_gpu<join_inner>, &join_inner);
-  std::replace(passes.begin(), passes.end(), &for_gpu<join_columns>, &join_columns);
+  std::replace(passes.begin(), passes.end(), &for_gpu<combine_matmul_inner>, &combine_matmul_inner);
+  std::replace(passes.begin(), passes.end(), &for_gpu<combine_matmul_columns>, &combine_matmul_columns);
   run_and_compare(g, passes);
   EXPECT_EQ(products_in_loops(g), (std::vector<int>{4, 4}));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// join_columns: products of a loop that multiply the same value become one product with their columns side by side. On
-// a GPU a step of few rows is bound by launches: the gradients of an LSTM's input and state are one product.
+// combine_matmul_columns: products of a loop that multiply the same value become one product with their columns side by
+// side. On a GPU a step of few rows is bound by launches: the gradients of an LSTM's input and state are one product.
 //
 //   before (in a scan's body):                        after:
 //            %3 = matmul(%2, w, transpose_b = true)            %3 = matmul(%2, wu, transpose_b = true)
@@ -16,7 +16,7 @@
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/joined_weights.h"
+#include "passes/combined_weights.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -29,16 +29,16 @@ struct ColumnProduct {
 
 // Products that no concatenation reads, which would have them written where it wants them, by what they multiply.
 std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> products_by_operand(const ScanParts& parts) {
-  std::set<NodeId> is_joined;
+  std::set<NodeId> is_combined;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
-    if (!node.op->is(OpRole::join)) continue;
-    for (const Ref& ref : node.inputs) is_joined.insert(ref.node);
+    if (!node.op->is(OpRole::concatenate)) continue;
+    for (const Ref& ref : node.inputs) is_combined.insert(ref.node);
   }
   std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> found;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
-    if (node.op->name != "matmul" || is_joined.contains(id) || node.attrs.get_bool("transpose_a")) continue;
+    if (node.op->name != "matmul" || is_combined.contains(id) || node.attrs.get_bool("transpose_a")) continue;
     if (parts.body.type(node.inputs[0]).shape.rank() != 2) continue;
     const bool transpose_b = node.attrs.get_bool("transpose_b");
     const auto piece = weights_piece(parts, node.inputs[1], transpose_b ? 0 : 1);
@@ -47,8 +47,8 @@ std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> products_by_operand(c
   return found;
 }
 
-// Slices of a product are slices of the joined one, of which its columns start at `begin`.
-void replace_slices(Graph& body, NodeId product, const Value& joined, std::int64_t begin,
+// Slices of a product are slices of the combined one, of which its columns start at `begin`.
+void replace_slices(Graph& body, NodeId product, const Value& combined, std::int64_t begin,
                     std::map<Ref, Ref>* replaced) {
   const NodeId size = body.size();
   for (NodeId id = 0; id < size; ++id) {
@@ -59,11 +59,11 @@ void replace_slices(Graph& body, NodeId product, const Value& joined, std::int64
     range.start[1] += begin;
     range.end[1] += begin;
     const KeepNames keep(body, node);
-    (*replaced)[{id, 0}] = slice(joined, range.start, range.end).ref();
+    (*replaced)[{id, 0}] = slice(combined, range.start, range.end).ref();
   }
 }
 
-void join_in(Graph& graph, NodeId id, PassNotes& notes) {
+void combine_in(Graph& graph, NodeId id, PassNotes& notes) {
   ScanParts parts(graph, id);
   std::map<Ref, Ref> replaced;
   for (auto& [key, products] : products_by_operand(parts)) {
@@ -81,16 +81,16 @@ void join_in(Graph& graph, NodeId id, PassNotes& notes) {
       continue;
     }
     const KeepNames keep_outer(graph, first), keep_body(parts.body, first);
-    const Value weights = parts.body.value(joined_weights(parts, pieces, axis));
-    const Value joined = matmul(parts.body.value(operand), weights, false, transpose_b);
+    const Value weights = parts.body.value(combined_weights(parts, pieces, axis));
+    const Value combined = matmul(parts.body.value(operand), weights, false, transpose_b);
     std::int64_t begin = 0;
     for (const ColumnProduct& product : products) {
       const std::int64_t end = begin + product.weights.end - product.weights.begin;
-      replace_slices(parts.body, product.id, joined, begin, &replaced);
-      replaced[{product.id, 0}] = slice(joined, 1, begin, end).ref();
+      replace_slices(parts.body, product.id, combined, begin, &replaced);
+      replaced[{product.id, 0}] = slice(combined, 1, begin, end).ref();
       begin = end;
     }
-    notes.add(fmt::format("{} are one, {}", what, to_string(joined.type())));
+    notes.add(fmt::format("{} are one, {}", what, to_string(combined.type())));
   }
   if (replaced.empty()) return;
   parts.body.replace(replaced);
@@ -106,12 +106,12 @@ void join_in(Graph& graph, NodeId id, PassNotes& notes) {
 
 }  // namespace
 
-void join_columns(Graph& graph, PassNotes& notes) {
+void combine_matmul_columns(Graph& graph, PassNotes& notes) {
   if (!notes.target().is_gpu()) return;
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") join_in(each, id, notes);
+      if (each.node(id).op->name == "scan") combine_in(each, id, notes);
     }
     each.compact();
   });
