@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/check.sh [--sources | --generated | --format]: what a compiler does not check. Every problem is printed as
+# tools/check.sh [--sources | --generated | --format | --ratchets update]: what a compiler does not check. Every problem is printed as
 # file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
-#                public API say of threads, formatting
+#                public API say of threads, formatting; old words, and counts that may only fall (tools/check_words.py)
 #   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3); what a build
 #                without CUDA is linked from is whole (needs the objects in build/); changed files compile without their unit; no program or library in build/ looks
 #                for others in the current folder
 #   --format     no check: formats every C++ file in place
+#   --ratchets update
+#                no check: writes counts that have fallen into tools/ratchets.txt
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${PAODING_BUILD:-build}
@@ -101,6 +103,12 @@ check_names() {
     END { exit failed }'
 }
 
+# Words that the glossary replaced, and counts that may only fall.
+check_words() {
+  command -v python3 >/dev/null || { echo "check: words not checked, python3 is missing" >&2; return 0; }
+  python3 tools/check_words.py
+}
+
 # Only what changed since the last clean run is formatted again: clang-format needs about 30 ms a file.
 check_format() {
   if [[ -z $clang_format ]]; then
@@ -184,13 +192,17 @@ case "${1:-}" in
     [[ -n $clang_format ]] || { echo "check: clang-format-14 is missing (make deps)" >&2; exit 1; }
     cxx_files | xargs -r -P "$(nproc)" -n 8 "$clang_format" -i
     exit ;;
+  --ratchets)
+    [[ ${2:-} == update ]] || { echo "usage: tools/check.sh --ratchets update" >&2; exit 2; }
+    exec python3 tools/check_words.py update ;;
   --sources | --generated | "") ;;
-  *) echo "usage: tools/check.sh [--sources | --generated | --format]" >&2; exit 2 ;;
+  *) echo "usage: tools/check.sh [--sources | --generated | --format | --ratchets update]" >&2; exit 2 ;;
 esac
 if [[ ${1:-} != --generated ]]; then
   check_text || status=1
   check_names || status=1
   check_threads || status=1
+  check_words || status=1
   check_format || status=1
 fi
 if [[ ${1:-} != --sources ]]; then
