@@ -281,7 +281,8 @@ void add_run(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "run",
       "Run a graph and say what came out and how long it took\n\n"
-      "Reads a graph as text (docs/reference/graph_text.md), takes the values of its inputs and parameters by name from\n"
+      "Reads a graph as text (docs/reference/graph_text.md), takes the values of its inputs and parameters by name "
+      "from\n"
       "safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong with the "
       "graph or the values\n"
       "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far programs for a kind of GPU have been proved. docs/limits.md has the same as a table, and a test compares them.
+// How far programs for a kind of GPU have been proved. docs/limits.md has the same as a table, and a test compares
+// them.
 #pragma once
 
 #include <string_view>

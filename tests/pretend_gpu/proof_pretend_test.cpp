@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What docs/limits.md says of each kind of GPU is what the library does with it, and what `paoding doctor` says.
-#include "gpu/proof.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "gpu/proof.h"
 #include "tests/source_root.h"
 #include "tests/temporary_folder.h"
 
@@ -57,8 +56,8 @@ TEST(ProofOfGpus, IsWhatDoctorSaysAndAGpuThatIsRefusedIsNotUsed) {
     text << std::system(line.c_str()) << " " << std::ifstream(out).rdbuf();
     return text.str();
   };
-  for (const auto& [capability, proof] : std::map<const char*, Proof>{
-           {"90", Proof::run}, {"80", Proof::compiled}, {"120", Proof::untested}}) {
+  for (const auto& [capability, proof] :
+       std::map<const char*, Proof>{{"90", Proof::run}, {"80", Proof::compiled}, {"120", Proof::untested}}) {
     const std::string text = doctor(capability);
     EXPECT_TRUE(text.starts_with("0 ")) << text;
     EXPECT_NE(text.find(proof_text(proof)), std::string::npos) << capability << "\n" << text;
