@@ -65,7 +65,8 @@ def table(rows, is_gpu):
     for row in rows:
         name, best = best_of(row, is_gpu)
         end = end_of(row, is_gpu)
-        share = f"{row['ours_us'] / best:.2f} {end}" if best else end or "no other measured"
+        alone = "default PyTorch only" if row.get("peers") else "no other measured"
+        share = f"{row['ours_us'] / best:.2f} {end}" if best else end or alone
         floor = "beaten, so none" if is_floor_beaten(row) else us(floor_of(row))
         theirs = us(best)
         if least_dropped(row):
