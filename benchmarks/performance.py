@@ -223,7 +223,7 @@ def missing():
         for row in results["rows"]:
             if row["ours_us"] is None:
                 threads = f", {row['threads']} threads" if row.get("threads") else ""
-                lines.append(f"- `{row['case']}` ({heading}{threads}): no time of ours; {row.get('waits_for') or 'not reached in any session'}.")
+                lines.append(f"- `{row['case']}` ({heading}{threads}): no time of ours; {'it waits for ' + row['waits_for'] if row.get('waits_for') else 'no session reached it'}.")
         is_gpu = results["device"] == "cuda"
         alone = [f"`{row['case']}` ({row['threads']} threads, {row['when'][:10]})" for row in measured(results)
                  if row.get("peers") and not best_of(row, is_gpu)[1]]
