@@ -245,7 +245,27 @@ def training():
                     for row in load("training.json")["rows"]]
 
 
-PARTS = {"six": six_part, "losses_line": losses_line, "losses": losses, "missing": missing, "whole": whole, "training": training}
+TORCH_LAYERS = [  # of python_torch_cuda.json: layer, dtype, steps, batch, inputs, hidden, layers
+    ("LSTM", "f32", 64, 1, 512, 512, 1), ("LSTM", "f32", 64, 32, 512, 512, 1), ("LSTM", "bf16", 64, 32, 512, 512, 1),
+    ("GRU", "f32", 64, 128, 512, 512, 1), ("LSTM", "f32", 400, 16, 80, 256, 2), ("RNN", "f32", 64, 1, 512, 512, 1)]
+
+
+def torch_layers():
+    results = load("python_torch_cuda.json")
+    keys = ("layer", "dtype", "steps", "batch", "inputs", "hidden", "layers")
+    rows = {tuple(row[key] for key in keys): row for row in results["rows"] if row["what"] == "training"}
+    lines = [f"Training calls on {results['machine']}, {results['date']}, f32 with TF32 allowed; us; paoding and torch.nn in turns "
+             "([python_torch_cuda.json](../../benchmarks/results/python_torch_cuda.json)):", "",
+             "| layer | torch.nn | **paoding** | torch.nn in a CUDA graph | **paoding** in a CUDA graph |", "|---|---|---|---|---|"]
+    for key in TORCH_LAYERS:
+        layer, dtype, steps, batch, inputs, hidden, layers = key
+        wall, graph = rows[key]["wall_us"], rows[key]["graph_replay_us"]
+        lines.append(f"| {layer} {dtype}, {steps} steps, batch {batch}, {inputs} to {hidden}{f', {layers} layers' if layers > 1 else ''} "
+                     f"| {us(wall['torch.nn'])} | **{us(wall['paoding'])}** | {us(graph['torch.nn'])} | **{us(graph['paoding'])}** |")
+    return lines
+
+
+PARTS = {"torch_layers": torch_layers, "six": six_part, "losses_line": losses_line, "losses": losses, "missing": missing, "whole": whole, "training": training}
 
 
 def filled(name):
@@ -267,7 +287,7 @@ def main():
     written = {}
     for page in MACHINES:
         written[f"docs/performance/{page}.md"] = page_of(page, written)
-    for name in ("README.md", "docs/performance/README.md", "docs/reference/training.md"):
+    for name in ("README.md", "docs/performance/README.md", "docs/reference/training.md", "docs/howto/replace_nn_lstm.md"):
         written[name] = filled(name)
     written["docs/pictures/six_models.svg"] = six_chart()
     written["docs/pictures/before_after.svg"] = before_after.picture()
