@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the repository that a command writes from measured results: written, or only compared with what is there."""
+"""Files of the repository that a command writes: written, or only compared with what is there."""
 import os
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -20,7 +20,7 @@ def write_or_check(written, command, checks):
         stale += 1
         if checks:
             line = 1 + next((i for i, (a, b) in enumerate(zip((old or "").split("\n"), text.split("\n"))) if a != b), 0)
-            print(f"{name}:{line}: not what benchmarks/results/ says; write it anew: {command}")
+            print(f"{name}:{line}: not what a program writes now; write it anew: {command}")
         else:
             with open(path, "w") as file:
                 file.write(text)

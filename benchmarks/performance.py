@@ -1,354 +1,282 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/performance.md, its plots, and the measured tables of README.md from benchmarks/results/*.json.
+"""Writes docs/performance/, its charts, and the measured parts of other pages from benchmarks/results/*.json.
 
   python3 benchmarks/performance.py            writes them
   python3 benchmarks/performance.py --check    says what is stale, exit code 1 when anything is
 
-A table in README.md stands between <!-- measured NAME --> and <!-- end -->; NAME is a function of READMES below. Only
-Python's standard library is used: this runs in `make check`.
+A measured part stands between <!-- measured NAME --> and <!-- end -->; NAME is a function of PARTS below. Only Python's
+standard library is used: this runs in `make check`.
 """
-import json
 import os
 import re
 import sys
 
+import before_after
+import charts
 import scaling
 from generated import ROOT, write_or_check
+from judged import (RESULTS, best_of, days, end_of, find, floor_of, is_floor_beaten, least_dropped, load, measured,
+                    name_of_peer, time_text, us, versions)
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-RESULTS = os.path.join(HERE, "results")
-THREADS, THREADS_PICTURE = "2026-11-23-threads-xeon-2.txt", "pictures/performance_threads.svg"
-
-SECTIONS = {
-    "S": "seq2seq training step",
-    "R": "Recurrent layers",
-    "L": "Interpolation with broadcasting and its gradients",
-    "B": "Bias gradients and the conv net",
-    "O": "Optimizer, cross entropy, normalisation",
-    "C": "Control flow",
-    "P": "Profiler",
-    "G": "Training steps on the CPU",
-    "T": "Transformers",
+THREADS = "2026-11-23-threads-xeon-2.txt"
+# By the name of its page: results, heading, threads.
+MACHINES = {
+    "h200": ("h200.json", "NVIDIA H200", [None]),
+    "h100": ("h100.json", "NVIDIA H100", [None]),
+    "xeon": ("cpu.json", "Intel Xeon, the CPU beside the H200", [2, 16]),
+    "epyc": ("cpu_2_cores.json", "AMD EPYC, two cores", [2]),
 }
+SECTIONS = [
+    ("Training steps of seq2seq models", "seq2seq/|g2p/|compile/|bind/"),
+    ("Recurrent layers", "lstm/|gru/|rnn/"),
+    ("Image networks", "resnet50/|mobile_net/|conv_net/"),
+    ("Interpolation with broadcasting", "lerp"),
+    ("Sums and bias gradients", "sum/|relu_grad"),
+    ("Normalisation, losses, embeddings, optimizers", "layer_norm/|cross_entropy/|embedding_grad/|adam/"),
+    ("Control flow", "control/"),
+]
+SIX = [  # the chart of the README: case, cache, clock, and how the README calls it
+    ("seq2seq/bf16", "cold", "seq2seq with attention, 27 M parameters, bf16"),
+    ("lstm/training/t50_b128_h512_l2_bf16", "hot", "LSTM, 2 layers, batch 128, bf16 (hot)"),
+    ("gru/training/t50_b32_h512_bf16", "hot", "GRU, batch 32, bf16 (hot)"),
+    ("conv_net/training/b100_tf32", "cold", "small conv net, 100 images, TF32"),
+    ("resnet50/training/b256_mixed_bf16", "cold", "ResNet-50, 256 images, mixed bf16"),
+    ("mobile_net/training/b256_mixed_bf16", "cold", "MobileNetV2, 256 images, mixed bf16"),
+]
+H200_CHART = [
+    ("seq2seq/tf32", "cold", "wall"), ("seq2seq/bf16", "cold", "wall"), ("lstm/forward/t64_b1_h512_f32", "hot", "wall"),
+    ("lstm/forward/t64_b32_h512_bf16", "hot", "wall"), ("lstm/training/t50_b128_h512_l2_tf32", "hot", "wall"),
+    ("lstm/training/t50_b128_h512_l2_bf16", "hot", "wall"), ("gru/training/t50_b32_h512_bf16", "hot", "wall"),
+    ("conv_net/training/b100_tf32", "cold", "wall"), ("resnet50/training/b256_mixed_bf16", "cold", "wall"),
+    ("resnet50/forward/b256_mixed_bf16", "cold", "wall"), ("mobile_net/training/b256_mixed_bf16", "cold", "wall"),
+    ("mobile_net/forward/b4_f32", "cold", "wall"), ("lerp_grad/1", "cold", "gpu"), ("lerp_grad/5", "cold", "gpu"),
+    ("lerp/3", "cold", "gpu"), ("layer_norm/both_f32", "cold", "gpu"), ("layer_norm/forward_bf16", "cold", "gpu"),
+    ("cross_entropy/bf16", "cold", "gpu"), ("embedding_grad/translate_f32", "cold", "gpu"), ("adam/60m_f32", "cold", "gpu"),
+]
+WRITTEN = "<!-- Written by `python3 benchmarks/performance.py`; do not edit. -->"
 
 
-def load(name):
-    try:
-        with open(os.path.join(RESULTS, name)) as file:
-            return json.load(file)
-    except OSError:
-        return {"rows": []}
+# ---- pages of machines ----
 
 
-# ---- numbers ----
-
-
-def us(value):
-    """Three digits that count, thousands apart."""
-    if value is None:
-        return "–"
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def ms(value):
-    return "–" if value is None else us(value / 1000)
-
-
-def span(low, high):
-    return f"[{us(low)}, {us(high)}]"
-
-
-def percent(part, whole):
-    return "–" if not part or not whole else f"{100 * part / whole:.0f}%"
-
-
-def verdict(row):
-    """Won: at the goal, and 0.95 of the best other, or 1.02 where that is within 10% of the floor (a tie)."""
-    if row["ours_us"] is None:
-        return "not written yet"
-    if row.get("right") is False:
-        return "**wrong**"
-    best, ours, goal, floor = row.get("best_other_us"), row["ours_us"], row.get("goal_us"), row.get("floor_us")
-    at_goal = goal is None or ours <= goal
-    if best is None:
-        return "at the goal" if goal and at_goal else "" if goal is None else "behind the goal"
-    if ours <= 0.95 * best:
-        return "won" if at_goal else "ahead, behind the goal"
-    if ours <= 1.02 * best and floor and best <= 1.1 * floor:
-        return "tie"
-    return "even" if ours <= 1.02 * best else "**lost**"
-
-
-# ---- docs/performance.md ----
-
-
-def table(rows):
-    lines = ["| case | cache, clock | **ours** us | spread | floor | of it | goal | best other | its us | |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+def table(rows, is_gpu):
+    lines = ["| case | cache, clock | **paoding**, us | [least, most] | best other | its us | ours / its | floor, us | measured |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        if row["ours_us"] is None:
-            lines.append(f"| `{row['case']}` | | – | | {us(row.get('floor_us'))} | | {us(row.get('goal_us'))} | | "
-                         f"| waits for {row['waits_for']} |")
-            continue
-        spread = span(row["ours_min_us"], row["ours_max_us"])
-        if row.get("ours_p99_us"):
-            spread += f", p99 {us(row['ours_p99_us'])}"
-        floor = us(row.get("floor_us"))
-        whole = row.get("floor_with_launch_us")
-        share = percent(row.get("floor_us"), row["ours_us"])
-        if row.get("floor_us") and whole and whole > 1.02 * row["floor_us"]:
-            floor += f" ({us(whole)})"
-            share += f" ({percent(whole, row['ours_us'])})"
-        lines.append(
-            f"| `{row['case']}` | {row['cache']}, {row['clock']} | **{us(row['ours_us'])}** "
-            f"| {spread} | {floor} | {share} | {us(row.get('goal_us'))} "
-            f"| {row.get('best_other') or '–'} | {us(row.get('best_other_us'))} | {verdict(row)} |")
+        name, best = best_of(row, is_gpu)
+        end = end_of(row, is_gpu)
+        alone = "default PyTorch only" if row.get("peers") else "no other measured"
+        share = f"{row['ours_us'] / best:.2f} {end}" if best else end or alone
+        floor = "beaten, so none" if is_floor_beaten(row) else us(floor_of(row))
+        theirs = us(best)
+        if least_dropped(row):
+            theirs += f" ({us(least_dropped(row))} with results dropped)"
+        lines.append(f"| `{row['case']}` | {row['cache']}, {row['clock']} | **{us(row['ours_us'])}** "
+                     f"| [{us(row['ours_min_us'])}, {us(row['ours_max_us'])}] | {name_of_peer(name, is_gpu) if name else '–'} "
+                     f"| {theirs} | {share} | {floor} | {row['when'][:10]} |")
     return lines
 
 
-def peers_table(rows):
-    """Every peer of every row, with its spread."""
-    lines = ["| case | cache, clock | peer: us [min, max] |", "|---|---|---|"]
+def share_chart(rows, is_gpu, title):
+    """Our time as a share of the best other's."""
+    items = []
     for row in rows:
-        if not row.get("peers"):
-            continue
-        spread = row.get("peers_spread_us", {})
-        all_peers = [f"{name}: {us(value)}" + (f" {span(*spread[name])}" if name in spread else "")
-                     for name, value in sorted(row["peers"].items(), key=lambda item: item[1])]
-        lines.append(f"| `{row['case']}` | {row['cache']}, {row['clock']} | {'; '.join(all_peers)} |")
-    return lines
+        name, best = best_of(row, is_gpu)
+        share = row["ours_us"] / best
+        items.append((f"{row['case']} ({row['cache']})", share, f"{share:.2f}: {us(row['ours_us'])} | {us(best)}", "a" if share <= 1 else "d"))
+    what = f"{title}. " + "; ".join(f"{name} {value:.2f}" for name, value, _, _ in items)
+    return charts.bars(title, what, "our time / the best other's; 1 is as fast, less is faster (behind it: us of ours | theirs)",
+                       items, 1.4, 0.2, mark=1, axis_text=lambda value: f"{value:.1f}")
 
 
-def reasons(rows):
-    found = {}
-    for row in rows:
-        for peer, why in row.get("why_not", {}).items():
-            found.setdefault((peer, why.split("\n")[0][:110]), []).append(row["case"])
-    return [f"- {peer or 'a peer'}: {why} ({len(set(cases))} case{'s' if len(set(cases)) > 1 else ''}, `{cases[0]}`)"
-            for (peer, why), cases in sorted(found.items())]
+def chart_rows(page, results, threads):
+    if page == "h200":
+        return [find(results, *key) for key in H200_CHART]
+    is_gpu = results["device"] == "cuda"
+    rows = [row for row in measured(results) if row.get("threads") == threads and best_of(row, is_gpu)[1]]
+    if is_gpu:
+        rows = [row for row in rows if row["clock"] == "gpu" and row["cache"] == "cold"]
+    return rows[:charts.MOST_BARS]
 
 
-def days(rows):
-    found = sorted({row["when"][:10] for row in rows if row.get("when")})
-    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}" if found else "never"
-
-
-def versions(rows):
-    found = {}
-    for row in rows:
-        for name, version in (row.get("versions") or {}).items():
-            if name != "paoding" and version:
-                found.setdefault(name, set()).add(version)
-    return ", ".join(f"{name} {' and '.join(sorted(some))}" for name, some in sorted(found.items()))
-
-
-def part(title, results, rows, picture):
-    lines = [f"## {title}", ""]
-    if not rows:
-        return lines + ["Nothing is measured yet.", ""]
-    lines += [f"{results.get('machine', '')}; measured {days(rows)}; {versions(rows)}.", ""]
-    lines += [results["note"], ""] if "note" in results else []
-    lines += [f"![]({picture})", ""] if picture else []
-    for section, name in SECTIONS.items():
-        some = [row for row in rows if row["section"] == section]
-        if some:
-            lines += [f"### {name}", ""] + table(some) + [""]
-    lines += ["### All peers", ""] + peers_table(rows) + [""]
-    why = reasons(rows)
-    if why:
-        lines += ["What peers could not do:", ""] + why + [""]
-    return lines
-
-
-def by_threads():
-    """Of one machine; where a number of threads had no time for a row, its cell is empty."""
-    with open(os.path.join(RESULTS, THREADS)) as file:
-        return scaling.rows_of(file.read())
-
-
-def threads_part():
-    return ["## CPU, by threads", "",
-            "On the host of the H200, an Intel Xeon of 16 virtual cores; median [least], in us. How it was measured, and what was",
-            f"not: [{THREADS}](../benchmarks/results/{THREADS}).", "", f"![]({THREADS_PICTURE})", "",
-            *scaling.table(by_threads()), ""]
-
-
-def page(gpu, h100, cpu, small):
-    lines = [
-        "# Performance",
-        "",
-        "Written by `python3 benchmarks/performance.py` from [benchmarks/results/](../benchmarks/results/), which",
-        "`benchmarks/compare` writes; `make check` fails when this page is not what they say. `paoding bench --list` has what is",
-        "measured; a row of work that is not written yet says what it waits for.",
-        "",
-        "Times are medians in us; ours and the others' take turns in one call on one machine, the spread is over all rounds. *gpu*",
-        "is the time of the device for runs started back to back (the others: CUDA events around graph replays), *wall* what a",
-        "caller waits. *Cold* rotates among buffers of together more than three caches, outputs too, *hot* uses one set. The floor is",
-        "the bytes that must move over the rate measured for their kind of access (H200: read 4.6, read and written 4.15, in L2 10",
-        "TB/s; CPU: a pass over the same bytes, as many read, written and updated in place), or the operations over the unit's rate",
-        "(bf16 790, TF32 393 TFLOP/s; CPU: a product of 1024 x 1024), or for recurrent rows a count by hand; in brackets with what one kernel",
-        "takes whatever it does (1.3 us in a graph, 5.8 us with its caller waiting). Sets of buffers are timed one behind the other: where a",
-        "set's kernels would run beside another's, as they did in cold rows of small kernels before 2026-11-26, they are kept apart. PyTorch's outputs on the GPU are kept by",
-        "the graph, each set its own, so that nothing is allocated while it is timed; on the CPU PyTorch is measured as it is, with outputs given",
-        "where the op takes them, compiled, and all of these with an allocator that keeps its pages. What it returns there is kept until the",
-        "buffers' next turn; where it is dropped at once, it lies in the same memory again, and a cold row is cold for the inputs alone",
-        "(*results dropped*: no other is best by that). Results of ours are compared",
-        "with float64 before they are timed; models of hundreds of GFLOP at a smaller size (`checked_as`).",
-        "",
-        "A row is won at the goal and at most 0.95 of the best other; where the best other is within 10% of the floor, at most 1.02",
-        "of it is a tie.",
-        "",
-    ]
-    lines += part("One NVIDIA H200", gpu, gpu["rows"], "pictures/performance_h200.svg")
-    # What single kernels are wanted to take is said for an H200.
-    lines += part("One NVIDIA H100", h100, [{**row, "goal_us": None} for row in h100["rows"]], None)
-    for threads in sorted({row.get("threads") for row in cpu["rows"]}, key=lambda t: t or 0):
-        rows = [row for row in cpu["rows"] if row.get("threads") == threads]
-        lines += part(f"CPU, {threads} threads", cpu, rows, f"pictures/performance_cpu_{threads}.svg")
-    lines += part("CPU, 2 threads of a small machine", small, small["rows"], "pictures/performance_cpu_small.svg")
-    lines += threads_part()
+def page_of(page, written):
+    file, heading, counts = MACHINES[page]
+    results = load(file)
+    is_gpu = results["device"] == "cuda"
+    rows = measured(results)
+    lines = [f"# {heading}", "", WRITTEN, "",
+             f"From [{file}](../../benchmarks/results/{file}), which also has every other that was measured, with its spread, "
+             f"and why one is missing. How to read it: [method](README.md). {results['machine']}; measured {days(rows)}; "
+             f"{versions(rows)}.", ""]
+    if "note" in results:
+        lines += [results["note"], ""]
+    for threads in counts:
+        some = [row for row in rows if row.get("threads") == threads]
+        picture = f"performance_{page}{f'_{threads}' if len(counts) > 1 else ''}.svg"
+        title = heading + (f", {threads} threads" if threads else "")
+        chosen = chart_rows(page, results, threads)
+        written[f"docs/pictures/{picture}"] = share_chart(chosen, is_gpu, f"{title}: our time beside the best other's")
+        alt = f"{title}: our time as a share of the best other's, {len(chosen)} rows, {sum(row['ours_us'] > best_of(row, is_gpu)[1] for row in chosen)} of them longer"
+        mark = "##" if len(counts) == 1 else "###"
+        lines += ([f"## {threads} threads", ""] if len(counts) > 1 else []) + [f"![{alt}](../pictures/{picture})", ""]
+        left = list(some)
+        for name, pattern in SECTIONS:
+            part = [row for row in left if re.match(pattern, row["case"])]
+            left = [row for row in left if row not in part]
+            if part:
+                lines += [f"{mark} {name}{f', {threads} threads' if len(counts) > 1 else ''}", ""] + table(part, is_gpu) + [""]
+        if left:
+            raise SystemExit(f"{file}: no section of performance.py has {left[0]['case']}")
+    if page == "xeon":
+        lines += threads_part(written)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-# ---- the plot ----
+def threads_part(written):
+    with open(os.path.join(RESULTS, THREADS)) as file:
+        rows = scaling.rows_of(file.read())
+    items = []
+    for case, cache, at in rows:
+        gain = at[min(at)][0] / at[max(at)][0]
+        items.append((f"{case} ({cache})", gain, f"{gain:.1f}", "a"))
+    title = "Intel Xeon: how many times as fast 16 threads are as one"
+    written["docs/pictures/performance_threads.svg"] = charts.bars(
+        title, title + ": " + "; ".join(f"{name} {text}" for name, _, text, _ in items),
+        "times as fast with 16 threads as with one", items, 20, 2)
+    return ["## By threads", "", "Median [least] of wall time, us; how it was measured, and what was not: "
+            f"[{THREADS}](../../benchmarks/results/{THREADS}).", "",
+            f"![{title}, {len(items)} rows](../pictures/performance_threads.svg)", "", *scaling.table(rows), ""]
 
 
-def plot(rows, title):
-    """Percent of the floor, ours and the best other, one line a row."""
-    rows = [r for r in rows if r["ours_us"] and r.get("floor_us")]
-    rows = [r for r in rows if r["clock"] == "gpu" or not any(
-        o["case"] == r["case"] and o["cache"] == r["cache"] and o["clock"] == "gpu" for o in rows)]
-    left, width, step, top = 330, 420, 15, 52
-    height = top + step * len(rows) + 14
-    x = lambda share: left + width * min(share, 1.25) / 1.25
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 40}" height="{height}" '
-           f'font-family="sans-serif" font-size="11">',
-           f'<rect width="100%" height="100%" fill="#ffffff"/>',
-           f'<text x="8" y="18" font-size="13">{title}: percent of the floor</text>',
-           '<circle cx="14" cy="34" r="4" fill="#c0392b"/><text x="24" y="38">ours</text>',
-           '<circle cx="74" cy="34" r="4" fill="#7f8c8d"/><text x="84" y="38">the best other</text>']
-    for share in (0, 0.25, 0.5, 0.75, 1.0):
-        out.append(f'<line x1="{x(share):.1f}" y1="{top - 6}" x2="{x(share):.1f}" y2="{height - 8}" stroke="#dddddd"/>')
-        out.append(f'<text x="{x(share):.1f}" y="{top - 9}" text-anchor="middle" fill="#666666">{100 * share:.0f}%</text>')
-    for i, row in enumerate(rows):
-        y = top + step * i + step / 2
-        ours = row["floor_us"] / row["ours_us"]
-        out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{row["case"]} ({row["cache"]})</text>')
-        if row.get("best_other_us"):
-            other = row["floor_us"] / row["best_other_us"]
-            out.append(f'<line x1="{x(ours):.1f}" y1="{y:.1f}" x2="{x(other):.1f}" y2="{y:.1f}" stroke="#bbbbbb"/>')
-            out.append(f'<circle cx="{x(other):.1f}" cy="{y:.1f}" r="4" fill="#7f8c8d"/>')
-        out.append(f'<circle cx="{x(ours):.1f}" cy="{y:.1f}" r="4" fill="#c0392b"/>')
-    return "\n".join(out + ["</svg>"]) + "\n"
+# ---- measured parts of other pages ----
 
 
-# ---- README.md ----
+def six():
+    results = load("h200.json")
+    found = []
+    for case, cache, name in SIX:
+        row = find(results, case, cache, "wall")
+        peer, best = best_of(row, True, "PyTorch")
+        found.append((name, row, peer, best))
+    return found
 
 
-def find(results, case, cache=None, clock=None, threads=None):
-    for row in results["rows"]:
-        if row["case"] == case and (cache is None or row["cache"] == cache) and (clock is None or row["clock"] == clock):
-            if row["ours_us"] is not None and (threads is None or row.get("threads") == threads):
-                return row
-    return None
+def six_chart():
+    items = []
+    for name, row, _, best in six():
+        items.append((name, 1.0, time_text(best), "b"))
+        items.append(("paoding", row["ours_us"] / best, time_text(row["ours_us"]), "a"))
+    title = "A training step on one H200: PyTorch's best (grey) and paoding (red)"
+    what = title + ": " + "; ".join(f"{name}: PyTorch {time_text(best)}, paoding {time_text(row['ours_us'])}"
+                                    for name, row, _, best in six())
+    return charts.bars(title, what, "time of a step, PyTorch's best way = 1", items, 1.2, 0.2, left=310,
+                       axis_text=lambda value: f"{value:.1f}")
 
 
-def on_either(gpu, case, clock):
-    """The cold row of the H200, or where it has none of the H100, and what to say of that."""
-    row = find(gpu, case, "cold", clock)
-    return (row, "") if row else (find(load("h100.json"), case, "cold", clock), " (H100)")
+def six_part():
+    said = "; ".join(f"{name} {time_text(row['ours_us'])} against {time_text(best)}" for name, row, _, best in six())
+    return [f"![Training steps on one H200, paoding against PyTorch's best: {said}](docs/pictures/six_models.svg)"]
 
 
-def peer(row, *names):
-    """The best of those peers whose names begin so."""
-    if row is None:
-        return None
-    found = [value for name, value in row.get("peers", {}).items()
-             if any(re.fullmatch(n, name) for n in names) and not name.endswith("results dropped")]
-    return min(found) if found else None
+def behind(page):
+    file, _, _ = MACHINES[page]
+    results = load(file)
+    is_gpu = results["device"] == "cuda"
+    rows = [row for row in measured(results) if best_of(row, is_gpu)[1]]
+    lost = [row for row in rows if "behind" in end_of(row, is_gpu)]
+    return rows, lost, is_gpu
 
 
-def lerp_grad_table(gpu, cpu):
-    labels = ["[16,102400] f32, scalar w", "[16,204800] f64, scalar w", "x [16,1,1,1], y [16,3,224,224]",
-              "x [16,1,1,1], y [16,3,244,244], w [3,1,244]", "x [64,1,512,1], y [64,256,1,128], w [256,512,128]"]
-    lines = ["| case | floor | **paoding** | torch.compile | PyTorch eager |", "|---|---|---|---|---|"]
-    for number, label in enumerate(labels, 1):
-        row, where = on_either(gpu, f"lerp_grad/{number}", "gpu")
-        if row:
-            lines.append(f"| {label}{where} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
-                         f"| {us(peer(row, 'PyTorch compiled.*'))} | {us(peer(row, 'PyTorch(, graph)?'))} |")
+def losses_line():
+    parts = []
+    for page, name in (("h200", "on the H200"), ("h100", "on an H100"), ("xeon", "on a Xeon"), ("epyc", "on two cores of an EPYC")):
+        rows, lost, _ = behind(page)
+        parts.append(f"{name} {len(lost)} of {len(rows)} rows")
+    _, lost, is_gpu = behind("h200")
+    worst = max(lost, key=lambda row: row["ours_us"] / best_of(row, is_gpu)[1])
+    return [f"**Where it loses** (more than 2% behind the best other): {', '.join(parts)}. The largest on the H200: MobileNetV2, four "
+            f"images in f32, {time_text(worst['ours_us'])} against {time_text(best_of(worst, is_gpu)[1])}; on the H100 small sums, "
+            "`lerp` and the forward pass of layer_norm. [All of them](docs/performance/README.md#where-it-loses)."]
+
+
+def losses():
+    lines = ["| machine | case | cache, clock | paoding | best other | its time | ours / its |", "|---|---|---|---|---|---|---|"]
+    for page in MACHINES:
+        rows, lost, is_gpu = behind(page)
+        for row in sorted(lost, key=lambda row: -row["ours_us"] / best_of(row, is_gpu)[1]):
+            name, best = best_of(row, is_gpu)
+            threads = f", {row['threads']} threads" if row.get("threads") else ""
+            lines.append(f"| [{MACHINES[page][1]}]({page}.md){threads} | `{row['case']}` | {row['cache']}, {row['clock']} "
+                         f"| {time_text(row['ours_us'])} | {name_of_peer(name, is_gpu)} | {time_text(best)} | {row['ours_us'] / best:.2f} |")
+    counted = []
+    for page in MACHINES:
+        rows, lost, is_gpu = behind(page)
+        even = sum(end_of(row, is_gpu) == "even" for row in rows)
+        counted.append(f"{MACHINES[page][1]}: {len(rows)} rows beside others, {len(rows) - len(lost) - even} ahead, {even} even, {len(lost)} behind")
+    return ["; ".join(counted) + ".", "", *lines]
+
+
+def missing():
+    lines = []
+    for page, (file, heading, _) in MACHINES.items():
+        results = load(file)
+        for row in results["rows"]:
+            if row["ours_us"] is None:
+                threads = f", {row['threads']} threads" if row.get("threads") else ""
+                lines.append(f"- `{row['case']}` ({heading}{threads}): no time of ours; {'it waits for ' + row['waits_for'] if row.get('waits_for') else 'no session reached it'}.")
+        is_gpu = results["device"] == "cuda"
+        alone = [f"`{row['case']}` ({row['threads']} threads, {row['when'][:10]})" for row in measured(results)
+                 if row.get("peers") and not best_of(row, is_gpu)[1]]
+        if alone:
+            lines.append(f"- {heading}: beside PyTorch's default settings only, so its times are not shown: {', '.join(alone)}.")
     return lines
 
 
-def lstm_table(gpu, cpu):
-    rows = [("forward, batch 1, f32", "forward/t64_b1_h512_f32"), ("forward, batch 1, bf16", "forward/t64_b1_h512_bf16"),
-            ("forward, batch 32, TF32", "forward/t64_b32_h512_tf32"), ("forward, batch 32, bf16", "forward/t64_b32_h512_bf16"),
-            ("training, 50 steps, batch 128, 2 layers, TF32", "training/t50_b128_h512_l2_tf32"),
-            ("training, 50 steps, batch 128, 2 layers, bf16", "training/t50_b128_h512_l2_bf16")]
-    lines = ["| | **paoding** | cuDNN's best, called directly | nn.LSTM in a CUDA graph | nn.LSTM | op by op in a CUDA graph | op by op |",
-             "|---|---|---|---|---|---|---|"]
-    for label, name in rows:
-        row = find(gpu, "lstm/" + name, "hot", "wall") or find(gpu, "lstm/" + name, clock="wall")
-        if row:
-            lines.append(f"| {label} | **{us(row['ours_us'])}** | {us(peer(row, 'cuDNN.*'))} "
-                         f"| {us(peer(row, 'PyTorch nn.LSTM, graph'))} | {us(peer(row, 'PyTorch nn.LSTM'))} "
-                         f"| {us(peer(row, 'PyTorch op by op, graph'))} | {us(peer(row, 'PyTorch op by op'))} |")
-    return lines
+def whole():
+    found = load("seq2seq_whole.json")
+    called, graph = found["rows"]
+    return [f"{found['what']}, measured {found['date']} on an {found['machine']}: {time_text(called['us'])} by calls, {time_text(graph['us'])} "
+            "in a CUDA graph ([seq2seq_whole.json](../../benchmarks/results/seq2seq_whole.json)); PyTorch's eager step in a CUDA graph stays its best."]
 
 
-def gpu_table(gpu, cpu):
-    rows = [("seq2seq training step, 27 M parameters, TF32", "seq2seq/tf32", "wall"), ("the same in bf16", "seq2seq/bf16", "wall"),
-            ("conv net training step, batch 100, TF32", "conv_net/training/b100_tf32", "wall"),
-            ("its forward pass, batch 1000", "conv_net/forward/b1000_tf32", "wall"),
-            ("ResNet-50 training step, 256 images, mixed bf16", "resnet50/training/b256_mixed_bf16", "wall"),
-            ("ResNet-50 inference, 256 images, mixed bf16", "resnet50/forward/b256_mixed_bf16", "wall"),
-            ("Adam, 60 M parameters in 30 tensors", "adam/60m_f32", "gpu"),
-            ("cross entropy [6400,7709] with its gradient, bf16", "cross_entropy/bf16", "gpu"),
-            ("layer_norm [8192,1024] with its gradients, f32", "layer_norm/both_f32", "gpu"),
-            ("layer_norm forward, bf16", "layer_norm/forward_bf16", "gpu")]
-    lines = ["| | floor | **paoding** | PyTorch's best | PyTorch eager |", "|---|---|---|---|---|"]
-    for label, name, clock in rows:
-        row, where = on_either(gpu, name, clock)
-        if row:
-            lines.append(f"| {label}{where} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
-                         f"| {us(peer(row, 'PyTorch.*'))} | {us(peer(row, 'PyTorch', 'PyTorch, fused Adam', 'PyTorch, channels last'))} |")
-    return lines
-
-
-def cpu_table(gpu, cpu):
-    rows = [("seq2seq training step, hidden 256, f32", "g2p/f32"), ("conv net training step, batch 128", "conv_net/training/b128_f32"),
-            ("layer_norm [8192,1024], forward", "layer_norm/forward_f32"), ("its gradients", "layer_norm/backward_f32"),
-            ("Adam, 10 M parameters", "adam/10m_f32")]
-    counts = sorted({row.get("threads") for row in cpu["rows"] if row.get("threads")})
-    lines = ["| | " + " | ".join(f"**paoding**, {n} threads | PyTorch's best, {n}" for n in counts) + " |",
-             "|---|" + "---|" * (2 * len(counts))]
-    for label, name in rows:
-        cells = []
-        for threads in counts:
-            row = find(cpu, name, "hot", threads=threads) or find(cpu, name, threads=threads)
-            state = ", cold" if row and row["cache"] == "cold" else ""
-            cells += [f"**{ms(row['ours_us'])}**{state}" if row else "–", ms(peer(row, "PyTorch.*"))]
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def training_table(gpu, cpu):
-    lines = ["| command | model and data (`paoding fetch` gets it) | on held-out examples | time |", "|---|---|---|---|"]
-    return lines + [f"| `{row['command']}` | {row['what']} | {row['scores']} | {row['time']} |"
+def training():
+    lines = ["| command | model and data (`paoding fetch` gets it) | on held-out examples | time | date |", "|---|---|---|---|---|"]
+    return lines + [f"| `{row['command']}` | {row['what']} | {row['scores']} | {row['time']} | {row['when']} |"
                     for row in load("training.json")["rows"]]
 
 
-READMES = {"training": training_table, "lerp_grad": lerp_grad_table, "lstm": lstm_table, "gpu": gpu_table, "cpu": cpu_table}
+TORCH_LAYERS = [  # of python_torch_cuda.json: layer, dtype, steps, batch, inputs, hidden, layers
+    ("LSTM", "f32", 64, 1, 512, 512, 1), ("LSTM", "f32", 64, 32, 512, 512, 1), ("LSTM", "bf16", 64, 32, 512, 512, 1),
+    ("GRU", "f32", 64, 128, 512, 512, 1), ("LSTM", "f32", 400, 16, 80, 256, 2), ("RNN", "f32", 64, 1, 512, 512, 1)]
 
 
-def readme(text, gpu, cpu):
+def torch_layers():
+    results = load("python_torch_cuda.json")
+    keys = ("layer", "dtype", "steps", "batch", "inputs", "hidden", "layers")
+    rows = {tuple(row[key] for key in keys): row for row in results["rows"] if row["what"] == "training"}
+    lines = [f"Training calls on {results['machine']}, {results['date']}, f32 with TF32 allowed; us; paoding and torch.nn in turns "
+             "([python_torch_cuda.json](../../benchmarks/results/python_torch_cuda.json)):", "",
+             "| layer | torch.nn | **paoding** | torch.nn in a CUDA graph | **paoding** in a CUDA graph |", "|---|---|---|---|---|"]
+    for key in TORCH_LAYERS:
+        layer, dtype, steps, batch, inputs, hidden, layers = key
+        wall, graph = rows[key]["wall_us"], rows[key]["graph_replay_us"]
+        lines.append(f"| {layer} {dtype}, {steps} steps, batch {batch}, {inputs} to {hidden}{f', {layers} layers' if layers > 1 else ''} "
+                     f"| {us(wall['torch.nn'])} | **{us(wall['paoding'])}** | {us(graph['torch.nn'])} | **{us(graph['paoding'])}** |")
+    return lines
+
+
+PARTS = {"torch_layers": torch_layers, "six": six_part, "losses_line": losses_line, "losses": losses, "missing": missing, "whole": whole, "training": training}
+
+
+def filled(name):
+    with open(os.path.join(ROOT, name)) as file:
+        text = file.read()
+
     def fill(match):
-        name = match.group(1)
-        if name not in READMES:
-            raise SystemExit(f"README.md: there is no table '{name}' in benchmarks/performance.py")
-        return f"<!-- measured {name} -->\n" + "\n".join(READMES[name](gpu, cpu)) + "\n<!-- end -->"
+        part = match.group(1)
+        if part not in PARTS:
+            raise SystemExit(f"{name}: there is no part '{part}' in benchmarks/performance.py")
+        return f"<!-- measured {part} -->\n" + "\n".join(PARTS[part]()) + "\n<!-- end -->"
     return re.sub(r"<!-- measured (\w+) -->\n.*?<!-- end -->", fill, text, flags=re.S)
 
 
@@ -356,17 +284,13 @@ def main():
     checks = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not checks:
         raise SystemExit("usage: python3 benchmarks/performance.py [--check]")
-    gpu, h100, cpu, small = (load(name) for name in ("h200.json", "h100.json", "cpu.json", "cpu_2_cores.json"))
-    path = os.path.join(ROOT, "README.md")
-    with open(path) as file:
-        written = {"README.md": readme(file.read(), gpu, cpu), "docs/performance.md": page(gpu, h100, cpu, small)}
-    if gpu["rows"]:
-        written["docs/pictures/performance_h200.svg"] = plot(gpu["rows"], "One H200")
-    for threads in sorted({row["threads"] for row in cpu["rows"]}):
-        rows = [row for row in cpu["rows"] if row["threads"] == threads]
-        written[f"docs/pictures/performance_cpu_{threads}.svg"] = plot(rows, f"CPU, {threads} threads")
-    written["docs/pictures/performance_cpu_small.svg"] = plot(small["rows"], "CPU, 2 threads of a small machine")
-    written["docs/" + THREADS_PICTURE] = scaling.plot(by_threads(), "Rows of the CPU: an Intel Xeon of 16 virtual cores")
+    written = {}
+    for page in MACHINES:
+        written[f"docs/performance/{page}.md"] = page_of(page, written)
+    for name in ("README.md", "docs/performance/README.md", "docs/reference/training.md", "docs/howto/replace_nn_lstm.md"):
+        written[name] = filled(name)
+    written["docs/pictures/six_models.svg"] = six_chart()
+    written["docs/pictures/before_after.svg"] = before_after.picture()
     raise SystemExit(write_or_check(written, "python3 benchmarks/performance.py", checks))
 
 

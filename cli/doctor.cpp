@@ -25,6 +25,7 @@
 #include "gpu/driver.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
+#include "gpu/proof.h"
 #endif
 
 namespace paoding::cli {
@@ -110,6 +111,7 @@ void print_gpus() {
                                   gpu.major, gpu.minor, gpu.arch(), gpu.sm_count,
                                   static_cast<double>(gpu.memory_bytes) / (1 << 30),
                                   static_cast<double>(gpu.last_cache_bytes) / (1 << 20)));
+      print_row("", fmt::format("{}", gpu::proof_text(gpu::proof_of(gpu.major, gpu.minor))));
     } catch (const Error& error) {
       print_row(name, fmt::format("cannot be used: {}", error.what()));
     }
@@ -152,7 +154,7 @@ void print_gpu_parts() {
 #else
 void print_gpu_parts() {
   print("\nGPUs\n");
-  print_row("none", "this build has no GPU back end; build paoding where CUDA's headers are");
+  print_row("none", "this build has no GPU back end: CUDA's headers were not found when paoding was built");
 }
 #endif
 

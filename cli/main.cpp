@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   catch_interrupts();
   CLI::App app(
       "paoding: a deep-learning engine that shows where every microsecond goes.\n"
-      "Graphs are given as text (docs/graph_text.md), values as safetensors files.",
+      "Graphs are given as text (docs/reference/graph_text.md), values as safetensors files.",
       "paoding");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_version_flag("--version", "paoding " PAODING_VERSION);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding ops: the op table, from the ops themselves; docs/ops.md is what --markdown prints.
+// paoding ops: the op table, from the ops themselves; docs/reference/ops.md is made of what --markdown prints.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -107,12 +107,7 @@ std::string cell(std::string text) {
 }
 
 void print_markdown(const std::vector<const OpDef*>& ops) {
-  print_text(
-      "# Ops\n\n"
-      "Written by `paoding ops --markdown`; do not edit. Gradient: *derived* means from the op's formula, or from the "
-      "ops\n"
-      "it consists of.\n\n"
-      "| op | inputs | attributes | kind | gradient | what it computes |\n|---|---|---|---|---|---|\n");
+  print_text("| op | inputs | attributes | kind | gradient | what it computes |\n|---|---|---|---|---|---|\n");
   for (const OpDef* op : ops) {
     print("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_text(*op)), cell(attrs_text(*op)), kind_of(*op),
           gradient_of(*op), cell(op->summary));
@@ -160,7 +155,9 @@ void add_ops(CLI::App& app, Commands* commands) {
       "is a gradient (yes: a rule of its own; derived: from its formula or the ops it consists of).");
   sub->add_option("NAME", options->name, "One op");
   auto* json = sub->add_flag("--json", options->json, "A JSON array");
-  auto* markdown = sub->add_flag("--markdown", options->markdown, "The table that is docs/ops.md")->excludes(json);
+  auto* markdown =
+      sub->add_flag("--markdown", options->markdown, "The table as Markdown, which docs/reference/ops.md is made of")
+          ->excludes(json);
   sub->add_flag("--python", options->python, "The module that is python/paoding/ops.py")
       ->excludes(json)
       ->excludes(markdown);

@@ -281,7 +281,8 @@ void add_run(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "run",
       "Run a graph and say what came out and how long it took\n\n"
-      "Reads a graph as text (docs/graph_text.md), takes the values of its inputs and parameters by name from\n"
+      "Reads a graph as text (docs/reference/graph_text.md), takes the values of its inputs and parameters by name "
+      "from\n"
       "safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong with the "
       "graph or the values\n"
       "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "
@@ -298,7 +299,7 @@ void add_run(CLI::App& app, Commands* commands) {
       ->capture_default_str();
   options->compile.add_to(*sub);
   sub->add_flag("--profile", options->has_profile,
-                "Profile the repeated runs (one, without --repeat) and print the report (docs/profiling.md)");
+                "Profile the repeated runs (one, without --repeat) and print the report (docs/reference/profiling.md)");
   options->report.add_to(*sub);
   sub->add_option("--profile-path", options->profile_path,
                   "Also write the timeline (Chrome's trace format: .json, .json.gz; Perfetto's: .pftrace), or the\n"

@@ -107,7 +107,7 @@ void add_train(CLI::App& app, Commands* commands) {
     CLI::App* sub = group->add_subcommand(
         name, std::string(command->task->summary()) +
                   "\nOn a terminal a line shows how far it is; elsewhere a line is printed now and then. Ctrl-C saves\n"
-                  "and ends. What the files of a run are, and what --json prints: docs/training.md.");
+                  "and ends. What the files of a run are, and what --json prints: docs/reference/training.md.");
     CLI::Option* data = sub->add_option("--data", r.data_folder, "Folder of data sets; `paoding fetch` fills it")
                             ->type_name("FOLDER")
                             ->capture_default_str();

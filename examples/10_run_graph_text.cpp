@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 10_run_graph_text [FILE]: a model that is text (docs/graph_text.md), read and run. The built-in text learns what XOR
-// is, with its gradients and updates in the text; a file of yours is run once on small random inputs.
+// 10_run_graph_text [FILE]: a model that is text (docs/reference/graph_text.md), read and run. The built-in text learns
+// what XOR is, with its gradients and updates in the text; a file of yours is run once on small random inputs.
 #include <fstream>
 #include <iostream>
 #include <iterator>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 13_slow_reader [MILLISECONDS]: a training loop that waits for its data, and how a report says so
-// (docs/cases/slow_reader.md). Reading a batch takes so long, 5 ms where nothing is said; 0 is a reader that is not
-// slow.
+// (docs/howto/read_data_faster.md). Reading a batch takes so long, 5 ms where nothing is said; 0 is a reader that is
+// not slow.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 14_slow_op: an op of one's own that is slow for what it makes the host do, how a report says so, and what mending it
-// gains (docs/cases/slow_op.md). The mean of all rows so far, once written as a loop that takes row by row, once as a
-// sum over rows.
+// gains (docs/howto/mend_a_slow_op.md). The mean of all rows so far, once written as a loop that takes row by row, once
+// as a sum over rows.
 #include <algorithm>
 #include <chrono>
 #include <iostream>

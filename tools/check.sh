@@ -4,8 +4,9 @@
 # file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
 #                public API say of threads, formatting; old words, and counts that may only fall (tools/check_words.py)
-#   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3); what a build
-#                without CUDA is linked from is whole (needs the objects in build/); changed files compile without their unit; no program or library in build/ looks
+#   --generated  files that are written by a program and committed are fresh, links of documents lead somewhere and their
+#                numbers are in the results that they cite (needs build/paoding, python3); a build without CUDA links whole
+#                (needs the objects in build/); changed files compile without their unit; no program or library in build/ looks
 #                for others in the current folder
 #   --format     no check: formats every C++ file in place
 #   --ratchets update
@@ -22,7 +23,7 @@ forbidden="manager handler controller proxy generic helper util context impl dat
 # Named for the folder data/ that they are the front of.
 allowed="include/paoding/data.h tools/fetch_data.sh"
 # Committed files that a command prints: "file|command", run in the repository with $build set.
-generated=("docs/ops.md|$build/paoding ops --markdown" "python/paoding/ops.py|$build/paoding ops --python")
+generated=("python/paoding/ops.py|$build/paoding ops --python")
 
 roots=()
 for root in include src models cli tests examples benchmarks python; do [[ -d $root ]] && roots+=("$root"); done
@@ -144,8 +145,10 @@ check_generated() {
   if command -v python3 >/dev/null; then
     python3 benchmarks/performance.py --check || status=1
     python3 benchmarks/ladder.py --check || status=1
+    [[ ! -x $build/paoding ]] || python3 tools/write_reference.py "$build/paoding" --check || status=1
+    python3 tools/check_docs.py || status=1
   else
-    echo "check: measured tables not checked, python3 is missing" >&2
+    echo "check: documents not checked, python3 is missing" >&2
   fi
   return $status
 }

@@ -34,7 +34,7 @@ cmake -S "$root/examples/outside" -B "$made/outside" -DCMAKE_PREFIX_PATH="$made/
 # What the program, the library, its headers, scripts and the document on data tell a user to run must have been
 # installed with them.
 for script in $(find "$made/moved" -type f \( -name 'libpaoding.so*' -o -path '*/bin/paoding' -o -name '*.h' -o -name '*.sh' \
-  -o -path '*/docs/data.md' \) -print0 | xargs -0 grep -aohE '[a-z_./]*[a-z_]+\.sh\b' | sort -u); do
+  -o -path '*/docs/reference/data.md' \) -print0 | xargs -0 grep -aohE '[a-z_./]*[a-z_]+\.sh\b' | sort -u); do
   [[ -n $(find "$made/moved" -path "*/${script#/}") ]] || { echo "check_install: $script is named, but not installed" >&2; exit 1; }
 done
 if grep -aohE 'make deps[a-z-]*' "$made"/moved/bin/paoding; then
@@ -56,9 +56,13 @@ if [[ -n $pc ]] && command -v pkg-config >/dev/null; then
   # shellcheck disable=SC2046,SC2086
   "$compiler" $flags "$root/examples/outside/main.cpp" -o "$made/by_pkg_config" $(pkg-config --cflags --libs paoding)
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir paoding) "$made/by_pkg_config"
-  # What the README shows first of C++, without a warning.
+  # What the README shows first of C++, built without a warning and run: it learns sin(x).
   awk '/^```cpp$/ { is_in = 1; next } is_in && /^```$/ { exit } is_in' "$root/README.md" >"$made/readme.cpp"
   grep -q 'int main' "$made/readme.cpp" || { echo "check_install: README.md has no program in C++" >&2; exit 1; }
-  "$compiler" $flags -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$made/readme.cpp" $(pkg-config --cflags paoding)
+  # shellcheck disable=SC2046,SC2086
+  "$compiler" $flags -Wall -Wextra -Wpedantic -Werror "$made/readme.cpp" -o "$made/readme" $(pkg-config --cflags --libs paoding)
+  printed=$(LD_LIBRARY_PATH=$(pkg-config --variable=libdir paoding) "$made/readme")
+  awk -v printed="$printed" 'BEGIN { exit !(printed ~ /^loss [0-9.e-]+$/ && substr(printed, 6) + 0 < 0.01) }' ||
+    { echo "check_install: README.md's program prints '$printed', not a loss below 0.01" >&2; exit 1; }
 fi
 echo "check_install: ok"

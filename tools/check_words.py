@@ -20,7 +20,7 @@ WORDS, RATCHETS = 'tools/old_words.txt', 'tools/ratchets.txt'
 TEXTS = ('src', 'include', 'cli', 'python', 'models', 'tests', 'tools', 'examples', 'cmake')
 CODE = ('.cpp', '.h', '.cu')
 # Recorded by programs of other days, or of other people's words.
-RECORDED = ('tests/peer/recorded/*', 'tests/recordings/*', 'tests/fuzz_seeds/*', WORDS, RATCHETS)
+RECORDED = ('tests/reference/peer/recorded/*', 'tests/recordings/*', 'tests/fuzz_seeds/*', WORDS, RATCHETS)
 MOST_SHARE, FEW_LINES = 0.05, 10
 
 

@@ -4,7 +4,7 @@
 # references. What else of the repository is linked is copied beside the pages: its path goes to the file
 # PAODING_SITE_FILES (tools/docs.sh).
 
-# docs/guide/../serving.md is docs/serving.md.
+# docs/guide/../serving.md is docs/reference/serving.md.
 function plain(path,    parts, count, i, kept, n, result) {
   count = split(path, parts, "/")
   n = 0
@@ -21,20 +21,31 @@ function name_of(path) {
   gsub(/[^A-Za-z0-9]/, "_", path)
   return tolower(path)
 }
+# Whether the page at `path` hangs below this one in the site's tree: below an index the other pages of its folder, and
+# below the index of all how-tos and the other indexes.
+function is_below(path) {
+  if (here !~ /^docs\/(.*\/)?(README|index)\.md$/ || path == here) return 0
+  if (here == "docs/README.md") return path ~ /^docs\/[^\/]*\.md$/ || path ~ /^docs\/howto\// || path ~ /^docs\/[^\/]*\/(README|index)\.md$/
+  return path ~ ("^" folder "[^/]*\\.md$")
+}
 # [text](target), from here.
 function link(text, target,    path) {
-  if (target ~ /^(https?:|#|@ref)/) return "[" text "](" target ")"
+  if (target ~ /^#/) return text
+  if (target ~ /^(https?:|@ref)/) return "[" text "](" target ")"
   sub(/#.*/, "", target)
   path = plain(folder target)
-  if (path ~ /\.md$/) {
-    if ((here == "docs/guide/index.md" && path ~ /^docs\/guide\/[0-9]/) || (here == "docs/profiling.md" && path ~ /^docs\/cases\//))
+  if (path ~ /\.md$/ && path ~ /^(docs\/|README|CONTRIBUTING)/) {
+    if (is_below(path) && !(path in shown)) {
+      shown[path]
       return "@subpage " name_of(path) " \"" text "\""
+    }
     return "[" text "](@ref " name_of(path) ")"
   }
   if (path ~ /^include\/paoding\/.*\.h$/) return "[" text "](@ref " substr(path, 9) ")"
   if (path ~ /\.(svg|png)$/) { sub(/.*\//, "", path); return "[" text "](" path ")" }
   print path >> ENVIRON["PAODING_SITE_FILES"]
-  return "[" text "](files/" path ")"
+  # Doxygen would take what ends in .md for a page of its own.
+  return path ~ /\.md$/ ? "<a href=\"files/" path "\">" text "</a>" : "[" text "](files/" path ")"
 }
 
 FNR == 1 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]: gets what `paoding train` learns from out of Debian's
-# packages and indexes, with apt but without root and without installing anything: docs/data.md says what it is. FOLDER is
+# packages and indexes, with apt but without root and without installing anything: docs/reference/data.md says what it is. FOLDER is
 # PAODING_DATA_DIR, or data/ here, when not given. `paoding fetch` runs it. What is there already is not fetched again; a data set's folder is put
 # in place whole, once everything in it is there.
 set -euo pipefail
@@ -90,7 +90,7 @@ bytes_of() {  # bytes_of <folder> <files...>
 begin_work() {  # begin_work <MiB that are needed for a while>
   mkdir -p "$folder" 2>/dev/null && [[ -w $folder ]] || die "$folder: cannot write there; name another FOLDER"
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
-    die "no apt here: fetch it on a Debian machine and copy FOLDER, docs/data.md says which files are needed"
+    die "no apt here: fetch it on a Debian machine and copy FOLDER, docs/reference/data.md says which files are needed"
   # Before apt is asked: on a full disk its update does not come back.
   local free
   free=$(df --output=avail -BM "$folder" | tail -n 1 | tr -dc 0-9)

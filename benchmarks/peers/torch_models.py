@@ -89,6 +89,8 @@ def seq2seq(case, device):
     found.append({"peer": "PyTorch, compiled cell", "make": make("cell")})
     if device == "cpu":
         found.append({"peer": "PyTorch, fused Adam", "make": make("fused")})
+    else:
+        found.append({"peer": "PyTorch, compiled whole", "make": make("whole")})
     return found
 
 

@@ -170,15 +170,18 @@ int run_ladder(LadderOptions options) {
   const auto steps = static_cast<double>(options.layers.steps);
   std::vector<std::string> items;
   bool all_right = true;
+  double forward_floor_us = 0;  // a training step has the forward pass in it
   for (std::size_t w = 0; w < works.size(); ++w) {
     options.layers.is_training = works[w].kind == "lstm_training";
     std::vector<Rung> rungs;
     for (const Way& way : kWays) {
       show_progress(fmt::format("{}: {}", works[w].name, way.name));
       rungs.push_back(measure(way, works[w], options, machine, &floors));
+      rungs.back().floor_us = std::max(rungs.back().floor_us, forward_floor_us);
       all_right = all_right && rungs.back().is_right;
     }
     show_progress("");
+    forward_floor_us = rungs[0].floor_us;
     for (const PeerRow& row : theirs[w]) {
       rungs.push_back({.name = row.name,
                        .why = row.why,

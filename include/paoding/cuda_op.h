@@ -3,7 +3,7 @@
 // composed one: what it means is its composition, which runs where there is no such GPU, and which tests compare the
 // kernel with; the kernel runs it in place of that where it accepts. Its gradient is the op's, and may call other ops
 // with kernels of their own. Such a kernel is planned, captured and profiled like any other. See
-// examples/11_own_cuda_kernel.cpp and docs/adding_an_op.md.
+// examples/11_own_cuda_kernel.cpp and docs/design/adding_an_op.md.
 #pragma once
 
 #include <cstdint>

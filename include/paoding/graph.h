@@ -297,7 +297,7 @@ class OnCpu {
   Placement saved_;
 };
 
-/// Text form of a graph, version 1: one statement a line; parse_graph() reads it back. See docs/graph_text.md.
+/// Text form of a graph, version 1: a statement a line; parse_graph() reads it back (docs/reference/graph_text.md).
 std::string to_text(const Graph& graph);
 /// Error (file) with line and column when `text` is not a graph; op errors keep their own kind.
 std::unique_ptr<Graph> parse_graph(std::string_view text);

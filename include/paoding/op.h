@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OpDef: everything an op says about itself, in one block. Shape and dtype checks, broadcasting, promotion, gradient
 // sums over broadcasts, kernels, tests, the op table and the docs are derived from it. Ops outside the tree register
-// the same way: see examples/ and docs/adding_an_op.md.
+// the same way: see examples/ and docs/design/adding_an_op.md.
 #pragma once
 
 #include <functional>

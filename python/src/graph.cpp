@@ -108,7 +108,7 @@ void bind_graph(nb::module_& module) {
            [](GraphHandle* self) { new (self) GraphHandle{std::make_shared<GraphOwner>(std::make_unique<Graph>())}; })
       .def_static(
           "parse", [](const std::string& text) { return GraphHandle{std::make_shared<GraphOwner>(parse_graph(text))}; },
-          nb::arg("text"), "The graph of a text (docs/graph_text.md). FileError with line and column.")
+          nb::arg("text"), "The graph of a text (docs/reference/graph_text.md). FileError with line and column.")
       .def("__str__", [](const GraphHandle& self) { return to_text(self.graph()); })
       .def("__repr__",
            [](const GraphHandle& self) { return "Graph(" + std::to_string(self.graph().size()) + " nodes)"; })

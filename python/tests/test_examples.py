@@ -44,7 +44,7 @@ def test_types_are_strict():
 
 
 def blocks():
-    for name in ('README.md', 'docs/python.md'):
+    for name in ('README.md', 'docs/reference/python.md'):
         text = (FOLDER.parents[1] / name).read_text()
         for i, block in enumerate(re.findall(r'```python\n(.*?)```', text, re.DOTALL)):
             if 'paoding.torch' not in block:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/driver_use.h"
+#include "gpu/proof.h"
 
 namespace paoding::gpu {
 namespace {
@@ -198,6 +199,10 @@ GpuDevice::GpuDevice(int index) : driver_(required_driver()), index_(index) {
                     static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)),
                     static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device)),
                     2 * clock / 1000 * width / 8);
+  if (proof_of(target_.major, target_.minor) == Proof::refused) {
+    fail(ErrorKind::device, "cuda:{}: {} has compute capability {}.{}, needed 7.5 or later", index, target_.name,
+         target_.major, target_.minor);
+  }
   target_.last_cache_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
   target_.memory_bytes = static_cast<std::int64_t>(memory_bytes);
   target_.shared_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);

@@ -196,7 +196,7 @@ TEST(GraphText, ReadsTheSeedsOfTheFuzzer) {
 }
 
 TEST(GraphText, ReadsTheExampleOfTheDocs) {
-  const std::string page = read(source_root() / "docs/graph_text.md");
+  const std::string page = read(source_root() / "docs/reference/graph_text.md");
   const std::size_t start = page.find("```\npaoding graph 1"), end = page.find("\n```", start + 4);
   ASSERT_NE(start, std::string::npos);
   ASSERT_NE(end, std::string::npos);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What README.md, CONTRIBUTING.md and docs/ tell people to type is there: commands and their options, graph text, make
-// targets, files, links, counts.
+// targets, files, links, counts; and tools/check_docs.py, which compares their numbers with results, finds wrong ones.
 #include <map>
 #include <regex>
 #include <set>
@@ -81,7 +81,9 @@ class Documents : public Cli {
     // What `paoding profile` runs has options of its own.
     const auto inner = words.size() > 1 && command == "profile" ? words.begin() + 1 : words.end();
     if (inner != words.end() && !inner->starts_with("-")) return help_of({inner, words.end()});
-    if (words.size() > 1 && has(outer, "\n  " + words[1] + " ")) command += " " + words[1];
+    if (words.size() > 1 && !words[1].starts_with("-") && has(outer, "\n  " + words[1] + " ")) {
+      command += " " + words[1];
+    }
     return help(command);
   }
 
@@ -149,7 +151,7 @@ TEST_F(Documents, NameTargetsFilesAndLinksThatThereAre) {
       ++files;
       EXPECT_TRUE(fs::exists(source_root() / span)) << document.name << ": " << span;
     }
-    for (const std::string& link : matches(document.plain, "\\]\\(([^)#:]+)\\)")) {
+    for (const std::string& link : matches(document.plain, "\\]\\(([^)#:]+)(?:#[^)]*)?\\)")) {
       EXPECT_TRUE(fs::exists(path.parent_path() / link)) << document.name << ": " << link;
     }
   }
@@ -157,11 +159,11 @@ TEST_F(Documents, NameTargetsFilesAndLinksThatThereAre) {
 }
 
 TEST_F(Documents, ReferToEveryPublicHeader) {
-  const std::string reference = read_file(source_root() / "docs/reference.md");
+  const std::string reference = read_file(source_root() / "docs/reference/api.md");
   for (const auto& entry : fs::recursive_directory_iterator(source_root() / "include")) {
     if (entry.path().extension() != ".h") continue;
     const std::string header = fs::relative(entry.path(), source_root()).string();
-    EXPECT_TRUE(has(reference, "](../" + header + ")")) << header;
+    EXPECT_TRUE(has(reference, "](../../" + header + ")")) << header;
   }
 }
 
@@ -173,9 +175,60 @@ TEST_F(Documents, CountTheOpsThatThereAre) {
   EXPECT_GT(count, 150u);
   for (const fs::path& path : documents()) {
     for (const std::string& number : matches(read_file(path), "(\\d+) ops\\b")) {
-      if (path.filename() == "profiling.md") continue;  // of a group
+      if (path.filename() == "profiling.md" || path.filename() == "cli.md") continue;  // of a group
       EXPECT_EQ(number, std::to_string(count)) << path;
     }
+  }
+}
+
+TEST_F(Documents, AreAsShortAsTheyPromise) {
+  const auto lines = [](const char* name) {
+    const std::string text = read_file(source_root() / name);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_LE(lines("README.md"), 130);
+  EXPECT_LE(lines("docs/roadmap.md"), 50);
+}
+
+// A page beside the repository's, for tools/check_docs.py, and what it says of it.
+class DocumentNumbers : public Cli {
+ protected:
+  Ran check(const std::string& page) {
+    if (std::system("command -v python3 >/dev/null") != 0) return {-1, "", ""};
+    write("page.md", page);
+    return shell("python3 " + (source_root() / "tools/check_docs.py").string() + " " + path("page.md"));
+  }
+};
+
+TEST_F(DocumentNumbers, ThatTheCitedResultHasAreFound) {
+  const std::string cited = " (`lerp/3`, [h200.json](benchmarks/results/h200.json)).\n";
+  for (const char* right : {"It takes 6.71 us", "It takes 6.7 us, the other 6.58 us"}) {
+    const Ran ran = check(right + cited);
+    if (ran.code == -1) GTEST_SKIP() << "NOT CHECKED: there is no python3";
+    EXPECT_EQ(ran.code, 0) << right << "\n" << ran.out << ran.err;
+  }
+  const Ran computed = check("It is 2% behind <!-- computed: 6.71 / 6.58 - 1 = 2% -->" + cited);
+  EXPECT_EQ(computed.code, 0) << computed.out << computed.err;
+  EXPECT_EQ(check("A limit of 2 GB. <!-- not measured: a limit that the code sets -->\n").code, 0);
+}
+
+TEST_F(DocumentNumbers, ThatNoResultHasAreErrors) {
+  const std::string cited = " (`lerp/3`, [h200.json](benchmarks/results/h200.json)).\n";
+  const std::map<std::string, std::string> wrong{
+      {"It takes 5.71 us" + cited, "5.71 us"},
+      {"It takes 6.71 us.\n", "no result is cited"},
+      {"It takes 6.71 us (`lerp/99`, [h200.json](benchmarks/results/h200.json)).\n", "lerp/99"},
+      {"It takes 6.71 us ([h200.json](benchmarks/results/h200.json)).\n", "name the case"},
+      {"It takes 6.71 us (`lerp/3`, [nothing](benchmarks/results/nothing.json)).\n", "nothing.json"},
+      {"It is 30% behind <!-- computed: 6.71 / 6.58 - 1 = 30% -->" + cited, "computed"},
+      {"It is 2% behind <!-- computed: 5.71 / 5.6 - 1 = 2% -->" + cited, "5.71"},
+      {"| case | us |\n|---|---|\n| `lerp/3` | **5.71** |\n\n", "5.71"},
+      {"See [this](nowhere.md).\n", "nowhere.md"}};
+  for (const auto& [page, part] : wrong) {
+    const Ran ran = check(page);
+    if (ran.code == -1) GTEST_SKIP() << "NOT CHECKED: there is no python3";
+    EXPECT_EQ(ran.code, 1) << page;
+    EXPECT_TRUE(has(ran.out, part)) << page << ran.out << ran.err;
   }
 }
 

@@ -115,7 +115,7 @@ TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
   EXPECT_EQ(parser.load((folder / "loop.json").string()).error(), simdjson::SUCCESS);
 }
 
-// What docs/cases/slow_reader.md says of its report.
+// What docs/howto/read_data_faster.md says of its report.
 TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   const auto share = [](const Ran& ran) {
     const std::string line = ran.out.substr(ran.out.find("  Your code "));
@@ -133,7 +133,7 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   EXPECT_NEAR(number_behind(wall.substr(wall.find(" your code ")), "Ratio: "), share(slow), 1) << slow.out;
 }
 
-// What docs/cases/slow_op.md says of both reports.
+// What docs/howto/mend_a_slow_op.md says of both reports.
 TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const Ran ran = run_program("14_slow_op");
@@ -154,7 +154,7 @@ TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   EXPECT_NEAR(number_behind(slow, "y = "), number_behind(quick, "y = "), 1e-2) << ran.out;
 }
 
-// What docs/cases/control_flow.md says of the three ways, on a GPU that is not there.
+// What docs/howto/branch_on_a_gpu.md says of the three ways, on a GPU that is not there.
 TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
   const fs::path gpu = fs::read_symlink("/proc/self/exe").parent_path() / "pretend_gpu";
   if (!fs::exists(gpu / "libcuda.so.1")) GTEST_SKIP() << "NOT CHECKED: " << gpu << " is not built";

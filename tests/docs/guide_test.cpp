@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/guide/ says what is so: its code stands in programs that are built, its output is what they print, and its
-// commands run as written.
+// commands run as written. Lines of code in docs/howto/ stand in an example or a header.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -78,6 +78,37 @@ TEST_F(Guide, HasItsCodeFromProgramsThatAreBuilt) {
   for (const std::string& block : blocks(folder_of_guide() / "index.md", "cpp")) {
     for (const std::string& line : lines_of(block)) EXPECT_TRUE(has(all, line)) << line;
   }
+}
+
+// Single blanks, no remark behind the code.
+std::string code_of(const std::string& line) {
+  static const std::regex remark(R"(\s+//.*)"), blanks(R"(\s+)"), ends("^ | $");
+  return std::regex_replace(std::regex_replace(std::regex_replace(line, remark, ""), blanks, " "), ends, "");
+}
+
+TEST_F(Guide, HowTosHaveLinesOfExamplesAndHeaders) {
+  std::string all;
+  for (const char* folder : {"examples", "include"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(source_root() / folder)) {
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h") continue;
+      for (std::string line : lines_of(slurp(entry.path()))) {
+        const std::size_t begin = line.find_first_not_of(" /");
+        if (begin != std::string::npos) all += code_of(line.substr(begin)) + "\n";
+      }
+    }
+  }
+  int lines = 0;
+  for (const auto& entry : fs::directory_iterator(source_root() / "docs/howto")) {
+    for (const std::string& block : blocks(entry.path(), "cpp")) {
+      for (const std::string& line : lines_of(block)) {
+        const std::string code = code_of(line);
+        if (code.empty() || code == "...") continue;
+        ++lines;
+        EXPECT_TRUE(has(all, code)) << entry.path() << ": " << line;
+      }
+    }
+  }
+  EXPECT_GT(lines, 20);
 }
 
 TEST_F(Guide, ShowsWhatItsProgramsPrint) {

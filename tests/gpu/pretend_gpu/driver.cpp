@@ -17,6 +17,12 @@
 
 namespace {
 
+// 90, an H200's, or what PAODING_PRETEND_CAPABILITY says: 70 for a V100.
+int capability() {
+  const char* asked = std::getenv("PAODING_PRETEND_CAPABILITY");
+  return asked == nullptr ? 90 : std::atoi(asked);
+}
+
 using paoding::pretend::kGraphNodeBytes;
 using paoding::pretend::Machine;
 
@@ -104,8 +110,8 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice) {
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
   switch (which) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = capability() / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = capability() % 10; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;

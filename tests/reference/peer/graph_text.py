@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text form of graphs (docs/graph_text.md), read: statements with their attributes and bodies."""
+"""The text form of graphs (docs/reference/graph_text.md), read: statements with their attributes and bodies."""
 import re
 
 import torch

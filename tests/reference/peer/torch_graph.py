@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs paoding graph text (docs/graph_text.md) in PyTorch: what it means there, op by op, gradients by autograd."""
+"""Runs paoding graph text (docs/reference/graph_text.md) in PyTorch: what it means there, op by op, gradients by autograd."""
 import math
 
 import torch
