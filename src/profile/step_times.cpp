@@ -14,6 +14,30 @@ struct Step {
   std::array<std::int64_t, kHostUses> uses{};
 };
 
+// The steps of the thread with the most runs. A run that is cut is no step. The last step ends where all that its run
+// started has ended.
+std::vector<Step> steps_of(const Trace& trace, TrackId* track) {
+  std::map<TrackId, std::vector<SpanId>> runs;
+  for (const SpanId run : trace.runs()) {
+    const bool is_inside = trace.parent(run) != kNone && trace.run(trace.parent(run)) != 0;
+    if (!is_inside && !trace.on_gpu(run) && !trace.cut(run).at_start) runs[trace.track_id(run)].push_back(run);
+  }
+  const auto most = std::max_element(runs.begin(), runs.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == runs.end()) return {};
+  *track = most->first;
+  std::vector<Step> steps;
+  for (const SpanId run : most->second) {
+    if (!steps.empty()) steps.back().end = trace.start(run);
+    steps.push_back({trace.start(run), trace.end(run)});
+  }
+  const std::uint32_t last = trace.run(most->second.back());
+  for (SpanId i = 0; i < trace.size() && last != 0; ++i) {
+    if (trace.on_gpu(i) && trace.run(i) == last) steps.back().end = std::max(steps.back().end, trace.end(i));
+  }
+  return steps;
+}
+
 // The op that took longest in the step beyond its share of all steps.
 std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches, const std::vector<Step>& steps,
                        const Step& worst) {
@@ -32,40 +56,24 @@ std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches
 
 }  // namespace
 
-Steps find_steps(const Trace& trace) {
-  std::map<TrackId, std::vector<SpanId>> runs;
-  for (const SpanId run : trace.runs()) {
-    const bool is_inside = trace.parent(run) != kNone && trace.run(trace.parent(run)) != 0;
-    if (!is_inside && !trace.on_gpu(run) && !trace.cut(run).at_start) runs[trace.track_id(run)].push_back(run);
-  }
-  const auto most = std::max_element(runs.begin(), runs.end(),
-                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  if (most == runs.end()) return {};
-  Steps steps{.track = most->first, .of = {}};
-  for (const SpanId run : most->second) {
-    if (!steps.of.empty()) steps.of.back().end = trace.start(run);
-    steps.of.push_back({trace.start(run), trace.end(run)});
-  }
-  const std::uint32_t last = trace.run(most->second.back());
-  for (SpanId i = 0; i < trace.size() && last != 0; ++i) {
-    if (trace.on_gpu(i) && trace.run(i) == last) steps.of.back().end = std::max(steps.of.back().end, trace.end(i));
-  }
-  return steps;
-}
-
 std::int64_t median(std::vector<std::int64_t> all) {
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::nth_element(all.begin(), middle, all.end());
   return *middle;
 }
 
+Steps find_steps(const Trace& trace) {
+  Steps steps;
+  for (const Step& step : steps_of(trace, &steps.track)) steps.of.push_back({step.start, step.end});
+  return steps;
+}
+
 StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads) {
   StepTimes times;
-  const Steps found = find_steps(trace);
-  if (found.of.empty()) return times;
-  std::vector<Step> steps;
-  for (const Interval& step : found.of) steps.push_back({step.start, step.end});
-  const std::vector<Stretch>& stretches = threads[found.track].stretches;
+  TrackId track = kNone;
+  std::vector<Step> steps = steps_of(trace, &track);
+  if (steps.empty()) return times;
+  const std::vector<Stretch>& stretches = threads[track].stretches;
   std::vector<std::int64_t> lengths;
   std::size_t at = 0;
   for (Step& step : steps) {
