@@ -90,9 +90,7 @@ class Aligner {
     pair_by(Alignment::resized, [](const StepPart& p, const std::string& scope) {
       return std::tuple(p.is_op, scope, p.name, std::string(), std::int64_t{0}, 0.0);
     });
-    if (left_a_.size() * left_b_.size() <= kMostPairs) regroup();
-    pair_by(Alignment::renamed,
-            [](const StepPart& p, const std::string&) { return whole_key(p, std::string()); });  // moved elsewhere
+    regroup();
     for (const std::size_t i : left_a_) made_.push_back({Alignment::vanished, {i}, {}});
     for (const std::size_t i : left_b_) made_.push_back({Alignment::appeared, {}, {i}});
     return std::move(made_);
@@ -196,12 +194,16 @@ class Aligner {
 
   // ---- ops that were fused or split ----
 
-  // At the scope furthest in that has them all: those that do the same ops are one row.
+  // From the scope furthest in that has them on: what only moved is a row, and so are those that do the same ops.
   void regroup() {
+    constexpr int kDeepest = 64;
     int deepest = 0;
     for (const std::size_t i : left_a_) deepest = std::max(deepest, depth_of(scopes_of_a_[i]));
     for (const std::size_t i : left_b_) deepest = std::max(deepest, depth_of(b_[i].scope));
-    for (int depth = deepest; depth >= 0; --depth) {
+    for (int depth = std::min(deepest, kDeepest); depth >= 0; --depth) {
+      pair_by(Alignment::renamed,
+              [&](const StepPart& p, const std::string& scope) { return whole_key(p, up_to(scope, depth)); });
+      if (left_a_.size() * left_b_.size() > kMostPairs) continue;
       std::map<std::string, std::pair<Numbers, Numbers>> places;
       for (const std::size_t i : left_a_) places[up_to(scopes_of_a_[i], depth)].first.push_back(i);
       for (const std::size_t i : left_b_) places[up_to(b_[i].scope, depth)].second.push_back(i);
@@ -210,9 +212,9 @@ class Aligner {
   }
 
   static std::string up_to(const std::string& scope, int depth) {
-    std::string cut = scope;
-    while (depth_of(cut) > depth) cut = parent_of(cut);
-    return cut;
+    std::size_t end = 0;
+    for (int i = 0; i < depth && end != scope.npos; ++i) end = scope.find('/', i == 0 ? 0 : end + 1);
+    return depth == 0 ? "" : scope.substr(0, end);
   }
 
   // The parts that are linked by what they do, each set of them at once.

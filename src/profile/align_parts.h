@@ -12,14 +12,14 @@
 namespace paoding::profile {
 
 enum class Alignment {
-  same,      // scope, name, shape and size
-  resized,   // of another shape or size
-  renamed,   // its scope has another name, or lies elsewhere
-  fused,     // several of A are fewer of B that do their ops
-  split,     // the other way round
-  regrouped, // as many on both sides
-  vanished,  // only in A
-  appeared,  // only in B
+  same,       // scope, name, shape and size
+  resized,    // of another shape or size
+  renamed,    // its scope has another name, or lies elsewhere
+  fused,      // several of A are fewer of B that do their ops
+  split,      // the other way round
+  regrouped,  // as many on both sides
+  vanished,   // only in A
+  appeared,   // only in B
 };
 std::string_view to_string(Alignment alignment);
 

@@ -89,11 +89,15 @@ double quantile(double tail, double degrees) {
 
 // Processes a side with which an interval around this difference would lie on one side of the floor.
 std::size_t needed(double difference, double variance, double floor, double tail) {
+  constexpr double kMost = 10000;
   const double room = std::abs(std::abs(difference) - floor);
-  for (double n = 2; n <= 1000 && variance > 0; n = std::ceil(n * 1.05)) {
-    if (quantile(tail, 2 * n - 2) * std::sqrt(2 * variance / n) < room) return static_cast<std::size_t>(n);
+  double n = 10;
+  for (int i = 0; i < 6; ++i) {  // of t's degrees, which are those of the answer
+    const double wanted = std::pow(quantile(tail, 2 * n - 2) / room, 2) * 2 * variance;
+    if (!(wanted < kMost)) return 0;
+    n = std::max(2.0, std::ceil(wanted));
   }
-  return 0;
+  return static_cast<std::size_t>(n);
 }
 
 }  // namespace
@@ -108,9 +112,8 @@ double student_t_quantile(double tail, double degrees) {
   PD_ASSERT(tail > 0 && tail <= 0.5, "a tail above 0 and at most 1/2");
   double low = 0, high = 1;
   while (student_t_tail(high, degrees) > tail && high < 1e300) high *= 2;
-  for (int i = 0; i < 200 && low < high; ++i) {
-    const double middle = low + (high - low) / 2;
-    if (middle == low || middle == high) break;
+  // Halves the interval down to the last digits of a double.
+  for (double middle = (low + high) / 2; high - low > 1e-15 * high; middle = (low + high) / 2) {
     (student_t_tail(middle, degrees) > tail ? low : high) = middle;
   }
   return high;

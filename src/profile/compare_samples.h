@@ -68,8 +68,8 @@ std::vector<std::size_t> looks_at(std::size_t runs, std::size_t most);
 
 // ---- many at once ----
 
-/// How likely chance makes means as far apart as these, of equal ones: Welch's test, two-sided. 1 where a side has fewer
-/// than two numbers.
+/// How likely chance makes means as far apart as these, of equal ones: Welch's test, two-sided. 1 where a side has
+/// fewer than two numbers.
 double welch_p(const std::vector<double>& a, const std::vector<double>& b);
 /// Which of them to believe so that at most a share `rate` of those is expected to be wrong (Benjamini, Hochberg 1995).
 std::vector<bool> discoveries(const std::vector<double>& p_values, double rate);

@@ -19,26 +19,11 @@ TEST(StudentT, HasTheQuantilesOfTheTables) {
   struct Entry {
     double tail, degrees, t;
   };
-  for (const Entry& e : {Entry{0.10, 1, 3.078},
-                         {0.05, 1, 6.314},
-                         {0.025, 1, 12.706},
-                         {0.01, 1, 31.821},
-                         {0.005, 1, 63.657},
-                         {0.001, 1, 318.309},
-                         {0.025, 2, 4.303},
-                         {0.005, 2, 9.925},
-                         {0.025, 4, 2.776},
-                         {0.005, 4, 4.604},
-                         {0.10, 8, 1.397},
-                         {0.05, 8, 1.860},
-                         {0.025, 8, 2.306},
-                         {0.01, 8, 2.896},
-                         {0.005, 8, 3.355},
-                         {0.001, 8, 4.501},
-                         {0.005, 18, 2.878},
-                         {0.005, 30, 2.750},
-                         {0.001, 60, 3.232},
-                         {0.005, 100, 2.626}}) {
+  for (const Entry& e :
+       {Entry{0.10, 1, 3.078}, {0.05, 1, 6.314},   {0.025, 1, 12.706}, {0.01, 1, 31.821},  {0.005, 1, 63.657},
+        {0.001, 1, 318.309},   {0.025, 2, 4.303},  {0.005, 2, 9.925},  {0.025, 4, 2.776},  {0.005, 4, 4.604},
+        {0.10, 8, 1.397},      {0.05, 8, 1.860},   {0.025, 8, 2.306},  {0.01, 8, 2.896},   {0.005, 8, 3.355},
+        {0.001, 8, 4.501},     {0.005, 18, 2.878}, {0.005, 30, 2.750}, {0.001, 60, 3.232}, {0.005, 100, 2.626}}) {
     EXPECT_NEAR(student_t_quantile(e.tail, e.degrees), e.t, 0.0006) << e.tail << " of " << e.degrees;
   }
   EXPECT_NEAR(student_t_quantile(0.005, 1e6), 2.575829, 1e-4);  // of the normal distribution
@@ -61,7 +46,8 @@ TEST(CompareSamples, GivesWelchsIntervalOfTheLogarithms) {
   EXPECT_NEAR(c.ratio, std::pow(107. * 109 * 106 * 108 * 105 / (100. * 101 * 99 * 100.5 * 99.5), 0.2), 1e-12);
   double a[5] = {100, 101, 99, 100.5, 99.5}, b[5] = {107, 109, 106, 108, 105}, mean[2] = {}, square[2] = {};
   for (int i = 0; i < 5; ++i) mean[0] += std::log(a[i]) / 5, mean[1] += std::log(b[i]) / 5;
-  for (int i = 0; i < 5; ++i) square[0] += std::pow(std::log(a[i]) - mean[0], 2), square[1] += std::pow(std::log(b[i]) - mean[1], 2);
+  for (int i = 0; i < 5; ++i)
+    square[0] += std::pow(std::log(a[i]) - mean[0], 2), square[1] += std::pow(std::log(b[i]) - mean[1], 2);
   const double of_a = square[0] / 4 / 5, of_b = square[1] / 4 / 5;
   const double degrees = std::pow(of_a + of_b, 2) / (of_a * of_a / 4 + of_b * of_b / 4);
   // Between the table's 3.707 of 6 degrees and 3.499 of 7.

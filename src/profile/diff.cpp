@@ -20,7 +20,8 @@ namespace {
 constexpr double kFalseParts = 0.05;  // expected share of parts that are wrongly believed to have changed
 
 double mean(const std::vector<double>& numbers) {
-  return numbers.empty() ? 0 : std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+  return numbers.empty() ? 0
+                         : std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
 
 // The parts of all processes of a side, and what each process took for each.
@@ -116,8 +117,15 @@ void add_parts(Diff& diff, const DiffInput& input) {
     const StepPart& named = is_named_by_a ? a.parts[row.a[0]] : b.parts[row.b[0]];
     const std::vector<double> of_a = sum_of(a, row.a, input.a.steps.size());
     const std::vector<double> of_b = sum_of(b, row.b, input.b.steps.size());
-    DiffedPart part{.scope = named.scope, .name = named.name, .is_op = named.is_op, .how = row.how,
-                    .note = note_of(a, b, row), .a = mean(of_a), .b = mean(of_b), .a_calls = 0, .b_calls = 0};
+    DiffedPart part{.scope = named.scope,
+                    .name = named.name,
+                    .is_op = named.is_op,
+                    .how = row.how,
+                    .note = note_of(a, b, row),
+                    .a = mean(of_a),
+                    .b = mean(of_b),
+                    .a_calls = 0,
+                    .b_calls = 0};
     for (const std::size_t i : row.a) part.a_calls += a.calls[i];
     for (const std::size_t i : row.b) part.b_calls += b.calls[i];
     (part.is_op ? diff.by_ops : diff.by_others) += part.change();
@@ -130,9 +138,8 @@ void add_parts(Diff& diff, const DiffInput& input) {
   }
   const std::vector<bool> believed = discoveries(p_values, kFalseParts);
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i].is_certain = believed[i];
-  std::ranges::stable_sort(parts, [](const DiffedPart& x, const DiffedPart& y) {
-    return std::abs(x.change()) > std::abs(y.change());
-  });
+  std::ranges::stable_sort(
+      parts, [](const DiffedPart& x, const DiffedPart& y) { return std::abs(x.change()) > std::abs(y.change()); });
   diff.parts = std::move(parts);
   diff.change = mean(input.rows[0].b) - mean(input.rows[0].a);
   diff.unexplained = diff.change - diff.by_ops - diff.by_others;
@@ -155,9 +162,10 @@ bool is_one_after_the_other(const std::vector<Measured>& in_order) {
 void add_notes(Diff& diff, const DiffInput& input) {
   const auto note = [&](std::string text) { diff.notes.push_back(std::move(text)); };
   if (std::ranges::any_of(diff.rows, [](const DiffRow& row) { return row.time.is_spread_assumed; })) {
-    note(fmt::format("one process a side says nothing of the spread between processes: {:.3g}% are assumed; five a side "
-                     "would tell",
-                     100 * diff.options.rule.assumed_spread));
+    note(
+        fmt::format("one process a side says nothing of the spread between processes: {:.3g}% are assumed; five a side "
+                    "would tell",
+                    100 * diff.options.rule.assumed_spread));
   }
   if (!input.rows.empty() && is_one_after_the_other(input.rows[0].in_order)) {
     note("all of one side ran before all of the other: what changed on the machine meanwhile is in the difference");
@@ -168,7 +176,8 @@ void add_notes(Diff& diff, const DiffInput& input) {
     for (const ProcessSteps& steps : side->steps) lost += steps.lost, warm_up += steps.warm_up, processes += 1;
   }
   if (lost > 0) note(fmt::format("{} records are missing: what they were of is in no op", lost));
-  if (warm_up > 0) note(fmt::format("{} first steps of {} processes were left out: they warmed up", warm_up, processes));
+  if (warm_up > 0)
+    note(fmt::format("{} first steps of {} processes were left out: they warmed up", warm_up, processes));
   const auto counts = [](const DiffSide& side) {
     std::set<std::size_t> all;
     for (const ProcessSteps& steps : side.steps) all.insert(steps.ns.size() + steps.warm_up);
@@ -227,15 +236,19 @@ Diff diff(const DiffInput& input, const DiffOptions& options) {
                                      options.across_machines ? "" : ": no verdict (--across-machines gives one)"));
   }
   for (const MeasuredRow& measured : input.rows) {
-    DiffRow row{.name = measured.name, .time = compare_samples(measured.a, measured.b, rule), .drift = {},
-                .a = measured.a, .b = measured.b};
+    DiffRow row{.name = measured.name,
+                .time = compare_samples(measured.a, measured.b, rule),
+                .drift = {},
+                .a = measured.a,
+                .b = measured.b};
     row.drift = find_drift(measured.in_order, rule);
     if (row.drift.is_found) {
       const bool is_drift = std::abs(row.drift.in_difference) > rule.floor;
-      made.notes.push_back(fmt::format("{}: the machine drifted by {:+.1f}% from the first process to the last, by "
-                                       "which B and A differ {:+.1f}%{}",
-                                       measured.name, 100 * row.drift.whole, 100 * row.drift.in_difference,
-                                       is_drift ? ": no verdict; measure them in turns" : ""));
+      made.notes.push_back(
+          fmt::format("{}: the machine drifted by {:+.1f}% from the first process to the last, by "
+                      "which B and A differ {:+.1f}%{}",
+                      measured.name, 100 * row.drift.whole, 100 * row.drift.in_difference,
+                      is_drift ? ": no verdict; measure them in turns" : ""));
       if (is_drift) row.time.verdict = Verdict::inconclusive;
     }
     if (!is_one_machine && !options.across_machines) row.time.verdict = Verdict::inconclusive;

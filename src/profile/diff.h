@@ -21,10 +21,10 @@ struct MeasuredRow {
 
 /// One side of a diff.
 struct DiffSide {
-  std::string name;                     // what it was given as
+  std::string name;  // what it was given as
   std::size_t processes = 0;
-  std::vector<std::string> machines;    // that differ
-  std::vector<ProcessSteps> steps;      // of recordings; may be empty
+  std::vector<std::string> machines;  // that differ
+  std::vector<ProcessSteps> steps;    // of recordings; may be empty
 };
 
 struct DiffInput {

@@ -44,16 +44,18 @@ std::string calls_text(const DiffedPart& part) {
   return of_a == of_b ? of_a : of_a + " > " + of_b;
 }
 
-std::string full_name(const DiffedPart& part) {
-  return part.scope.empty() ? part.name : part.scope + ": " + part.name;
-}
+std::string full_name(const DiffedPart& part) { return part.scope.empty() ? part.name : part.scope + ": " + part.name; }
 
 Cells row_cells(const DiffRow& row) {
   const Comparison& c = row.time;
   std::string verdict(to_string(c.verdict));
   if (c.needed > 0) verdict += fmt::format(" (about {} processes a side would tell)", c.needed);
-  return {one_line(row.name), side_time(c.a, c.a_spread, row.a.size()), side_time(c.b, c.b_spread, row.b.size()),
-          percent(c.ratio), interval(c), verdict};
+  return {one_line(row.name),
+          side_time(c.a, c.a_spread, row.a.size()),
+          side_time(c.b, c.b_spread, row.b.size()),
+          percent(c.ratio),
+          interval(c),
+          verdict};
 }
 
 Cells row_titles(const Diff& diff) {
@@ -176,8 +178,10 @@ std::string sentence(const DiffRow& row) {
   const Comparison& c = row.time;
   switch (c.verdict) {
     case Verdict::same: return fmt::format("{}: A and B take the same, {}", row.name, interval(c));
-    case Verdict::faster: return fmt::format("{}: B is faster, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
-    case Verdict::slower: return fmt::format("{}: B is slower, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
+    case Verdict::faster:
+      return fmt::format("{}: B is faster, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
+    case Verdict::slower:
+      return fmt::format("{}: B is slower, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
     case Verdict::inconclusive: return fmt::format("{}: inconclusive, {}, {}", row.name, percent(c.ratio), interval(c));
   }
   return "";

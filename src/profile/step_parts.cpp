@@ -22,9 +22,9 @@ namespace {
 // A stretch of time and what it is spent on.
 struct Claim {
   std::int64_t start, end;
-  SpanId span;     // kNone: nobody's
-  HostUse use;     // of a thread
-  bool is_begin;   // of the span
+  SpanId span;    // kNone: nobody's
+  HostUse use;    // of a thread
+  bool is_begin;  // of the span
 };
 
 bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
@@ -295,7 +295,8 @@ ProcessSteps steps_of_process(const Trace& trace, std::string name) {
     process.machine = trace.text(trace.anchors().front().host);
   }
   Steps steps = find_steps(trace);
-  if (steps.of.empty()) {
+  process.has_steps = !steps.of.empty();
+  if (!process.has_steps) {
     steps.track = busiest_thread(trace);
     if (steps.track == kNone || trace.wall_ns() <= 0) return process;
     steps.of.push_back({trace.window_start(), trace.window_end()});

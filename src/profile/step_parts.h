@@ -26,14 +26,15 @@ struct StepPart {
 
 /// How long the steps of one process took, and what they consist of.
 struct ProcessSteps {
-  std::string name;               // of the process: its file
-  std::vector<std::int64_t> ns;   // of every step in order, without those of warming up
-  std::size_t warm_up = 0;        // steps in front of those
-  std::int64_t median_ns = 0;     // 0: there is no step
-  std::vector<StepPart> parts;    // of the middle half of the steps by their length, averaged; in order of appearance
-  std::int64_t wall_ns = 0;       // when the process was recorded, since 1970; 0: not known
-  std::string machine, target;    // host, GPUs; "" where that is not known
-  std::uint64_t lost = 0;         // records that are missing
+  std::string name;              // of the process: its file
+  bool has_steps = false;        // false: the whole window is the one step
+  std::vector<std::int64_t> ns;  // of every step in order, without those of warming up
+  std::size_t warm_up = 0;       // steps in front of those
+  std::int64_t median_ns = 0;    // 0: there is no step
+  std::vector<StepPart> parts;   // of the middle half of the steps by their length, averaged; in order of appearance
+  std::int64_t wall_ns = 0;      // when the process was recorded, since 1970; 0: not known
+  std::string machine, target;   // host, GPUs; "" where that is not known
+  std::uint64_t lost = 0;        // records that are missing
 };
 
 /// Of a finished trace. One without a run is one step as long as its window.
