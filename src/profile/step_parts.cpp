@@ -79,7 +79,8 @@ class PartsOfSteps {
 
   std::vector<Claim> on_thread() const {
     std::vector<Claim> claims;
-    for (const Stretch& s : thread_times(trace_)[track_].stretches) {
+    const std::vector<ThreadTime> threads = thread_times(trace_);
+    for (const Stretch& s : threads[track_].stretches) {
       claims.push_back({s.start, s.end, s.span, s.use, s.span != kNone && s.start == trace_.start(s.span)});
     }
     return claims;
