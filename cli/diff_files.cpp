@@ -76,6 +76,18 @@ std::set<std::string> names_of(const std::vector<BenchRows>& benches) {
   return common;
 }
 
+// The order in which all processes ran; empty where files do not say it.
+std::vector<profile::Measured> order_of(const std::vector<BenchRows>& a, const std::vector<BenchRows>& b,
+                                        const profile::MeasuredRow& row) {
+  std::map<std::int64_t, profile::Measured> by_turn;
+  for (std::size_t i = 0; i < a.size(); ++i) by_turn[a[i].turn] = {false, row.a[i]};
+  for (std::size_t i = 0; i < b.size(); ++i) by_turn[b[i].turn] = {true, row.b[i]};
+  std::vector<profile::Measured> in_order;
+  if (by_turn.size() < a.size() + b.size() || by_turn.begin()->first < 0) return in_order;
+  for (const auto& [turn, measured] : by_turn) in_order.push_back(measured);
+  return in_order;
+}
+
 double time_of(const BenchRows& bench, const std::string& name) {
   return std::ranges::find(bench.rows, name, [](const auto& row) { return row.first; })->second;
 }
@@ -100,6 +112,7 @@ BenchRows read_bench_rows(const fs::path& path) {
   BenchRows bench;
   bench.machine = word(all, "machine");
   if (const std::string device = word(all, "device"); !device.empty()) bench.machine += ", " + device;
+  if (all["turn"].get(bench.turn) != simdjson::SUCCESS) bench.turn = -1;
   std::set<std::string> seen;
   for (const simdjson::dom::element row : rows) {
     double us = 0;

@@ -15,7 +15,8 @@ namespace paoding::cli {
 struct BenchRows {
   std::string machine;  // and device
   std::vector<std::pair<std::string, double>> rows;
-  std::size_t wrong = 0;  // whose results were not right
+  std::size_t wrong = 0;   // whose results were not right
+  std::int64_t turn = -1;  // which of all processes it was; -1: not known
 };
 /// Error (file) when it is no such file.
 BenchRows read_bench_rows(const std::filesystem::path& file);
