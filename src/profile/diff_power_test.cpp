@@ -16,7 +16,7 @@ namespace paoding::profile {
 namespace {
 
 // us, of 100 processes of `paoding bench --quick` in the order they ran, while other work kept both cores of their
-// machine busy (load 5 to 10): benchmarks/results/diff.json.
+// machine busy (load 7 to 11): benchmarks/results/diff.json.
 constexpr double kLerpCold[] = {
     1589,  848.3, 1191,  798.3, 1175,  1242,  880.1, 920,   1199,  1022,  978.2, 1239,  988.1, 1148,  1202,
     1195,  1196,  884.2, 1263,  810,   793.2, 799.5, 800.3, 808.8, 799.2, 780.6, 800.9, 799.4, 820,   796.5,
