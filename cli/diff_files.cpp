@@ -175,6 +175,7 @@ profile::DiffInput input_of_rows(const std::vector<BenchRows>& a, const std::vec
     row.name = name;
     for (const BenchRows& bench : a) row.a.push_back(time_of(bench, name));
     for (const BenchRows& bench : b) row.b.push_back(time_of(bench, name));
+    row.in_order = order_of(a, b, row);
     input.rows.push_back(std::move(row));
   }
   const std::set<std::string>* sets[] = {&in_a, &in_b};

@@ -90,7 +90,5 @@ std::string to_text(const Diff& diff, int width = 0);
 std::string to_markdown(const Diff& diff);
 /// One JSON object; times are ns.
 std::string to_json(const Diff& diff);
-/// "B is 10.7% faster (9.9% to 11.5%, 99% sure)".
-std::string sentence(const DiffRow& row);
 
 }  // namespace paoding::profile

@@ -187,7 +187,7 @@ TEST(Diff, OfAProgramBesideItselfHasNoRow) {
   EXPECT_EQ(same.verdict, Verdict::same);
   EXPECT_TRUE(same.parts.empty());
   EXPECT_EQ(same.change, 0);
-  EXPECT_NE(to_text(same).find("\nB is the same\n"), std::string::npos);
+  EXPECT_NE(to_text(same).find("\nVerdict: same\n"), std::string::npos);
 }
 
 // The change is laid to the ops that were changed, all of it but a twentieth.
@@ -325,7 +325,6 @@ TEST(Diff, HasOneVerdictOfAllRows) {
   const Diff found = diff(input);
   EXPECT_EQ(found.verdict, Verdict::slower);
   EXPECT_NEAR(found.rows[0].time.confidence, 1 - 0.01 / 3, 1e-12);
-  EXPECT_EQ(sentence(found.rows[2]).substr(0, 24), "z: B is slower, +20.00% ");
 }
 
 // ---- how it looks ----

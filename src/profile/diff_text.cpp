@@ -174,19 +174,6 @@ std::string part_json(const DiffedPart& part) {
 
 }  // namespace
 
-std::string sentence(const DiffRow& row) {
-  const Comparison& c = row.time;
-  switch (c.verdict) {
-    case Verdict::same: return fmt::format("{}: A and B take the same, {}", row.name, interval(c));
-    case Verdict::faster:
-      return fmt::format("{}: B is faster, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
-    case Verdict::slower:
-      return fmt::format("{}: B is slower, {} of A's time, {}", row.name, percent(c.ratio), interval(c));
-    case Verdict::inconclusive: return fmt::format("{}: inconclusive, {}, {}", row.name, percent(c.ratio), interval(c));
-  }
-  return "";
-}
-
 std::string to_text(const Diff& diff, int width) {
   std::string out = side_text('A', diff.a) + "\n" + side_text('B', diff.b) + "\n\n";
   std::vector<Cells> lines = {row_titles(diff)};
@@ -203,7 +190,8 @@ std::string to_text(const Diff& diff, int width) {
   }
   if (!diff.notes.empty()) out += "\n";
   for (const std::string& note : diff.notes) append_words(out, "note: " + one_line(note), width);
-  return out + fmt::format("\nB is {}\n", diff.verdict == Verdict::same ? "the same" : to_string(diff.verdict));
+  const bool is_change = diff.verdict == Verdict::faster || diff.verdict == Verdict::slower;
+  return out + fmt::format("\nVerdict: {}{}\n", is_change ? "B is " : "", to_string(diff.verdict));
 }
 
 std::string to_markdown(const Diff& diff) {

@@ -36,9 +36,9 @@ TEST_F(DiffCli, ComparesRowsOfTheBenchmark) {
   EXPECT_EQ(slower.code, 1) << slower.err;
   EXPECT_TRUE(has(slower.out, "\nx hot wall  ")) << slower.out;
   EXPECT_TRUE(has(slower.out, "+20.00%")) << slower.out;
-  EXPECT_TRUE(has(slower.out, "\nB is slower\n")) << slower.out;
+  EXPECT_TRUE(has(slower.out, "\nVerdict: B is slower\n")) << slower.out;
   EXPECT_EQ(run("diff --after $D/a?.json --before $D/b?.json").code, 0);
-  EXPECT_TRUE(has(run("diff --before $D/a?.json --after $D/a?.json").out, "\nB is the same\n"));
+  EXPECT_TRUE(has(run("diff --before $D/a?.json --after $D/a?.json").out, "\nVerdict: same\n"));
   const Ran markdown = run("diff --markdown --before $D/a?.json --after $D/b?.json");
   EXPECT_TRUE(markdown.out.starts_with("### paoding diff: slower\n")) << markdown.out;
   simdjson::dom::parser parser;
@@ -56,7 +56,7 @@ TEST_F(DiffCli, SaysWhichRowsHaveNoOther) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(has(ran.out, "1 rows of A are not in every process of both sides: gone")) << ran.out;
   EXPECT_TRUE(has(ran.out, "one process a side says nothing")) << ran.out;
-  EXPECT_TRUE(has(ran.out, "B is inconclusive")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "Verdict: inconclusive")) << ran.out;
   EXPECT_EQ(run("diff --strict $D/a.json $D/b.json").code, 2);
   write_rows("other.json", 1000, "", "another machine");
   EXPECT_TRUE(has(run("diff $D/a.json $D/other.json").out, "the machines differ"));
