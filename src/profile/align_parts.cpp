@@ -205,8 +205,13 @@ class Aligner {
               [&](const StepPart& p, const std::string& scope) { return whole_key(p, up_to(scope, depth)); });
       if (left_a_.size() * left_b_.size() > kMostPairs) continue;
       std::map<std::string, std::pair<Numbers, Numbers>> places;
-      for (const std::size_t i : left_a_) places[up_to(scopes_of_a_[i], depth)].first.push_back(i);
-      for (const std::size_t i : left_b_) places[up_to(b_[i].scope, depth)].second.push_back(i);
+      // What lies further out may do the work of several scopes: it waits for theirs.
+      for (const std::size_t i : left_a_) {
+        if (depth_of(scopes_of_a_[i]) >= depth) places[up_to(scopes_of_a_[i], depth)].first.push_back(i);
+      }
+      for (const std::size_t i : left_b_) {
+        if (depth_of(b_[i].scope) >= depth) places[up_to(b_[i].scope, depth)].second.push_back(i);
+      }
       for (const auto& [scope, parts] : places) regroup(parts.first, parts.second);
     }
   }

@@ -102,6 +102,13 @@ TEST(AlignParts, FindsTheSameWorkAtTheScopeThatHasItAll) {
             (Rows{"fused: n/x/mul n/y/add | n/group: mul+add", "same: m/add | m/add"}));
 }
 
+// What lies outside is not taken before the scopes within have been looked at.
+TEST(AlignParts, FindsWhatWasFusedOutOfScopes) {
+  EXPECT_EQ(rows_of({op("n/x", "add"), op("", "mul"), op("loss", "sum")},
+                    {op("", "group: mul+sum+add", 0, {"mul", "sum", "add"})}),
+            (Rows{"fused: /mul loss/sum n/x/add | /group: mul+sum+add"}));
+}
+
 TEST(AlignParts, FindsWhatMovedToAnotherScope) {
   EXPECT_EQ(
       rows_of({op("loop", "matmul", 8), op("loop", "add", 8)}, {op("hoisted", "matmul", 8), op("loop", "add", 8)}),

@@ -30,8 +30,8 @@ class Loop {
     if (start_of_wall_ns != 0)
       trace_.add_anchor(0, "one machine", {.ns = 1, .system_ns = 1, .wall_ns = start_of_wall_ns});
   }
-  // Ops, then 5 us of the run itself, then 10 us of nobody's.
-  void step(const std::vector<Op>& ops) {
+  // Ops, then 5 us of the run itself, then as many of nobody's as the pause.
+  void step(const std::vector<Op>& ops, double pause = 10) {
     double end = at_;
     for (const Op& one : ops) end += one.us;
     run_ += 1;
@@ -42,7 +42,7 @@ class Loop {
       add(site, at_, at_ + one.us);
       at_ += one.us;
     }
-    at_ = end + 15;
+    at_ = end + 5 + pause;
   }
   // On a GPU; times in us.
   void on_gpu(const char* stream, const SiteInfo& site, double start, double end) {
@@ -126,12 +126,13 @@ TEST(StepParts, AddUpToTheStep) {
   Loop loop;
   for (int i = 0; i < 9; ++i) loop.step({{"a", "mul", 10.0 + i, 64}, {"a", "mul", 3, 128}, {"", "sum", 20}});
   const ProcessSteps steps = loop.finish();
-  // 48 + i us, of the last one less what is nobody's; the middle five of nine are those of i = 2 to 6, or thereabouts.
+  // 48 + i us, the last one without what is nobody's 46; in the middle are those of 50, 51 and 52 us.
   EXPECT_TRUE(steps.has_steps);
   ASSERT_EQ(steps.ns.size(), 9u);
   double sum = 0;
   for (const StepPart& one : steps.parts) sum += one.ns;
-  EXPECT_NEAR(sum, static_cast<double>(steps.median_ns), 1000);
+  EXPECT_EQ(steps.median_ns, 51000);
+  EXPECT_NEAR(sum, 51000, 1e-6);
   EXPECT_NEAR(part(steps, "sum").ns, 20000, 1e-6);
   EXPECT_NEAR(part(steps, "sum").calls, 1, 1e-9);
   EXPECT_NEAR(part(steps, "(run, between ops)").ns, 5000, 1e-6);
@@ -254,22 +255,24 @@ TEST(Diff, LaysEveryChangeToItsOps) {
 }
 
 TEST(Diff, SaysWhatIsNoOps) {
-  Ops ops = some_ops();
-  const DiffSide a = side_of("a", ops, 5, 1);
-  DiffSide b;
-  b.name = "b";
-  for (int p = 0; p < 5; ++p) {
-    Loop loop;
-    for (int s = 0; s < 10; ++s) {
-      loop.step(ops);
-      loop.step({});  // and so a longer way to the next
+  const auto side = [](const char* name, double pause) {
+    DiffSide made;
+    made.name = name;
+    for (int p = 0; p < 5; ++p) {
+      Loop loop;
+      for (int s = 0; s < 20; ++s) loop.step(some_ops(), pause + 0.01 * p);
+      made.steps.push_back(loop.finish());
     }
-    b.steps.push_back(loop.finish());
-  }
-  const Diff found = diff(diff_input(a, b));
-  EXPECT_NEAR(found.by_ops + found.by_others + found.unexplained, found.change, 1e-6);
-  EXPECT_GT(std::abs(found.unexplained), 0);  // the median step and the average of the middle half are not the same
-  EXPECT_NE(to_text(found).find("unexplained is"), std::string::npos);
+    return made;
+  };
+  const Diff found = diff(diff_input(side("a", 10), side("b", 150)));
+  EXPECT_EQ(found.verdict, Verdict::slower);
+  EXPECT_EQ(found.parts[0].name, "(your code)");
+  EXPECT_NEAR(found.by_others, 140000, 1e-6);
+  EXPECT_NEAR(found.by_ops, 0, 1e-6);
+  EXPECT_NEAR(found.unexplained, 0, 1e-6);
+  EXPECT_NE(to_text(found).find("ops make 0.0%, other parts 100.0%, unexplained is"), std::string::npos)
+      << to_text(found);
 }
 
 TEST(Diff, NamesTheKernelThatAnOpRanAs) {

@@ -35,7 +35,9 @@ std::string side_time(double ns, double spread, std::size_t processes) {
 std::string interval(const Comparison& c) { return fmt::format("{} to {}", percent(c.low), percent(c.high)); }
 
 std::string share_of_change(double ns, double change) {
-  return change == 0 ? "" : fmt::format("{:.1f}%", 100 * ns / change);
+  if (change == 0) return "";
+  const double tenths = std::round(1000 * ns / change);
+  return fmt::format("{:.1f}%", tenths == 0 ? 0.0 : tenths / 10);
 }
 
 std::string calls_text(const DiffedPart& part) {

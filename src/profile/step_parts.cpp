@@ -240,17 +240,25 @@ class PartsOfSteps {
   std::vector<StepPart> made_;
 };
 
-// Those whose length is neither among the shortest quarter nor among the longest, in order.
-std::vector<Interval> middle_half(const std::vector<Interval>& steps) {
+// The quarter of them in the middle by their length, at least the one in the middle or both, in order.
+std::vector<Interval> middle_quarter(const std::vector<Interval>& steps) {
   std::vector<std::size_t> by_length(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) by_length[i] = i;
   std::ranges::stable_sort(by_length, {}, [&](std::size_t i) { return steps[i].end - steps[i].start; });
-  const auto quarter = static_cast<std::ptrdiff_t>(steps.size() / 4);
-  std::vector<std::size_t> kept(by_length.begin() + quarter, by_length.end() - quarter);
+  const auto begin = static_cast<std::ptrdiff_t>((steps.size() - 1) / 2 - steps.size() / 8);
+  const auto end = static_cast<std::ptrdiff_t>(steps.size() / 2 + steps.size() / 8 + 1);
+  std::vector<std::size_t> kept(by_length.begin() + begin, by_length.begin() + end);
   std::ranges::sort(kept);
   std::vector<Interval> middle;
   for (const std::size_t i : kept) middle.push_back(steps[i]);
   return middle;
+}
+
+// The median; of an even number halfway between the two in the middle.
+std::int64_t middle_of(std::vector<std::int64_t> ns) {
+  std::ranges::sort(ns);
+  const std::int64_t low = ns[(ns.size() - 1) / 2], high = ns[ns.size() / 2];
+  return low + (high - low) / 2;
 }
 
 // The thread with the most spans; kNone where nothing was recorded.
@@ -307,8 +315,8 @@ ProcessSteps steps_of_process(const Trace& trace, std::string name) {
   const auto begin = static_cast<std::ptrdiff_t>(process.warm_up);
   process.ns.erase(process.ns.begin(), process.ns.begin() + begin);
   steps.of.erase(steps.of.begin(), steps.of.begin() + begin);
-  process.median_ns = median(process.ns);
-  process.parts = PartsOfSteps(trace, steps.track, middle_half(steps.of)).find();
+  process.median_ns = middle_of(process.ns);
+  process.parts = PartsOfSteps(trace, steps.track, middle_quarter(steps.of)).find();
   return process;
 }
 
