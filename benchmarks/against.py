@@ -91,7 +91,7 @@ def compare_with(cases, arguments, environment, place, seconds_left, note):
     if done.returncode not in (0, 1):
         raise SystemExit(f"compare: paoding diff: {done.stderr.strip()}")
     result = {
-        "what": "rows of an old build and of a new one, by processes in turns; us are ns / 1000; paoding diff --help",
+        "what": "rows of an old build and of a new one, by processes in turns, as paoding diff sees them",
         "when": begun.strftime("%Y-%m-%dT%H:%MZ"), "machine": reports[0]["machine"], "device": reports[0]["device"],
         "processes": arguments.processes, "old": revision_of(programs["old"]), "new": revision_of(programs["new"]),
         "load": os.getloadavg()[0], "why_not": why_not, "cases_left": left, "diff": json.loads(done.stdout)}
