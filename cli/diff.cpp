@@ -2,9 +2,6 @@
 // paoding diff: whether B is faster than A, and which ops make the difference.
 #include "profile/diff.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -13,6 +10,7 @@
 #include "diff_files.h"
 #include "diff_turns.h"
 #include "recordings.h"
+#include "report_flags.h"
 
 namespace paoding::cli {
 namespace {
@@ -49,11 +47,6 @@ void check(DiffFlags& flags) {
     throw UsageError(fmt::format("diff: --most-runs is {}, fewer than --runs, {}", turns.most_runs, turns.runs));
   }
   turns.records = !flags.no_record;
-}
-
-int width_of_terminal() {
-  winsize size{};
-  return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 int show(const profile::Diff& diff, const DiffFlags& flags) {
