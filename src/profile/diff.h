@@ -36,7 +36,7 @@ struct DiffInput {
 };
 
 struct DiffOptions {
-  Rule rule;
+  Rule rule = {};
   bool across_machines = false;  // a verdict is wanted though A and B ran on machines that differ
   std::size_t most_ops = 20;     // lines of the table of ops
 };
