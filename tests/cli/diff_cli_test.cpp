@@ -125,6 +125,24 @@ TEST_F(DiffCli, AddsWhatReadsTheRowsOfTheBenchmark) {
   EXPECT_TRUE(has(own.err, "leave --json out")) << own.err;
 }
 
+// A program that measures what it is told: two a side cannot tell 5%, four can.
+TEST_F(DiffCli, GoesOnWhileItIsInconclusive) {
+  write("paoding",
+        "#!/bin/sh\nn=$(cat " + path("order") + " 2>/dev/null | wc -l)\necho $2 >>" + path("order") +
+            "\nus=$(($2 + n % 2))\nfor file; do :; done\n"
+            "echo \"{\\\"paoding\\\":\\\"0\\\",\\\"rows\\\":[{\\\"case\\\":\\\"x\\\",\\\"us\\\":$us}]}\" >$file\n");
+  fs::permissions(path("paoding"), fs::perms::owner_all);
+  const std::string a = " -- $D/paoding bench 100", b = " -- $D/paoding bench 105";
+  const Ran few = run("diff --warm-up 0 --runs 2" + a + b);
+  EXPECT_EQ(few.code, 0) << few.err;
+  EXPECT_TRUE(has(few.out, "Verdict: inconclusive")) << few.out;
+  fs::remove(path("order"));
+  const Ran more = run("diff --warm-up 0 --runs 2 --most-runs 8" + a + b);
+  EXPECT_EQ(more.code, 1) << more.err;
+  EXPECT_TRUE(has(more.out, "Verdict: B is slower")) << more.out;
+  EXPECT_EQ(read_file(path("order")), "100\n105\n105\n100\n100\n105\n105\n100\n");
+}
+
 TEST_F(DiffCli, ShowsTheEndOfACommandThatFails) {
   const Ran ran = run("diff --warm-up 0 -- true -- sh -c 'seq 100; echo it broke >&2; exit 7'");
   EXPECT_EQ(ran.code, 2);
