@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `paoding diff` makes of one build beside itself, and how processes of one build differ here.
 
-  benchmarks/diff.py benchmarks/results/diff.json [--pairs 20] [--series 100]
+  benchmarks/diff.py benchmarks/results/diff.json [--pairs 20] [--series 100] [--change 8]
 
 --pairs: so many processes a side of `paoding bench` in turns, A and B the same: the verdict has to be no change. --series: the
-medians of so many processes in the order they ran, which the suite DiffPower draws from. Either replaces what the file has of it.
+medians of so many processes in the order they ran, which the suite DiffPower draws from. --change: so many processes a side of a graph with and without fused groups: which ops
+make the difference. Each replaces what the file has of it.
 """
 import argparse
 import datetime
@@ -22,9 +23,9 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
 
 
-def pairs(program, bench, count):
+def pairs(program, a, b, count):
     before, begun = os.getloadavg(), now()
-    command = [program, "diff", "--json", "--runs", str(count), "--", *bench, "--", *bench]
+    command = [program, "diff", "--json", "--runs", str(count), "--", *a, "--", *b]
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout:
         raise SystemExit(done.stderr)
@@ -54,6 +55,7 @@ def main():
     parser.add_argument("--paoding", default=os.path.join(HERE, "..", "build", "paoding"))
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--series", type=int, default=0)
+    parser.add_argument("--change", type=int, default=0)
     arguments = parser.parse_args()
     try:
         with open(arguments.json) as file:
@@ -62,7 +64,10 @@ def main():
         results = {}
     bench = ["bench", "--filter", CASES, "--device", "cpu", "--quick"]
     if arguments.pairs:
-        results["pairs"] = pairs(arguments.paoding, bench, arguments.pairs)
+        results["pairs"] = pairs(arguments.paoding, bench, bench, arguments.pairs)
+    if arguments.change:
+        run = ["run", "examples/graphs/lerp_grad.txt", "--device", "cpu", "--random", "7", "--repeat", "50"]
+        results["change"] = pairs(arguments.paoding, [*run, "--no-pass", "fuse_groups"], run, arguments.change)
     if arguments.series:
         results["series"] = series(arguments.paoding, bench, arguments.series)
     with open(arguments.json + ".new", "w") as file:

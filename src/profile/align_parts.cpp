@@ -46,11 +46,11 @@ int common(const Counts& x, const Counts& y) {
 // "softmax_grad" of "softmax_grad/mul": the composed op that an op came from.
 std::string origin_of(const std::string& op) { return op.substr(0, op.find('/')); }
 
-// What a part does: its ops, or what those came from.
+// What a part does: its ops, whatever those came from, or what they came from.
 Counts ops_of(const StepPart& part, bool as_origins) {
   Counts counts;
   for (const std::string& op : part.members) {
-    int& count = counts[as_origins ? origin_of(op) : op];
+    int& count = counts[as_origins ? origin_of(op) : op.substr(op.rfind('/') + 1)];  // npos + 1 is 0
     count = as_origins ? 1 : count + 1;
   }
   return counts;

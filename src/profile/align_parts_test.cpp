@@ -102,6 +102,14 @@ TEST(AlignParts, FindsTheSameWorkAtTheScopeThatHasItAll) {
             (Rows{"fused: n/x/mul n/y/add | n/group: mul+add", "same: m/add | m/add"}));
 }
 
+// An op of a gradient may be one of a group that does not say where its ops came from.
+TEST(AlignParts, FindsOpsOfGradientsInGroups) {
+  EXPECT_EQ(rows_of({op("b", "lerp_grad/mul"), op("b", "lerp_grad/sum"),
+                     op("b", "group: lerp+mul", 0, {"lerp", "lerp_grad/mul"})},
+                    {op("b", "group: lerp+mul*2+sum", 0, {"lerp", "mul", "mul", "sum"})}),
+            (Rows{"fused: b/group: lerp+mul b/lerp_grad/mul b/lerp_grad/sum | b/group: lerp+mul*2+sum"}));
+}
+
 // What lies outside is not taken before the scopes within have been looked at.
 TEST(AlignParts, FindsWhatWasFusedOutOfScopes) {
   EXPECT_EQ(rows_of({op("n/x", "add"), op("", "mul"), op("loss", "sum")},

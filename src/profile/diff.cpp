@@ -210,11 +210,13 @@ DiffInput diff_input(DiffSide a, DiffSide b) {
   for (const auto& [when, one] : in_order) {
     if (is_known) row.in_order.push_back(one);
   }
+  std::map<std::string, std::size_t> numbers;  // of hosts, whose names are nobody's business where a diff is shown
   for (DiffSide* side : {&a, &b}) {
     side->processes = side->steps.size();
     std::set<std::string> machines;
     for (const ProcessSteps& process : side->steps) {
-      machines.insert(fmt::format("{}{}{}", process.machine, process.machine.empty() ? "" : ", ", process.target));
+      const std::size_t number = numbers.try_emplace(process.machine, numbers.size() + 1).first->second;
+      machines.insert(fmt::format("machine {}, {}", number, process.target));
     }
     side->machines.assign(machines.begin(), machines.end());
   }

@@ -126,7 +126,7 @@ TEST(StepParts, AddUpToTheStep) {
   Loop loop;
   for (int i = 0; i < 9; ++i) loop.step({{"a", "mul", 10.0 + i, 64}, {"a", "mul", 3, 128}, {"", "sum", 20}});
   const ProcessSteps steps = loop.finish();
-  // 48 + i us, the last one without what is nobody's 46; in the middle are those of 50, 51 and 52 us.
+  // 48 + i us, the last one without what is nobody's 46; in the middle is that of 51 us.
   EXPECT_TRUE(steps.has_steps);
   ASSERT_EQ(steps.ns.size(), 9u);
   double sum = 0;

@@ -240,13 +240,22 @@ class PartsOfSteps {
   std::vector<StepPart> made_;
 };
 
-// The quarter of them in the middle by their length, at least the one in the middle or both, in order.
-std::vector<Interval> middle_quarter(const std::vector<Interval>& steps) {
+// The one in the middle by length, or both, and of the quarter around them those that are as long but for half a
+// percent, in order: on average they are as long as the median.
+std::vector<Interval> middle_steps(const std::vector<Interval>& steps) {
+  constexpr double kAsLong = 0.005;
   std::vector<std::size_t> by_length(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) by_length[i] = i;
-  std::ranges::stable_sort(by_length, {}, [&](std::size_t i) { return steps[i].end - steps[i].start; });
-  const auto begin = static_cast<std::ptrdiff_t>((steps.size() - 1) / 2 - steps.size() / 8);
-  const auto end = static_cast<std::ptrdiff_t>(steps.size() / 2 + steps.size() / 8 + 1);
+  const auto length = [&](std::size_t i) { return static_cast<double>(steps[i].end - steps[i].start); };
+  std::ranges::stable_sort(by_length, {}, length);
+  const std::size_t low = (steps.size() - 1) / 2, high = steps.size() / 2, most = steps.size() / 8;
+  const double median = (length(by_length[low]) + length(by_length[high])) / 2;
+  std::size_t around = 0;  // as many on both sides
+  while (around < most && length(by_length[low - around - 1]) >= median * (1 - kAsLong) &&
+         length(by_length[high + around + 1]) <= median * (1 + kAsLong)) {
+    ++around;
+  }
+  const auto begin = static_cast<std::ptrdiff_t>(low - around), end = static_cast<std::ptrdiff_t>(high + around + 1);
   std::vector<std::size_t> kept(by_length.begin() + begin, by_length.begin() + end);
   std::ranges::sort(kept);
   std::vector<Interval> middle;
@@ -301,7 +310,8 @@ ProcessSteps steps_of_process(const Trace& trace, std::string name) {
   process.target = gpus_of(trace);
   if (!trace.anchors().empty()) {
     process.wall_ns = trace.anchors().front().wall_ns;
-    process.machine = trace.text(trace.anchors().front().host);
+    const std::string_view host = trace.text(trace.anchors().front().host);
+    process.machine = host.substr(host.rfind(' ') + 1);  // in front of it: which of its boots; npos + 1 is 0
   }
   Steps steps = find_steps(trace);
   process.has_steps = !steps.of.empty();
@@ -316,7 +326,7 @@ ProcessSteps steps_of_process(const Trace& trace, std::string name) {
   process.ns.erase(process.ns.begin(), process.ns.begin() + begin);
   steps.of.erase(steps.of.begin(), steps.of.begin() + begin);
   process.median_ns = middle_of(process.ns);
-  process.parts = PartsOfSteps(trace, steps.track, middle_quarter(steps.of)).find();
+  process.parts = PartsOfSteps(trace, steps.track, middle_steps(steps.of)).find();
   return process;
 }
 

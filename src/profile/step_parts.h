@@ -31,7 +31,7 @@ struct ProcessSteps {
   std::vector<std::int64_t> ns;  // of every step in order, without those of warming up
   std::size_t warm_up = 0;       // steps in front of those
   std::int64_t median_ns = 0;    // 0: there is no step
-  std::vector<StepPart> parts;   // of the quarter of steps in the middle by length, averaged; in order of appearance
+  std::vector<StepPart> parts;   // of the steps in the middle by length, averaged; in order of appearance
   std::int64_t wall_ns = 0;      // when the process was recorded, since 1970; 0: not known
   std::string machine, target;   // host, GPUs; "" where that is not known
   std::uint64_t lost = 0;        // records that are missing
