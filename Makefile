@@ -12,7 +12,7 @@ FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle diff clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -123,6 +123,11 @@ check:            ## Formatting, file sizes, dependencies between folders, names
 bundle:           ## Copy the programs and the libraries they need into build/bundle/, to run elsewhere
 	$(call build,release,build)
 	@tools/bundle.sh build/bundle
+
+diff:             ## Compare a few rows of the CPU with those of an earlier build: PREVIOUS=its folder or bundle
+	@[[ -n "$(PREVIOUS)" ]] || { echo "make diff PREVIOUS=FOLDER: a bundle or build folder of the earlier commit" >&2; exit 2; }
+	$(call build,release,build)
+	@tools/diff_cpu_rows.sh "$(PREVIOUS)" build
 
 clean:            ## Remove every build folder
 	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64 build-wheels build-cp3*

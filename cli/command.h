@@ -26,10 +26,16 @@ namespace paoding::cli {
 
 // ---- registering ----
 
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;    // the work could not be done, or its result is wrong
+inline constexpr int kUsage = 2;     // the command line is wrong
+inline constexpr int kSignal = 128;  // and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM
+
 /// A subcommand and what it does; `run` returns the exit code.
 struct Command {
   CLI::App* app;
   std::function<int()> run;
+  int failed = kFailed;  // exit code when it throws
 };
 using Commands = std::vector<Command>;
 
@@ -46,11 +52,7 @@ void add_serve(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
 void add_profile(CLI::App& app, Commands* commands);
 void add_report(CLI::App& app, Commands* commands);
-
-inline constexpr int kOk = 0;
-inline constexpr int kFailed = 1;    // the work could not be done, or its result is wrong
-inline constexpr int kUsage = 2;     // the command line is wrong
-inline constexpr int kSignal = 128;  // and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM
+void add_diff(CLI::App& app, Commands* commands);
 
 /// Of an option: a whole number from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);

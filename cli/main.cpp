@@ -63,6 +63,7 @@ std::string usage_problem(CLI::App& app, const CLI::ParseError& error) {
   CLI::App* last = innermost(&app);
   const std::vector<CLI::App*> choices = last->get_subcommands([](CLI::App*) { return true; });
   for (const std::string& word : app.remaining(true)) {
+    if (word == "--") continue;
     if (word.starts_with("-")) {
       const std::string name = word.substr(0, word.find('='));
       return fmt::format("there is no option '{}'{}", name, suggestion(name, option_names(*last)));
@@ -93,9 +94,11 @@ int fail_usage(CLI::App& app, const std::string& problem) {
 
 int run_command(CLI::App& app, const Commands& commands) {
   const CLI::App* chosen = innermost(&app);
+  int failed = kFailed;
   try {
     for (const Command& command : commands) {
       if (command.app != chosen) continue;
+      failed = command.failed;
       const int code = command.run();
       flush_output();
       if (output_is_lost()) check_interrupted();  // it was a signal that took it
@@ -119,7 +122,7 @@ int run_command(CLI::App& app, const Commands& commands) {
     show_progress("");
     print_error("paoding: {}\n", bounded(error.what()));
   }
-  return kFailed;
+  return failed;
 }
 
 // Where the documents and the graphs of the examples are; those of an installation are not where the user is.
@@ -169,6 +172,7 @@ int main(int argc, char** argv) {
   add_bench(app, &commands);
   add_profile(app, &commands);
   add_report(app, &commands);
+  add_diff(app, &commands);
   app.footer(
       "Examples:\n"
       "  paoding doctor                                       what this machine has\n"
@@ -179,6 +183,7 @@ int main(int argc, char** argv) {
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding dump examples/graphs/lstm.txt --plan         what the compiler made of it\n"
       "  paoding profile run examples/graphs/lstm.txt --random 7      where its time goes\n"
+      "  paoding diff before.paoding after.paoding            whether it got faster, and by which ops\n"
       "  paoding COMMAND --help                               more of each\n\n" +
       documents_note() + env_table());
   try {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/one_line.h"
@@ -18,13 +17,11 @@
 #include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/save.h"
-#include "profile/trace_merge.h"
+#include "recordings.h"
 #include "report_flags.h"
 
 namespace paoding::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ProfileOptions {
   std::vector<std::string> command;
@@ -55,36 +52,6 @@ void save_trace(const profile::Trace& trace, const std::string& path) {
   }
 }
 
-// A folder for the recordings of the command and of those that it starts; gone with this.
-class RecordingFolder {
- public:
-  RecordingFolder() {
-    std::string name = (fs::temp_directory_path() / "paoding_profile_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      fail(ErrorKind::file, "{}: cannot make the folder: {}", name, files::reason(errno));
-    path_ = name;
-  }
-  ~RecordingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  RecordingFolder(const RecordingFolder&) = delete;
-  RecordingFolder& operator=(const RecordingFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-  std::vector<fs::path> recordings() const {
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(path_)) {
-      if (entry.path().extension() == ".paoding") found.push_back(entry.path());
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-  }
-
- private:
-  fs::path path_;
-};
-
 // Its exit code; of one that a signal ended 128 and the signal's number, as shells have it.
 int run_command(const std::vector<std::string>& words, const std::string& environment) {
   flush_output();
@@ -106,17 +73,6 @@ int run_command(const std::vector<std::string>& words, const std::string& enviro
   return WIFSIGNALED(status) ? kSignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// One, or several processes of the same.
-bool is_one_program(const std::vector<profile::NamedTrace>& traces) {
-  if (traces.empty()) return false;
-  try {
-    profile::check_mergeable(traces);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   options.report.check(true, "");
   check_path(options.path);
@@ -130,23 +86,18 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   }
   std::vector<std::string> words = options.command;
   if (words.empty()) throw UsageError("profile: what is to be run is missing");
-  if (std::find(own.begin(), own.end(), words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
-  const RecordingFolder folder;
+  if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
+  const TemporaryFolder folder("paoding_profile");
   const int code =
       run_command(words, fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.path().string(),
                                      options.state, options.report.detail, options.steps, options.cupti_steps));
-  const std::vector<fs::path> recordings = folder.recordings();
+  const std::vector<std::filesystem::path> recordings = recordings_in(folder.path());
   if (recordings.empty()) {
     print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began{}\n",
                 one_line(options.command[0]), options.steps.empty() ? "" : ", or recorded itself then");
     return code == kOk ? kFailed : code;
   }
-  std::vector<profile::NamedTrace> traces;
-  for (const fs::path& path : recordings) {
-    profile::Trace trace = profile::read_recording_of_killed(path.string());
-    if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
-    traces.push_back({path.stem().string(), std::move(trace)});
-  }
+  std::vector<profile::NamedTrace> traces = read_recordings(recordings);
   if (is_one_program(traces)) {
     const profile::Trace all = profile::merge(std::move(traces));
     print_report("\n" + report_of(all, options.state, options.report));
@@ -210,12 +161,8 @@ void add_profile(CLI::App& app, Commands* commands) {
       "  paoding profile --steps 10:20 --path steps.pftrace train g2p --epochs 1\n"
       "  paoding profile --nest scope ./my_program with its arguments");
   commands->push_back({sub, [sub, options, &app] {
-                         std::vector<std::string> own;
-                         for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
-                           own.push_back(one->get_name());
-                         }
                          options->command = sub->remaining();
-                         return run_profile(*options, own);
+                         return run_profile(*options, command_names(app));
                        }});
 }
 

@@ -9,6 +9,11 @@
 
 namespace paoding::cli {
 
+int width_of_terminal() {
+  winsize size{};
+  return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 void ReportFlags::add_to(CLI::App& sub) {
   options_ = {
       sub.add_option("--sort", sort, "Rows of the report by none, calls, total, max, min or average")
@@ -41,10 +46,7 @@ void ReportFlags::check(bool is_asked_for, const char* asked_by) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-    layout.line_width = size.ws_col;
-  }
+  layout.line_width = width_of_terminal();
   for (const CLI::Option* option : options_) {
     if (is_asked_for || option->count() == 0) continue;
     throw UsageError(

@@ -15,6 +15,9 @@ namespace paoding::cli {
 inline constexpr const char* kCuptiStepsHelp =
     "Have NVIDIA's CUPTI tell the kernels of GPUs in these of them, with the names of a library's: 4:20 is 4 to 19";
 
+/// How long lines on stdout may be; 0: any, it is no terminal.
+int width_of_terminal();
+
 struct ReportFlags {
   std::string sort = "total", detail = "op", nest = "op", format = "text";
   ReportLayout layout;

@@ -62,6 +62,12 @@ std::int64_t median(std::vector<std::int64_t> all) {
   return *middle;
 }
 
+Steps find_steps(const Trace& trace) {
+  Steps steps;
+  for (const Step& step : steps_of(trace, &steps.track)) steps.of.push_back({step.start, step.end});
+  return steps;
+}
+
 StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads) {
   StepTimes times;
   TrackId track = kNone;

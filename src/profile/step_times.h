@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "profile/budget.h"
+#include "profile/intervals.h"
 
 namespace paoding::profile {
 
@@ -18,6 +19,14 @@ struct StepsBeside {
   std::size_t recorded = 0, plain = 0;
   std::int64_t recorded_ns = 0, plain_ns = 0;
 };
+
+/// The steps of the thread with the most runs: from the start of a run to the start of the next, the last to where all
+/// that its run started has ended. A run that is cut is no step, one inside another is part of that.
+struct Steps {
+  TrackId track = kNone;
+  std::vector<Interval> of;
+};
+Steps find_steps(const Trace& trace);
 
 struct StepTimes {
   std::uint64_t count = 0;                   // 0: nothing ran

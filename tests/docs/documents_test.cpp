@@ -81,9 +81,8 @@ class Documents : public Cli {
     // What `paoding profile` runs has options of its own.
     const auto inner = words.size() > 1 && command == "profile" ? words.begin() + 1 : words.end();
     if (inner != words.end() && !inner->starts_with("-")) return help_of({inner, words.end()});
-    if (words.size() > 1 && !words[1].starts_with("-") && has(outer, "\n  " + words[1] + " ")) {
-      command += " " + words[1];
-    }
+    const bool is_word = words.size() > 1 && !words[1].starts_with("-");
+    if (is_word && has(outer, "\n  " + words[1] + " ")) command += " " + words[1];
     return help(command);
   }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands that run others under the profiler share: where recordings go, and what is in them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "profile/trace_merge.h"
+
+namespace CLI {
+class App;
+}
+
+namespace paoding::cli {
+
+/// A folder that is gone with this. Error (file).
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// By name.
+std::vector<std::filesystem::path> recordings_in(const std::filesystem::path& folder);
+/// What a command and all that it started left; without those that only started others.
+std::vector<profile::NamedTrace> read_recordings(const std::vector<std::filesystem::path>& files);
+/// One, or several processes of the same.
+bool is_one_program(const std::vector<profile::NamedTrace>& traces);
+
+/// What a command line may begin with instead of `paoding`: "run", "train", ..
+std::vector<std::string> command_names(const CLI::App& app);
+
+}  // namespace paoding::cli

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program run once from start to end: how long it took, and the last of what it said.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace paoding::cli {
+
+struct TimedProcess {
+  std::int64_t wall_ns = 0;
+  int code = 0;        // its exit code; 128 and the signal's number of one that a signal ended
+  std::string output;  // the last lines of it, as they may be printed; empty where it was shown
+};
+
+/// `variables` are added to its environment. What it prints goes to the file `output`, or on where that is empty; it
+/// reads nothing. Interrupted: with all that it started it is told to end, and 2 s later ended. Error (device) when it
+/// cannot be started.
+TimedProcess run_timed(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables,
+                       const std::filesystem::path& output);
+
+}  // namespace paoding::cli
