@@ -184,6 +184,25 @@ class Browser:
         self.mouse("Wheel", x, y, deltaX=0, deltaY=by, modifiers=modifiers)
         self.settle()
 
+    def cpu_seconds(self):
+        """What all processes of the browser have computed, whatever else the machine does."""
+        parents, used = {}, {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(pid)] = int(fields[1])
+            used[int(pid)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        def is_ours(pid):
+            while pid in parents and pid != self.process.pid:
+                pid = parents[pid]
+            return pid == self.process.pid
+
+        return sum(seconds for pid, seconds in used.items() if is_ours(pid))
+
     def picture(self, path):
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -70,15 +70,22 @@ class TraceData {
     this.strings = meta.strings.map(visible);
     this.labelOfSite = (meta.sites.name || []).map((name, site) => name || this.stringOfKind(site));
     this.tracks = (meta.tracks.name || []).map((name, t) => ({
-      name: this.strings[name], kind: meta.tracks.kind[t], device: meta.tracks.device[t],
-      process: meta.tracks.process[t], count: meta.tracks.spans[t], first: 0, rows: [], isFolded: false, number: t,
-    }));
+                                                 name: this.strings[name],
+                                                 kind: meta.tracks.kind[t],
+                                                 device: meta.tracks.device[t],
+                                                 process: meta.tracks.process[t],
+                                                 count: meta.tracks.spans[t],
+                                                 first: 0,
+                                                 rows: [],
+                                                 isFolded: false,
+                                                 number: t,
+                                               }));
     let first = 0;
     for (const track of this.tracks) track.first = first, first += track.count;
-    this.causeOf = null;   // per span, -1: none
-    this.flows = [];       // [from, to], ..
+    this.causeOf = null;  // per span, -1: none
+    this.flows = [];      // [from, to], ..
     this.counters = [];
-    this.arguments = null; // read when they are asked for
+    this.arguments = null;  // read when they are asked for
   }
 
   stringOfKind(site) {
@@ -131,7 +138,7 @@ class TraceData {
       const all = new Varints(otherParents), of = all.column(), by = all.column();
       for (let i = 0; !of.isOver;) i += of.next(), others.set(i, by.next() - 1);
     }
-    this.order = new Uint32Array(this.size);  // by track and row, on one by start
+    this.order = new Uint32Array(this.size);        // by track and row, on one by start
     this.before = new Float64Array(this.size + 1);  // durations of all in front of it in that order
     const kMostBeside = 64;
     for (const track of this.tracks) {
@@ -171,7 +178,8 @@ class TraceData {
     for (let i = 0; i < this.size; ++i) this.effectStart[i + 1] += this.effectStart[i];
     const next = this.effectStart.slice();
     this.effect = new Uint32Array(this.effectStart[this.size]);
-    for (let i = 0; i < this.size; ++i) if (this.causeOf[i] >= 0) this.effect[next[this.causeOf[i]]++] = i;
+    for (let i = 0; i < this.size; ++i)
+      if (this.causeOf[i] >= 0) this.effect[next[this.causeOf[i]]++] = i;
   }
   effectsOf(i) { return this.causeOf ? this.effect.subarray(this.effectStart[i], this.effectStart[i + 1]) : []; }
 
@@ -189,7 +197,8 @@ class TraceData {
       values.push(value += what.nextSigned());
     }
     const most = values.reduce((a, b) => Math.max(a, b), 0);
-    this.counters.push({name: this.strings[counter.name], device: counter.device, process: counter.process, times, values, most});
+    this.counters.push(
+      {name: this.strings[counter.name], device: counter.device, process: counter.process, times, values, most});
   }
 
   // What a span carries besides what all have: [name, value], ..
@@ -201,9 +210,12 @@ class TraceData {
         const spans = [], values = [], reals = new DataView(bytes.buffer, bytes.byteOffset + all.at);
         for (let span = 0, value = 0; !of.isOver;) {
           spans.push(span += of.next());
-          if (meta.type === "integer") values.push(value += what.nextSigned());
-          else if (meta.type === "text") values.push(visible(meta.texts[what.next()]));
-          else values.push(reals.getFloat64(8 * values.length, true));
+          if (meta.type === "integer")
+            values.push(value += what.nextSigned());
+          else if (meta.type === "text")
+            values.push(visible(meta.texts[what.next()]));
+          else
+            values.push(reals.getFloat64(8 * values.length, true));
         }
         return {name: visible(meta.name), spans: Uint32Array.from(spans), values};
       }));

@@ -6,9 +6,13 @@ let colorsOf = null;
 function forgetColors() { colorsOf = null; }
 function colors() {
   if (colorsOf) return colorsOf;
-  const style = getComputedStyle(document.documentElement), value = (name) => style.getPropertyValue("--" + name).trim();
+  const style = getComputedStyle(document.documentElement),
+        value = (name) => style.getPropertyValue("--" + name).trim();
   colorsOf = {of: new Map()};
-  for (const name of ["page", "panel", "raised", "line", "faint", "text", "soft", "accent", "warn", "on-fill", "plain-fill", "wait-fill", "fill-light", "fill-strength", "mono", "sans", "use-0", "use-2"]) colorsOf[name] = value(name);
+  for (const name of
+         ["page", "panel", "raised", "line", "faint", "text", "soft", "accent", "warn", "on-fill", "plain-fill",
+          "wait-fill", "fill-light", "fill-strength", "mono", "sans", "use-0", "use-2"])
+    colorsOf[name] = value(name);
   return colorsOf;
 }
 // The same name has the same colour in every view. What waits or only surrounds is grey.
@@ -16,8 +20,10 @@ function fillOf(name, kind) {
   const all = colors(), key = kind + " " + name;
   let fill = all.of.get(key);
   if (fill) return fill;
-  if (kind === "wait" || kind === "recording") fill = all["wait-fill"];
-  else if (kind === "run") fill = all["plain-fill"];
+  if (kind === "wait" || kind === "recording")
+    fill = all["wait-fill"];
+  else if (kind === "run" || kind === "step")
+    fill = all["plain-fill"];
   else {
     let hash = 2166136261;
     for (let i = 0; i < name.length && i < 200; ++i) hash = Math.imul(hash ^ name.charCodeAt(i), 16777619);
@@ -33,8 +39,10 @@ function fillOf(name, kind) {
 // A canvas that fills its element, sharp on every screen. Returns its context, and its size in CSS pixels.
 function prepare(canvas, height) {
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth;
-  if (height !== undefined) canvas.style.height = height + "px", canvas.style.marginBottom = -height + "px";  // takes no room
-  else height = canvas.clientHeight;
+  if (height !== undefined)
+    canvas.style.height = height + "px", canvas.style.marginBottom = -height + "px";  // takes no room
+  else
+    height = canvas.clientHeight;
   const w = Math.round(width * scale), h = Math.round(height * scale);
   if (canvas.width !== w || canvas.height !== h) canvas.width = w, canvas.height = h;
   const context = canvas.getContext("2d");
@@ -55,7 +63,7 @@ function drawCut(context, text, x, y, width, charWidth) {
 // kind(i); isDim(i) fades what is not looked for. `toX`: {from, scale, left, right}, ns to pixels.
 function drawRow(context, model, row, toX, y, height, isDim) {
   const {order, before, start, duration} = model, {from, scale, left, right} = toX;
-  const all = colors(), charWidth = 6.7, until = from + (right - left) / scale;
+  const all = colors(), charWidth = 6.7;
   let k = lowerBound(row.from, row.to, (k) => start[order[k]] >= from);
   if (k > row.from && start[order[k - 1]] + duration[order[k - 1]] > from) --k;
   let run = null;  // marks beside each other that look the same
@@ -93,16 +101,20 @@ function drawRow(context, model, row, toX, y, height, isDim) {
     let longest = i, isSeen = isDim ? !isDim(i) : true;
     for (let n = k + 1; n < next && n < k + 6; ++n) {
       const dim = isDim && isDim(order[n]);
-      if (isDim && !dim && !isSeen || duration[order[n]] > duration[longest] && (!isDim || !dim || !isSeen)) longest = order[n];
+      if (isDim && !dim && !isSeen || duration[order[n]] > duration[longest] && (!isDim || !dim || !isSeen))
+        longest = order[n];
       if (!dim) isSeen = true;
     }
     // One that is long goes beyond the pixel: it is drawn for itself.
     if (next > k + 1 && duration[order[next - 1]] * scale >= 2) --next;
     const busy = Math.min(1, (before[next] - before[k]) * scale);
-    const alpha = isDim && !isSeen ? 0.15 : 0.4 + 0.6 * Math.round(busy * 4) / 4, fill = fillOf(model.name(longest), model.kind(longest));
+    const alpha = isDim && !isSeen ? 0.15 : 0.4 + 0.6 * Math.round(busy * 4) / 4,
+          fill = fillOf(model.name(longest), model.kind(longest));
     const x0 = Math.max(left, pixel), x1 = Math.min(right, pixel + 1);
-    if (run && run.fill === fill && run.alpha === alpha && x0 - run.end < 0.5) run.end = x1;
-    else flush(), run = {x: x0, end: x1, fill, alpha};
+    if (run && run.fill === fill && run.alpha === alpha && x0 - run.end < 0.5)
+      run.end = x1;
+    else
+      flush(), run = {x: x0, end: x1, fill, alpha};
     k = next;
   }
   flush();
@@ -163,11 +175,15 @@ function drawTimeline(view) {
       context.fillStyle = all.text;
       context.font = `600 12px ${all.sans}`;
       context.fillText(line.head, 10, y + (line.height - 4) / 2);
-    } else if (line.counter) drawCounter(context, view, line, y, toX);
+    } else if (line.counter)
+      drawCounter(context, view, line, y, toX);
     else {
       context.font = `11px ${all.mono}`;
-      for (let r = Math.max(0, Math.floor(-y / kRowHeight)); r < line.rows && y + r * kRowHeight < height; ++r) drawRow(context, trace, line.track.rows[r], toX, y + r * kRowHeight, kRowHeight, isDim);
-      drawGutter(context, line.track.name, line.track.rows.length > 1 ? line.track.isFolded ? "\u25b8" : "\u25be" : "", y, Math.max(y, 0), line.height, gutter);
+      for (let r = Math.max(0, Math.floor(-y / kRowHeight)); r < line.rows && y + r * kRowHeight < height; ++r)
+        drawRow(context, trace, line.track.rows[r], toX, y + r * kRowHeight, kRowHeight, isDim);
+      drawGutter(
+        context, line.track.name, line.track.rows.length > 1 ? line.track.isFolded ? "\u25b8" : "\u25be" : "", y,
+        Math.max(y, 0), line.height, gutter);
     }
   }
   if (view.area) drawArea(context, view, top, height, toX);
@@ -198,7 +214,8 @@ function drawCounter(context, view, {counter, height: full}, y, {left, right, sc
   context.moveTo(left, bottom);
   const first = Math.max(0, lowerBound(0, times.length, (k) => times[k] > view.from) - 1);
   for (let k = first, drawn = -1; k < times.length && times[k] < view.to; ++k) {
-    const x = Math.max(left, left + (times[k] - from) * scale), next = k + 1 < times.length ? Math.min(right, left + (times[k + 1] - from) * scale) : right;
+    const x = Math.max(left, left + (times[k] - from) * scale),
+          next = k + 1 < times.length ? Math.min(right, left + (times[k + 1] - from) * scale) : right;
     if (next - drawn < 0.3 && k + 1 < times.length && values[k] <= values[k + 1]) continue;
     context.lineTo(x, yOf(values[k]));
     context.lineTo(next, yOf(values[k]));
@@ -222,7 +239,8 @@ function drawArea(context, view, top, height, {left, right}) {
   if (x1 <= x0) return;
   context.fillStyle = all.accent;
   for (const line of view.lines) {
-    if (!line.track || !view.area.tracks.includes(line.track) || line.y > top + height || line.y + line.height < top) continue;
+    if (!line.track || line.y > top + height || line.y + line.height < top || !view.area.tracks.includes(line.track))
+      continue;
     context.globalAlpha = 0.14;
     context.fillRect(x0, line.y - top, x1 - x0, line.height - 2);
   }
@@ -232,14 +250,18 @@ function drawArea(context, view, top, height, {left, right}) {
 }
 
 function placeOf(view, span, top) {
-  const track = view.trace.trackOf(span), line = view.lineOfTrack ? view.lineOfTrack.get(track) : null;
-  const found = line || view.lines.find((line) => line.track === track);
+  const track = view.trace.trackOf(span), found = view.lineOfTrack.get(track);
   const row = track.isFolded ? 0 : view.trace.level[span];
-  return {x: view.xOf(view.trace.start[span]), end: view.xOf(view.trace.end(span)), y: found.y - top + row * kRowHeight};
+  return {
+    x: view.xOf(view.trace.start[span]),
+    end: view.xOf(view.trace.end(span)),
+    y: found.y - top + row * kRowHeight
+  };
 }
 
 function drawArrow(context, from, to) {
-  const x0 = Math.min(Math.max(from.x, -1e4), 3e4), x1 = Math.min(Math.max(to.x, -1e4), 3e4), y0 = from.y + kRowHeight / 2, y1 = to.y + kRowHeight / 2;
+  const x0 = Math.min(Math.max(from.x, -1e4), 3e4), x1 = Math.min(Math.max(to.x, -1e4), 3e4),
+        y0 = from.y + kRowHeight / 2, y1 = to.y + kRowHeight / 2;
   const bend = Math.max(18, Math.abs(x1 - x0) / 3);
   context.beginPath();
   context.moveTo(x0, y0);
@@ -269,8 +291,10 @@ function drawSelected(context, view, top) {
     context.globalAlpha = 0.9;
     const cause = trace.causeOf ? trace.causeOf[selected] : -1;
     if (cause >= 0) drawArrow(context, placeOf(view, cause, top), here);
-    for (const effect of [...trace.effectsOf(selected)].slice(0, 300)) drawArrow(context, here, placeOf(view, effect, top));
-    for (const [from, to] of trace.flows) if (from === selected || to === selected) drawArrow(context, placeOf(view, from, top), placeOf(view, to, top));
+    for (const effect of [...trace.effectsOf(selected)].slice(0, 300))
+      drawArrow(context, here, placeOf(view, effect, top));
+    for (const [from, to] of trace.flows)
+      if (from === selected || to === selected) drawArrow(context, placeOf(view, from, top), placeOf(view, to, top));
     context.globalAlpha = 1;
     context.strokeStyle = all.text;
     context.lineWidth = 2;
@@ -282,7 +306,8 @@ function drawSelected(context, view, top) {
 function drawAllFlows(context, view, top, height) {
   const {trace} = view, kMost = 1500;
   let drawn = 0;
-  const isSeen = (place) => place.x > view.gutter - 1 && place.x < view.gutter + view.width && place.y > -kRowHeight && place.y < height;
+  const isSeen = (place) =>
+    place.x > view.gutter - 1 && place.x < view.gutter + view.width && place.y > -kRowHeight && place.y < height;
   clipToRows(context, view, () => {
     context.globalAlpha = 0.4;
     context.lineWidth = 1;
@@ -290,20 +315,28 @@ function drawAllFlows(context, view, top, height) {
       const from = placeOf(view, a, top), to = placeOf(view, b, top);
       if (isSeen(from) || isSeen(to)) drawArrow(context, from, to), ++drawn;
     };
-    for (const [from, to] of trace.flows) if (drawn < kMost && trace.start[to] >= view.from && trace.start[from] <= view.to) draw(from, to);
-    for (let i = 0; trace.causeOf && i < trace.size && drawn < kMost; ++i) if (trace.causeOf[i] >= 0 && trace.start[i] >= view.from && trace.start[i] <= view.to) draw(trace.causeOf[i], i);
+    for (const [from, to] of trace.flows)
+      if (drawn < kMost && trace.start[to] >= view.from && trace.start[from] <= view.to) draw(from, to);
+    for (let i = 0; trace.causeOf && i < trace.size && drawn < kMost; ++i)
+      if (trace.causeOf[i] >= 0 && trace.start[i] >= view.from && trace.start[i] <= view.to) draw(trace.causeOf[i], i);
   });
 }
 
 // How busy threads and GPUs are over the whole recording, and what part of it is seen.
 function drawMinimap(view) {
-  const [context, width, height] = prepare(byId("minimap")), all = colors(), left = view.gutter, wall = Math.max(1, view.trace.wall);
+  const [context, width, height] = prepare(byId("minimap")), all = colors(), left = view.gutter,
+                         wall = Math.max(1, view.trace.wall);
   context.font = `12px ${all.sans}`;
-  const halves = [["host", (track) => track.device < 0, "use-0"], ["GPUs", (track) => track.device >= 0, "use-2"]].filter(([, isOf]) => view.trace.tracks.some((track) => track.count && isOf(track)));
+  const halves = [
+    ["host", (track) => track.device < 0, "use-0"], ["GPUs", (track) => track.device >= 0, "use-2"]
+  ].filter(([, isOf]) => view.trace.tracks.some((track) => track.count && isOf(track)));
   const each = (height - 4) / Math.max(1, halves.length), columns = Math.floor(width - left);
   halves.forEach(([name, isOf, color], h) => {
     const key = `${name} ${columns}`, kept = (view.busy ||= new Map());
-    if (!kept.has(key)) kept.set(key, busyOver(view.trace, view.trace.tracks.filter((track) => track.count && isOf(track)).slice(0, 64), columns));
+    if (!kept.has(key))
+      kept.set(
+        key,
+        busyOver(view.trace, view.trace.tracks.filter((track) => track.count && isOf(track)).slice(0, 64), columns));
     const bottom = 2 + each * (h + 1);
     context.fillStyle = all[color];
     kept.get(key).forEach((busy, x) => context.fillRect(left + x, bottom - busy * (each - 3), 1, busy * (each - 3)));

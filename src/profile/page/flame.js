@@ -7,7 +7,8 @@ class Frames {
   constructor(strings, kinds) {
     this.strings = strings;
     this.kinds = kinds;
-    this.start = [], this.duration = [], this.labels = [], this.kindOf = [], this.parents = [], this.counts = [], this.selfs = [];
+    this.start = [], this.duration = [], this.labels = [], this.kindOf = [], this.parents = [], this.counts = [],
+    this.selfs = [];
     this.rows = [];
     this.total = 0;
   }
@@ -23,14 +24,16 @@ class Frames {
 
 // The tree of calls, by names: nodes in the order in which they were met, so that a parent comes before its parts.
 function callTree(trace, tracks) {
-  const tree = {label: [], parent: [], total: [], self: [], count: [], kind: []}, found = new Map(), labels = trace.strings.length;
+  const tree = {label: [], parent: [], total: [], self: [], count: [], kind: []}, found = new Map(),
+        labels = trace.strings.length;
   const nodeOf = (parent, label, kind) => {
     const key = (parent + 1) * labels + label;
     let node = found.get(key);
     if (node === undefined) {
       node = tree.label.length;
       found.set(key, node);
-      tree.label.push(label), tree.parent.push(parent), tree.total.push(0), tree.self.push(0), tree.count.push(0), tree.kind.push(kind);
+      tree.label.push(label), tree.parent.push(parent), tree.total.push(0), tree.self.push(0), tree.count.push(0),
+        tree.kind.push(kind);
     }
     return node;
   };
@@ -54,13 +57,14 @@ function framesOf(trace, roots, partsOf, of) {
     for (const node of nodes.slice().sort((a, b) => of(b).total - of(a).total || of(a).label - of(b).label)) {
       const {label, kind, total, self, count} = of(node);
       level.push([node, frames.start.length]);
-      frames.start.push(x), frames.duration.push(total), frames.labels.push(label), frames.kindOf.push(kind), frames.parents.push(parent), frames.counts.push(count), frames.selfs.push(self);
+      frames.start.push(x), frames.duration.push(total), frames.labels.push(label), frames.kindOf.push(kind),
+        frames.parents.push(parent), frames.counts.push(count), frames.selfs.push(self);
       x += total;
     }
     return x;
   };
   frames.total = add(roots, -1, 0);
-  for (let from = 0; level.length; ) {
+  for (let from = 0; level.length;) {
     const nodes = level;
     level = [];
     frames.rows.push({from, to: frames.start.length});
@@ -75,7 +79,13 @@ function partLists(tree) {
   tree.parent.forEach((parent, node) => (parent < 0 ? roots : parts[parent]).push(node));
   return {parts, roots};
 }
-const nodeFacts = (tree) => (node) => ({label: tree.label[node], kind: tree.kind[node], total: tree.total[node], self: Math.max(0, tree.self[node]), count: tree.count[node]});
+const nodeFacts = (tree) => (node) => ({
+  label: tree.label[node],
+  kind: tree.kind[node],
+  total: tree.total[node],
+  self: Math.max(0, tree.self[node]),
+  count: tree.count[node]
+});
 
 function leftHeavy(trace, tracks) {
   const tree = callTree(trace, tracks), {parts, roots} = partLists(tree);
@@ -84,8 +94,18 @@ function leftHeavy(trace, tracks) {
 
 // The spans of one track where they were: the timeline's rows.
 function inTimeOrder(trace, track) {
-  return {order: trace.order, before: trace.before, start: trace.start, duration: trace.duration, name: (i) => trace.name(i), kind: (i) => trace.kind(i),
-    rows: track.rows, total: trace.wall, parents: trace.parent, isOfTime: true};
+  return {
+    order: trace.order,
+    before: trace.before,
+    start: trace.start,
+    duration: trace.duration,
+    name: (i) => trace.name(i),
+    kind: (i) => trace.kind(i),
+    rows: track.rows,
+    total: trace.wall,
+    parents: trace.parent,
+    isOfTime: true
+  };
 }
 
 // A flame graph on a canvas: click goes into a frame, Escape comes out again.
@@ -106,14 +126,20 @@ class FlameView {
     });
     scroller.addEventListener("pointerleave", hideTip);
     scroller.addEventListener("click", (event) => this.frameAt(event) >= 0 && this.select(this.frameAt(event)));
-    scroller.addEventListener("dblclick", () => this.options.onOpen && this.selected >= 0 && this.options.onOpen(this.frames.labels ? this.frames.labels[this.selected] : -1));
+    scroller.addEventListener(
+      "dblclick",
+      () => this.options.onOpen && this.selected >= 0 &&
+        this.options.onOpen(this.frames.labels ? this.frames.labels[this.selected] : -1));
     scroller.addEventListener("wheel", (event) => {
       if (!(event.ctrlKey || event.metaKey)) return;
       const box = this.canvas.getBoundingClientRect();
       this.zoom(Math.exp(Math.max(-300, Math.min(300, event.deltaY)) / 300), (event.clientX - box.left) / box.width);
       event.preventDefault();
     }, {passive: false});
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetColors(); this.draw(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      forgetColors();
+      this.draw();
+    });
   }
 
   show(frames) {
@@ -139,15 +165,22 @@ class FlameView {
     if (this.options.onSelect) this.options.onSelect(frame < 0 ? "" : this.text(frame));
   }
   text(frame) {
-    const {frames} = this, time = `${timeOfTrace(timeline.trace, frames.duration[frame])}, ${roundPercent(frames.duration[frame], frames.total)}`;
-    const name = frames.name(frame).slice(0, 300);
-    return frames.counts ? `${name}\n${time} in ${grouped(frames.counts[frame])} calls; itself ${timeOfTrace(timeline.trace, Math.max(0, frames.selfs[frame]))}` : `${name}\n${time}`;
+    const {frames} = this, time = (ns) => timeOfTrace(timeline.trace, Math.max(0, ns)), ns = frames.duration[frame];
+    const name = frames.name(frame).slice(0, 300), whole = `${time(ns)}, \u2248 ${roundPercent(ns, frames.total)}`;
+    if (!frames.counts) return `${name}\n${whole}`;
+    return `${name}\n${whole} in ${grouped(frames.counts[frame])} calls; itself ${time(frames.selfs[frame])}`;
   }
-  rowOf(frame) { return this.frames.rows.findIndex((row, r) => frame >= row.from && frame < row.to || this.frames.isOfTime && timeline.trace.level[frame] === r); }
+  rowOf(frame) {
+    if (this.frames.isOfTime) return timeline.trace.level[frame];
+    return this.frames.rows.findIndex((row) => frame >= row.from && frame < row.to);
+  }
   frameAt(event) {
     if (!this.frames) return -1;
     const box = this.canvas.getBoundingClientRect(), {rows, order, start, duration} = this.frames;
-    const row = rows.find((_, r) => { const y = event.clientY - box.top - this.yOf(r); return y >= 0 && y < kRowHeight; });
+    const row = rows.find((_, r) => {
+      const y = event.clientY - box.top - this.yOf(r);
+      return y >= 0 && y < kRowHeight;
+    });
     if (!row) return -1;
     const ns = this.from + (event.clientX - box.left) / box.width * (this.to - this.from);
     const k = lowerBound(row.from, row.to, (k) => start[order[k]] > ns) - 1;
@@ -156,18 +189,25 @@ class FlameView {
   // Where a row is on the canvas: callers stand on the bottom.
   yOf(r) {
     const {rows} = this.frames, {scrollTop, clientHeight} = this.scroller;
-    return this.options.isUpside ? Math.max(clientHeight - rows.length * kRowHeight - 1, 0) + (rows.length - 1 - r) * kRowHeight - scrollTop : r * kRowHeight - scrollTop;
+    return this.options.isUpside
+      ? Math.max(clientHeight - rows.length * kRowHeight - 1, 0) + (rows.length - 1 - r) * kRowHeight - scrollTop
+      : r * kRowHeight - scrollTop;
   }
   // To the frame around, the first inside, or one beside it.
   move(key) {
     const {frames, selected} = this;
     if (!frames || !frames.rows.length) return;
     if (selected < 0) return this.select(frames.order[frames.rows[0].from]);
-    const row = this.rowOf(selected), {from, to} = frames.rows[row], at = lowerBound(from, to, (k) => frames.order[k] >= selected);
+    const row = this.rowOf(selected), {from, to} = frames.rows[row],
+          at = lowerBound(from, to, (k) => frames.order[k] >= selected);
     if (key === "ArrowUp") return this.select(frames.parents[selected]);
     if (key === "ArrowDown") {
-      const below = frames.rows[row + 1], first = below ? lowerBound(below.from, below.to, (k) => frames.start[frames.order[k]] >= frames.start[selected]) : 0;
-      if (below && first < below.to && frames.parents[frames.order[first]] === selected) this.select(frames.order[first]);
+      const below = frames.rows[row + 1],
+            first = below
+        ? lowerBound(below.from, below.to, (k) => frames.start[frames.order[k]] >= frames.start[selected])
+        : 0;
+      if (below && first < below.to && frames.parents[frames.order[first]] === selected)
+        this.select(frames.order[first]);
       return;
     }
     const beside = at + (key === "ArrowRight" ? 1 : -1);
@@ -175,8 +215,13 @@ class FlameView {
   }
   pressed(key) {
     const width = this.to - this.from, keys = {
-      w: () => this.zoom(0.7, 0.5), s: () => this.zoom(1 / 0.7, 0.5), a: () => this.lookAt(this.from - 0.15 * width, this.to - 0.15 * width), d: () => this.lookAt(this.from + 0.15 * width, this.to + 0.15 * width),
-      f: () => this.select(this.selected), r: () => this.select(-1), Escape: () => this.select(-1),
+      w: () => this.zoom(0.7, 0.5),
+      s: () => this.zoom(1 / 0.7, 0.5),
+      a: () => this.lookAt(this.from - 0.15 * width, this.to - 0.15 * width),
+      d: () => this.lookAt(this.from + 0.15 * width, this.to + 0.15 * width),
+      f: () => this.select(this.selected),
+      r: () => this.select(-1),
+      Escape: () => this.select(-1),
     };
     if (!this.frames) return false;
     if (key.startsWith("Arrow")) return this.move(key), true;
@@ -187,7 +232,8 @@ class FlameView {
 
   draw() {
     if (!this.frames || !this.scroller.clientWidth) return;
-    const [context, width, height] = prepare(this.canvas, this.scroller.clientHeight), {rows} = this.frames, all = colors();
+    const [context, width, height] = prepare(this.canvas, this.scroller.clientHeight), {rows} = this.frames,
+                           all = colors();
     const toX = {from: this.from, scale: width / (this.to - this.from), left: 0, right: width};
     const isDim = timeline.matches ? (i) => !this.isMatch(i) : null;
     context.font = `11px ${all.mono}`;
@@ -199,17 +245,31 @@ class FlameView {
     const r = this.rowOf(this.selected), {start, duration} = this.frames;
     context.strokeStyle = all.text;
     context.lineWidth = 2;
-    context.strokeRect((start[this.selected] - this.from) * toX.scale + 1, this.yOf(r), Math.max(3, duration[this.selected] * toX.scale - 2), kRowHeight - 1);
+    context.strokeRect(
+      (start[this.selected] - this.from) * toX.scale + 1, this.yOf(r),
+      Math.max(3, duration[this.selected] * toX.scale - 2), kRowHeight - 1);
   }
-  isMatch(i) { return this.frames.isOfTime ? timeline.matches[timeline.trace.site[i]] : timeline.matchedLabels.has(this.frames.labels[i]); }
+  isMatch(i) {
+    return this.frames.isOfTime ? timeline.matches[timeline.trace.site[i]]
+                                : timeline.matchedLabels.has(this.frames.labels[i]);
+  }
 }
 
 let flame = null;
 function setUpFlame(trace) {
-  const of = byId("flame-of"), tracks = trace.tracks.filter((track) => track.count), threads = tracks.filter((track) => track.device < 0), gpus = tracks.filter((track) => track.device >= 0);
-  const headOf = (track) => { const process = trace.meta.processes[track.process]; return process && process.name ? visible(process.name) + " " : ""; };
+  const of = byId("flame-of"), tracks = trace.tracks.filter((track) => track.count),
+        threads = tracks.filter((track) => track.device < 0), gpus = tracks.filter((track) => track.device >= 0);
+  const headOf = (track) => {
+    const process = trace.meta.processes[track.process];
+    return process && process.name ? visible(process.name) + " " : "";
+  };
   const nameOf = (track) => headOf(track) + track.name + (track.device >= 0 ? ` of GPU ${track.device}` : "");
-  flame = new FlameView(byId("flame-scroller"), {onSelect: (text) => { byId("flame-at").textContent = text.replace("\n", ": "); }, onOpen: (label) => label >= 0 && openSandwich(label)});
+  flame = new FlameView(byId("flame-scroller"), {
+    onSelect: (text) => {
+      byId("flame-at").textContent = text.replace("\n", ": ");
+    },
+    onOpen: (label) => label >= 0 && openSandwich(label)
+  });
   const fill = () => {
     const isTime = document.querySelector("input[name=order]:checked").value === "time", before = of.value;
     const choices = tracks.map((track) => [String(track.number), nameOf(track)]);

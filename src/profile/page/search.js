@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looking for names in every view: spans that have all the words in their name, op, scope or kernel stand out.
-function lookFor(text) {
-  byId("search").value = text;
-  search();
+// A row's name says more than its spans do: "lstm_cell/matmul", "group: mul #2".
+function lookFor(name) {
+  const plain = name.replace(/ #\d+$/, "");
+  for (const text of [name, plain, plain.split("/").pop(), plain.split("/")[0]]) {
+    byId("search").value = text;
+    markFound();
+    if (!timeline || timeline.matchedLabels.size) break;
+  }
   showView("timeline");
+  focusView();
   goToFound(1);
 }
 
 function search() {
-  const text = byId("search").value.trim().toLowerCase(), words = text.split(/\s+/).filter(Boolean), found = byId("found");
-  byId("search-key").hidden = Boolean(text);
-  if (opsTable) byId("ops-filter").value = byId("search").value, opsTable.filter(text);
+  const text = byId("search").value;
+  if (opsTable) byId("ops-filter").value = text, opsTable.filter(text);
   if (sandwich) sandwich.table.filter(text);
+  markFound();
+}
+
+function markFound() {
+  const text = byId("search").value.trim().toLowerCase(), words = text.split(/\s+/).filter(Boolean),
+        found = byId("found");
+  byId("search-key").hidden = Boolean(text);
   if (!timeline) return;
   const {trace} = timeline, {sites, strings} = trace;
   timeline.matches = null;
@@ -26,12 +38,14 @@ function search() {
       timeline.matchedLabels.add(label);
     });
     let count = 0, ns = 0;
-    for (let i = 0; i < trace.size; ++i) if (matches[trace.site[i]]) ++count, ns += trace.duration[i];
+    for (let i = 0; i < trace.size; ++i)
+      if (matches[trace.site[i]]) ++count, ns += trace.duration[i];
     timeline.matches = matches;
     found.textContent = count ? `${grouped(count)}, \u2248 ${roundTime(ns)}` : "none";
   }
   timeline.redraw();
-  for (const view of [flame, sandwich && sandwich.callers, sandwich && sandwich.callees]) if (view) view.draw();
+  for (const view of [flame, sandwich && sandwich.callers, sandwich && sandwich.callees])
+    if (view) view.draw();
 }
 
 function goToFound(step) {
@@ -52,7 +66,8 @@ function listenToSearch() {
       search();
       input.blur();
       focusView();
-    } else return;
+    } else
+      return;
     event.preventDefault();
     event.stopPropagation();
   });

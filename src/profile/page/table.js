@@ -18,11 +18,18 @@ class Table {
       around.push(node);
     });
     this.body = element("tbody");
-    this.heads = columns.map((column, c) => element("th", {scope: "col", class: column.isWord && "word", "aria-sort": "none", title: column.why},
-      element("button", {type: "button", onclick: () => this.sort(c)}, column.title)));
+    this.heads = columns.map(
+      (column, c) => element(
+        "th", {scope: "col", class: column.isWord && "word", "aria-sort": "none", title: column.why},
+        element("button", {type: "button", onclick: () => this.sort(c)}, column.title)));
     this.more = element("button", {type: "button", class: "link"});
-    this.more.addEventListener("click", () => { this.options.first = Infinity; this.draw(); });
-    this.table = element("table", {class: "grows"}, element("caption", {class: options.hidesCaption && "unseen"}, caption), element("thead", {}, element("tr", {}, ...this.heads)), this.body);
+    this.more.addEventListener("click", () => {
+      this.options.first = Infinity;
+      this.draw();
+    });
+    this.table = element(
+      "table", {class: "grows"}, element("caption", {class: options.hidesCaption && "unseen"}, caption),
+      element("thead", {}, element("tr", {}, ...this.heads)), this.body);
     this.element = element("div", {}, this.table, element("p", {}, this.more));
     this.draw();
   }
@@ -56,8 +63,10 @@ class Table {
       for (const node of value ? nodes.slice().sort(order) : nodes) {
         const at = found.push(node) - 1;
         const inside = add(node.parts);
-        if (inside || this.matches(node)) any = true;
-        else found.length = at;
+        if (inside || this.matches(node))
+          any = true;
+        else
+          found.length = at;
       }
       return any;
     };
@@ -66,14 +75,24 @@ class Table {
   }
 
   draw() {
-    this.heads.forEach((head, c) => head.setAttribute("aria-sort", c !== this.sortBy ? "none" : this.isDescending ? "descending" : "ascending"));
+    this.heads.forEach(
+      (head, c) => head.setAttribute(
+        "aria-sort",
+        c !== this.sortBy     ? "none"
+          : this.isDescending ? "descending"
+                              : "ascending"));
     const all = this.list();
     this.shown = all.map((node) => node.row);
     this.body.replaceChildren(...all.slice(0, this.options.first).map(({row}) => {
       const made = element("tr", {}, ...this.columns.map((column, c) => {
         const value = column.value(row), shown = column.show ? column.show(row, value) : value;
-        return c ? element("td", {class: column.isWord && "word", "data-value": typeof value === "number" ? value : undefined}, shown)
-          : element("th", {scope: "row", title: String(row.name), style: `padding-left:${10 + 16 * (row.depth || 0)}px`}, shown);
+        return c
+          ? element(
+              "td", {class: column.isWord && "word", "data-value": typeof value === "number" ? value : undefined},
+              shown)
+          : element(
+              "th", {scope: "row", title: String(row.name), style: `padding-left:${10 + 16 * (row.depth || 0)}px`},
+              shown);
       }));
       if (this.options.onRow) this.options.onRow(made, row);
       return made;
@@ -81,16 +100,26 @@ class Table {
     const hidden = all.length - this.options.first;
     this.more.hidden = !(hidden > 0);
     this.more.textContent = `Show ${grouped(hidden)} more rows`;
-    if (!all.length) this.body.append(element("tr", {}, element("td", {colspan: this.columns.length}, this.words.length ? "No row has that in its name." : "No rows.")));
+    if (!all.length)
+      this.body.append(element(
+        "tr", {},
+        element(
+          "td", {colspan: this.columns.length}, this.words.length ? "No row has that in its name." : "No rows.")));
     if (this.options.onDraw) this.options.onDraw(all.length);
   }
 }
 
 // A table that stands as it is: heads, and rows of texts or elements; the first column names the row.
 function plainTable(caption, heads, rows, attributes = {}) {
-  return element("table", attributes, element("caption", {}, caption),
+  return element(
+    "table", attributes, element("caption", {}, caption),
     element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", {scope: "col"}, head)))),
-    element("tbody", {}, ...rows.map(([name, ...cells]) => element("tr", {}, element("th", {scope: "row"}, name), ...cells.map((cell) => cell instanceof HTMLTableCellElement ? cell : element("td", {}, cell))))));
+    element(
+      "tbody", {},
+      ...rows.map(
+        ([name, ...cells]) => element(
+          "tr", {}, element("th", {scope: "row"}, name),
+          ...cells.map((cell) => cell instanceof HTMLTableCellElement ? cell : element("td", {}, cell))))));
 }
 
 // A time to the nanosecond, in ms.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline: what lies where, what part of the time is seen, and what is selected. draw.js draws it, input.js moves it.
+// The timeline: what lies where, what part of the time is seen, and what is selected. draw.js draws it, input.js moves
+// it.
 const kRowHeight = 19, kHeadHeight = 24, kCounterHeight = 44, kTrackGap = 7;
 
 class Timeline {
@@ -7,16 +8,20 @@ class Timeline {
     this.trace = trace;
     this.from = 0;  // what is seen, in ns
     this.to = Math.max(1, trace.wall);
-    this.selected = -1;  // a span
-    this.area = null;  // or {from, to, tracks}
+    this.selected = -1;   // a span
+    this.area = null;     // or {from, to, tracks}
     this.matches = null;  // per site, where something is looked for
     this.showsFlows = false;
     this.lines = this.layOut();
+    this.lineOfTrack = new Map(this.lines.filter((line) => line.track).map((line) => [line.track, line]));
     this.place();
     this.scroller = byId("scroller");
     this.scroller.addEventListener("scroll", () => this.redraw());
     new ResizeObserver(() => this.redraw()).observe(byId("view-timeline"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetColors(); this.redraw(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      forgetColors();
+      this.redraw();
+    });
   }
 
   // One line for every head, track and counter, by process and by device: the host is first.
@@ -27,7 +32,8 @@ class Timeline {
       if (!places.has(key)) places.set(key, {process, device, tracks: [], counters: []});
       return places.get(key);
     };
-    for (const track of tracks) if (track.count) at(track.process, track.device).tracks.push(track);
+    for (const track of tracks)
+      if (track.count) at(track.process, track.device).tracks.push(track);
     for (const counter of counters) at(counter.process, counter.device).counters.push(counter);
     const lines = [];
     for (const place of [...places.values()].sort((a, b) => a.process - b.process || a.device - b.device)) {
@@ -68,7 +74,8 @@ class Timeline {
     if (!row || inside - line.y >= line.rows * kRowHeight) return -1;
     const {order, start} = this.trace, ns = this.nsOf(x), near = 3 / this.width * (this.to - this.from);
     const k = lowerBound(row.from, row.to, (k) => start[order[k]] > ns);
-    const distance = (k) => k < row.from || k >= row.to ? Infinity : Math.max(start[order[k]] - ns, ns - this.trace.end(order[k]), 0);
+    const distance = (k) =>
+      k < row.from || k >= row.to ? Infinity : Math.max(start[order[k]] - ns, ns - this.trace.end(order[k]), 0);
     const best = distance(k - 1) <= distance(k) ? k - 1 : k;
     return distance(best) <= near ? order[best] : -1;
   }
@@ -105,8 +112,8 @@ class Timeline {
   }
   // Selects a span, and moves to where it can be seen.
   goTo(span) {
-    const {trace} = this, start = trace.start[span], end = trace.end(span), track = trace.trackOf(span);
-    const line = this.lines.find((line) => line.track === track);
+    const {trace} = this, start = trace.start[span], end = trace.end(span), track = trace.trackOf(span),
+          line = this.lineOfTrack.get(track);
     if (track.isFolded && trace.level[span] > 0) track.isFolded = false, this.place();
     const width = this.to - this.from;
     if (start < this.from || end > this.to || trace.duration[span] < width / 400) {
@@ -114,7 +121,8 @@ class Timeline {
       this.lookAt((start + end - wanted) / 2, (start + end + wanted) / 2);
     }
     const y = line.y + trace.level[span] * kRowHeight, {scrollTop, clientHeight} = this.scroller;
-    if (y < scrollTop + 4 || y + kRowHeight > scrollTop + clientHeight - 4) this.scroller.scrollTop = y - clientHeight / 3;
+    if (y < scrollTop + 4 || y + kRowHeight > scrollTop + clientHeight - 4)
+      this.scroller.scrollTop = y - clientHeight / 3;
     this.select(span);
   }
 
@@ -126,11 +134,13 @@ class Timeline {
   }
   firstInside(span) {
     const {trace} = this, track = trace.trackOf(span), end = track.first + track.count;
-    for (let i = span + 1; i < end && trace.start[i] <= trace.end(span); ++i) if (trace.parent[i] === span) return i;
+    for (let i = span + 1; i < end && trace.start[i] <= trace.end(span); ++i)
+      if (trace.parent[i] === span) return i;
     return -1;
   }
   firstSeen() {
-    const {trace} = this, top = this.lineAt(this.scroller.scrollTop), line = top && top.track ? top : this.lines.find((line) => line.track);
+    const {trace} = this, top = this.lineAt(this.scroller.scrollTop),
+          line = top && top.track ? top : this.lines.find((line) => line.track);
     if (!line) return -1;
     const row = line.track.rows[0], at = lowerBound(row.from, row.to, (k) => trace.end(trace.order[k]) > this.from);
     return at < row.to ? trace.order[at] : -1;
@@ -138,9 +148,13 @@ class Timeline {
   // The next span that is looked for, or of the same name; in the order of time, on all tracks.
   next(step) {
     const {trace} = this;
-    const isOne = this.matches ? (i) => this.matches[trace.site[i]] : (i) => trace.label(i) === trace.label(this.selected);
+    const isOne =
+      this.matches ? (i) => this.matches[trace.site[i]] : (i) => trace.label(i) === trace.label(this.selected);
     if (!this.matches && this.selected < 0) return -1;
-    const at = this.selected >= 0 ? trace.start[this.selected] : step > 0 ? this.from - 1 : this.to + 1, now = this.selected;
+    const at = this.selected >= 0 ? trace.start[this.selected]
+      : step > 0                  ? this.from - 1
+                                  : this.to + 1,
+          now = this.selected;
     let best = -1, around = -1;  // around: where it begins anew
     const before = (a, b) => trace.start[a] - trace.start[b] || a - b;
     for (let i = 0; i < trace.size; ++i) {
@@ -155,7 +169,10 @@ class Timeline {
   redraw() {
     if (this.isWaiting) return;
     this.isWaiting = true;
-    requestAnimationFrame(() => { this.isWaiting = false; if (!byId("view-timeline").hidden) drawTimeline(this); });
+    requestAnimationFrame(() => {
+      this.isWaiting = false;
+      if (!byId("view-timeline").hidden) drawTimeline(this);
+    });
   }
 }
 

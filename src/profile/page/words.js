@@ -6,8 +6,10 @@ const byId = (id) => document.getElementById(id);
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on"))
+      made.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false)
+      made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
@@ -48,15 +50,20 @@ function roundBytes(bytes) {
 function roundPercent(part, whole) {
   if (!(whole > 0)) return "0%";
   const share = 100 * part / whole;
-  return share > 0 && share < 0.1 ? "<0.1%" : threeDigits(share < 10 ? Math.round(share * 10) / 10 : Math.round(share)) + "%";
+  return share > 0 && share < 0.1 ? "<0.1%"
+                                  : threeDigits(share < 10 ? Math.round(share * 10) / 10 : Math.round(share)) + "%";
 }
 const grouped = (count) => String(count).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 
 // A rounded number carries a mark, and says on demand what it is exactly.
 const about = (text, exact) => element("span", {class: "about", title: exact}, text);
-const aboutTime = (ns) => exactTime(ns) === roundTime(ns) ? element("span", {}, exactTime(ns)) : about(roundTime(ns), exactTime(ns));
-const aboutShare = (ns, whole) => !ns ? element("span", {}, "0%") : ns === whole ? element("span", {}, "100%") : about(roundPercent(ns, whole), exactTime(ns) + " of " + exactTime(whole));
-const aboutBytes = (bytes) => Math.abs(bytes) < 1024 ? element("span", {}, bytes + " B") : about(roundBytes(bytes), grouped(bytes) + " bytes");
+const aboutTime = (ns) =>
+  exactTime(ns) === roundTime(ns) ? element("span", {}, exactTime(ns)) : about(roundTime(ns), exactTime(ns));
+const aboutShare = (ns, whole) => !ns ? element("span", {}, "0%")
+  : ns === whole                      ? element("span", {}, "100%")
+                                      : about(roundPercent(ns, whole), exactTime(ns) + " of " + exactTime(whole));
+const aboutBytes = (bytes) =>
+  Math.abs(bytes) < 1024 ? element("span", {}, bytes + " B") : about(roundBytes(bytes), grouped(bytes) + " bytes");
 
 function announceProblem(text) {
   byId("problem").textContent = text;
