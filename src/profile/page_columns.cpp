@@ -60,13 +60,26 @@ SpanColumns::SpanColumns(const Trace& trace) : trace_(trace), sites_(trace), dep
   const std::size_t most =
       std::max(kAlwaysExact, static_cast<std::size_t>(kMostPerSpan * static_cast<double>(trace.size())));
   const std::size_t blocks = (trace.size() + kSpansPerBlock - 1) / kSpansPerBlock;
-  const std::size_t some = std::min<std::size_t>(blocks, 4);
-  constexpr std::int64_t kCoarsest = 1000;
-  for (; quantum_ns_ < kCoarsest; quantum_ns_ *= 10) {
+  const std::size_t some = std::min<std::size_t>(blocks, 3);
+  // Whether all spans fit by so many ns, as far as some of them tell.
+  const auto fits = [&](std::int64_t quantum_ns) {
+    quantum_ns_ = quantum_ns;
     std::size_t bytes = 0;
     for (std::size_t k = 0; k < some; ++k) bytes += block(k * blocks / some * kSpansPerBlock).size();
-    if (bytes * blocks <= most * some) break;
+    return bytes * blocks <= most * some;
+  };
+  constexpr std::int64_t kCoarsest = 1000;
+  const std::int64_t finest = quantum_ns_;
+  std::int64_t quantum = finest;
+  while (quantum < kCoarsest && !fits(quantum)) quantum *= 10;
+  if (quantum > finest) {
+    for (const std::int64_t part : {5, 2}) {
+      if (!fits(quantum / part)) continue;
+      quantum /= part;
+      break;
+    }
   }
+  quantum_ns_ = quantum;
 }
 
 std::int64_t SpanColumns::quanta(std::int64_t ns) const {

@@ -250,12 +250,17 @@ TEST(PagePacking, IsWhatZlibReads) {
   }
 }
 
-// What the browser is to show: PAODING_PAGE_RECORDINGS names a folder for it.
-TEST(PageRecordings, AreWrittenWhereTheyAreAskedFor) {
-  const char* folder = std::getenv("PAODING_PAGE_RECORDINGS");
-  if (folder == nullptr) GTEST_SKIP() << "PAODING_PAGE_RECORDINGS names no folder: tests/page/page_test.py sets it";
+// What tests/page/page_test.py shows in a browser: PAODING_PAGE_RECORDINGS names a folder for it.
+TEST(PageRecordings, AreWrittenForTheBrowser) {
+  const TemporaryFolder mine;
+  const char* asked = std::getenv("PAODING_PAGE_RECORDINGS");
+  const std::filesystem::path folder = asked == nullptr ? mine.path() : std::filesystem::path(asked);
   const auto write = [&](const Trace& trace, const std::string& name) {
-    write_recording(trace, std::string(folder) + "/" + name + ".paoding");
+    const std::string path = (folder / (name + ".paoding")).string();
+    write_recording(trace, path);
+    if (asked == nullptr) {
+      EXPECT_EQ(read_recording(path).size(), trace.size()) << name;
+    }
   };
   if (const char* spans = std::getenv("PAODING_PAGE_SPANS")) {  // a long one, to measure
     constexpr std::int64_t kSpansOfAStep = 70;

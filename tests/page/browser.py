@@ -117,6 +117,7 @@ class Browser:
         self.events.clear()
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url="file://" + os.path.abspath(path) + ("#" + view if view else ""))
+        assert os.path.exists(path), path
         end = time.monotonic() + 120
         while time.monotonic() < end:
             ready = self.run("document.documentElement && document.documentElement.dataset.ready || "

@@ -167,9 +167,7 @@ def a_click_selects_what_is_there(page, pages):
 
 def a_kernel_says_what_started_it_and_what_it_carries(page, pages):
     page.open(pages.path("training"), "timeline")
-    page.run("""timeline.goTo([...timeline.trace.tracks.find((t) => t.name === "stream 7").rows[0]].length || 0)"""
-             if False else
-             "timeline.goTo(timeline.trace.tracks.find((t) => t.name === 'stream 7').first + 5)")
+    page.run("timeline.goTo(timeline.trace.tracks.find((t) => t.name === 'stream 7').first + 5)")
     page.run("new Promise((done) => setTimeout(done, 100))")
     details = page.run("byId('details').innerText")
     for part in ("Started by", "Ran as", "k_", "registers per thread", "Scope", "decoder/block"):
@@ -392,6 +390,8 @@ def main():
         print("not run: no Chromium (tools/deps.sh browser)")
         return 0
     failed = 0
+    if PICTURES:
+        os.makedirs(PICTURES, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Browser() as page:
         pages = Pages(folder)
         for test in TESTS:

@@ -76,8 +76,10 @@ function largestOp(report) {
   };
   let at = largestOf(0, 0);
   if (at < 0) return null;
-  for (let part; (part = largestOf(at + 1, rows[at].depth + 1)) >= 0 && rows[part].total_ns > 0.9 * rows[at].total_ns;)
+  for (let part; (part = largestOf(at + 1, rows[at].depth + 1)) >= 0 && rows[part].total_ns > 0.9 * rows[at].total_ns;) {
+    if (rows[part].name.startsWith(rows[at].name + "/")) break;  // a phase of it
     at = part;
+  }
   return {row: rows[at], whole: section.under_way_ns};
 }
 
@@ -105,8 +107,8 @@ function writeSentence(report, to) {
   const largest = largestOp(report);
   if (largest && largest.row.total_ns > 0) {
     text.push(
-      "; what took most of it was ", bold(visible(largest.row.name)), ", ", aboutTime(largest.row.total_ns),
-      largest.row.calls > 1 ? ` in ${grouped(largest.row.calls)} calls` : "");
+      ". Of the time that programs were at work, ", bold(about(roundPercent(largest.row.ratio, 1), String(largest.row.ratio))),
+      " was in ", bold(visible(largest.row.name)), largest.row.calls > 1 ? ` (${grouped(largest.row.calls)} calls)` : "");
   }
   text.push(". ");
   const gpu = report.wall_time.find(
@@ -180,7 +182,8 @@ function largestCard(report) {
              "span", {}, about(roundPercent(row.ratio, 1), String(row.ratio)),
              element(
                "span", {class: "share", "aria-hidden": "true"},
-               element("i", {style: `width:${Math.min(100, 100 * row.ratio)}%`})))])),
+               element("i", {style: `width:${Math.min(100, 100 * row.ratio)}%`})))]),
+      {class: "grows"}),
     element(
       "p", {},
       element(

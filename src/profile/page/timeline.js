@@ -142,7 +142,7 @@ class Timeline {
     const {trace} = this, top = this.lineAt(this.scroller.scrollTop),
           line = top && top.track ? top : this.lines.find((line) => line.track);
     if (!line) return -1;
-    const row = line.track.rows[0], at = lowerBound(row.from, row.to, (k) => trace.end(trace.order[k]) > this.from);
+    const row = line.track.rows[0], at = lowerBound(row.from, row.to, (k) => trace.end(trace.order[k]) >= this.from);
     return at < row.to ? trace.order[at] : -1;
   }
   // The next span that is looked for, or of the same name; in the order of time, on all tracks.
