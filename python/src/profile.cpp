@@ -72,7 +72,8 @@ std::string notebook_html(ProfilerHandle& self) {
   std::string page = run_freely([&] { return self.profiler->html(); }), quoted;
   quoted.reserve(page.size() + page.size() / 8);
   for (const char c : page) c == '&' ? quoted += "&amp;" : c == '"' ? quoted += "&quot;" : quoted += c;
-  return "<iframe title=\"Profiling Report\" sandbox=\"allow-scripts\" style=\"width:100%;height:720px;border:0\" srcdoc=\"" +
+  return "<iframe title=\"Profiling Report\" sandbox=\"allow-scripts\" style=\"width:100%;height:720px;border:0\" "
+         "srcdoc=\"" +
          quoted + "\"></iframe>";
 }
 
@@ -109,9 +110,10 @@ void bind_profile(nb::module_& module) {
            "What was recorded, as text, JSON or CSV, with `kernels` under every op those that it ran as; `path` also "
            "gets the timeline (.json, .json.gz, .pftrace), the "
            "recording (.paoding) or the report as a page for a browser (.html).")
-      .def("html", &page_of, "path"_a = "", "sort"_a = "total", "nesting"_a = "op",
-           nb::sig("def html(self, path: str | os.PathLike[str] = '', sort: str = 'total', nesting: str = 'op') -> str"),
-           "Writes the report with its timeline to a file (.html) for a browser; without a path returns the page.")
+      .def(
+          "html", &page_of, "path"_a = "", "sort"_a = "total", "nesting"_a = "op",
+          nb::sig("def html(self, path: str | os.PathLike[str] = '', sort: str = 'total', nesting: str = 'op') -> str"),
+          "Writes the report with its timeline to a file (.html) for a browser; without a path returns the page.")
       .def("_repr_html_", &notebook_html, "What a notebook shows: the page, in a frame.");
   nb::class_<RangeHandle>(module, "ProfileRange",
                           "`with pd.ProfileRange(name, rows=32):` names a stretch of the program in reports and "

@@ -14,6 +14,7 @@
 #include "profile/page_columns.h"
 #include "profile/page_packing.h"
 #include "profile/timeline_rows.h"
+#include "text/markup.h"
 
 namespace paoding::profile {
 
@@ -31,20 +32,6 @@ constexpr std::size_t kMostText = std::size_t{1} << 17;
 constexpr const char* kScripts[] = {k_words_js,    k_data_js,     k_table_js,  k_overview_js, k_ops_js,
                                     k_findings_js, k_timeline_js, k_draw_js,   k_input_js,    k_details_js,
                                     k_flame_js,    k_sandwich_js, k_search_js, k_main_js};
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
-    }
-  }
-  return out;
-}
 
 // JSON has < in strings only: nothing in it ends the element that it stands in.
 std::string without_tags(std::string_view json) {
@@ -150,7 +137,7 @@ class Page {
                     "content=\"default-src "
                     "'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<meta name=\"viewport\" "
                     "content=\"width=device-width, initial-scale=1\">\n<title>{}Profiling Report</title>\n<style>\n",
-                    program.empty() ? "" : escaped(program) + " · "));
+                    program.empty() ? "" : markup_text(program) + " · "));
     sink_(k_page_css);
     sink_("</style></head>\n<body>\n");
     sink_(k_page_html);
@@ -171,8 +158,8 @@ class Page {
     std::string text = to_text(most, options);
     if (text.size() > kMostText)
       text.resize(text.find('\n', kMostText) == text.npos ? kMostText : text.find('\n', kMostText));
-    sink_("<noscript><p>This page draws by JavaScript, which is off. The report as text:</p><pre>" + escaped(text) +
-          "</pre></noscript>\n");
+    sink_("<noscript><p>This page draws by JavaScript, which is off. The report as text:</p><pre>" +
+          markup_text(text, true) + "</pre></noscript>\n");
     write_json("report", to_json(most, options));
     if (has_threads_apart) write_json("threads", sections_json(measures_.per_thread));
   }

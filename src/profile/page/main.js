@@ -100,8 +100,8 @@ function say(trace) {
       times}${without}A recording (.paoding) keeps everything.`;
   byId("foot").append(
     ...
-      [trace && `${grouped(trace.size)} spans`,
-       trace && `${grouped(trace.tracks.filter((track) => track.count).length)} tracks`,
+      [trace && counted(trace.size, "span"),
+       trace && counted(trace.tracks.filter((track) => track.count).length, "track"),
        times && (q > 1 ? `timeline rounded to ${exactTime(q)}; report exact` : "exact to the nanosecond"),
        left.length && `left out: ${left.length}`]
         .filter(Boolean)

@@ -62,25 +62,22 @@ function partsTable(caption, parts, whole) {
 // Rows of everything: merged where there are several threads.
 const mainSections = (report) => report.merged.length ? report.merged : report.threads;
 
-// The row that most time is in; one of its parts where that has nearly all of it.
+// The row that has most time to itself; of a phase of an op the op.
 function largestOp(report) {
   const [section] = mainSections(report);
   if (!section) return null;
-  const {rows} = section, isOp = (row) => !row.at_compile && !row.name.startsWith("(") && row.name !== "wait";
-  const largestOf = (from, depth) => {
-    let best = -1;
-    for (let k = from; k < rows.length && rows[k].depth >= depth; ++k) {
-      if (rows[k].depth === depth && isOp(rows[k]) && (best < 0 || rows[k].total_ns > rows[best].total_ns)) best = k;
-    }
-    return best;
-  };
-  let at = largestOf(0, 0);
-  if (at < 0) return null;
-  for (let part; (part = largestOf(at + 1, rows[at].depth + 1)) >= 0 && rows[part].total_ns > 0.9 * rows[at].total_ns;) {
-    if (rows[part].name.startsWith(rows[at].name + "/")) break;  // a phase of it
-    at = part;
+  const isOp = (row) => !row.at_compile && !row.name.startsWith("(") && !/^(wait|launch|graph launch)\b/.test(row.name);
+  const around = [];
+  let best = null, most = 0;
+  for (const row of section.rows) {
+    around.length = row.depth;
+    around.push(row);
+    if (!isOp(row) || row.self_ns <= most) continue;
+    most = row.self_ns;
+    best = row;
+    for (let k = row.depth - 1; k >= 0 && best.name.startsWith(around[k].name + "/"); --k) best = around[k];
   }
-  return {row: rows[at], whole: section.under_way_ns};
+  return best;
 }
 
 function writeSentence(report, to) {
@@ -88,6 +85,10 @@ function writeSentence(report, to) {
   const bold = (...children) => element("b", {}, ...children);
   if (!(whole > 0) && !report.records.received) {
     to.append("This recording is empty: nothing of it can be shown.");
+    return;
+  }
+  if (!(whole > 0)) {
+    to.append("No time went by while this was recorded.");
     return;
   }
   text.push("In ", bold(aboutTime(whole)));
@@ -105,10 +106,10 @@ function writeSentence(report, to) {
       bold(aboutShare(part.ns, whole)), " was ", part.name);
   });
   const largest = largestOp(report);
-  if (largest && largest.row.total_ns > 0) {
+  if (largest) {
     text.push(
-      ". Of the time that programs were at work, ", bold(about(roundPercent(largest.row.ratio, 1), String(largest.row.ratio))),
-      " was in ", bold(visible(largest.row.name)), largest.row.calls > 1 ? ` (${grouped(largest.row.calls)} calls)` : "");
+      ". The largest piece of work was ", bold(visible(largest.name)), ", ",
+      bold(about(roundPercent(largest.ratio, 1), String(largest.ratio))), " of the time that programs were at work");
   }
   text.push(". ");
   const gpu = report.wall_time.find(

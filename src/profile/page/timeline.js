@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline: what lies where, what part of the time is seen, and what is selected. draw.js draws it, input.js moves
 // it.
-const kRowHeight = 19, kHeadHeight = 24, kCounterHeight = 44, kTrackGap = 7;
+const kRowHeight = 19, kHeadHeight = 24, kCounterHeight = 44, kTrackGap = 7, kMostRows = 100;
 
 class Timeline {
   constructor(trace) {
@@ -39,7 +39,10 @@ class Timeline {
     for (const place of [...places.values()].sort((a, b) => a.process - b.process || a.device - b.device)) {
       const process = meta.processes[place.process], of = process && process.name ? visible(process.name) + " · " : "";
       lines.push({head: of + (place.device < 0 ? "host" : "GPU " + place.device)});
-      for (const track of place.tracks) lines.push({track});
+      for (const track of place.tracks) {
+        track.isFolded = track.rows.length > kMostRows;
+        lines.push({track});
+      }
       for (const counter of place.counters) lines.push({counter});
     }
     return lines;

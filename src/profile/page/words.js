@@ -55,6 +55,8 @@ function roundPercent(part, whole) {
 }
 const grouped = (count) => String(count).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 
+const counted = (count, what) => `${grouped(count)} ${what}${count === 1 ? "" : "s"}`;
+
 // A rounded number carries a mark, and says on demand what it is exactly.
 const about = (text, exact) => element("span", {class: "about", title: exact}, text);
 const aboutTime = (ns) =>
