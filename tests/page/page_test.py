@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from decimal import Decimal
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Browser, find_browser  # noqa: E402
@@ -26,14 +27,23 @@ class Pages:
 
     def __init__(self, folder):
         self.folder = folder
-        subprocess.run([BUILD + "/paoding_tests", "--gtest_filter=PageRecordings.*", "--gtest_brief=1"], check=True,
-                       env={**os.environ, "PAODING_PAGE_RECORDINGS": folder}, stdout=subprocess.DEVNULL)
+        for more in ({}, {"PAODING_PAGE_SPANS": "500000"}):  # so many that times are rounded
+            subprocess.run([BUILD + "/paoding_tests", "--gtest_filter=PageRecordings.*", "--gtest_brief=1"], check=True,
+                           env={**os.environ, "PAODING_PAGE_RECORDINGS": folder, **more}, stdout=subprocess.DEVNULL)
         for name in os.listdir(folder):
             recording = os.path.join(folder, name)
             text = subprocess.run([BUILD + "/paoding", "report", recording, "--format", "json", "--html",
                                    self.path(name[:-8])], check=True, capture_output=True).stdout
             with open(recording + ".json", "wb") as file:
                 file.write(text)
+
+    def chrome(self, name):
+        """The same recording as the timeline for chrome://tracing, by another writer."""
+        path = os.path.join(self.folder, name + ".json")
+        subprocess.run([BUILD + "/paoding", "report", os.path.join(self.folder, name + ".paoding"), "--path", path],
+                       check=True, stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file, parse_float=Decimal)["traceEvents"]
 
     def path(self, name):
         return os.path.join(self.folder, name + ".html")
@@ -91,6 +101,43 @@ def numbers_are_those_of_the_json_report(page, pages):
                         same(int(value), row["calls"], f"calls of {row['name']}")
             if number == 0 and name == "ranks":
                 break
+
+
+def spans_are_those_of_the_recording(page, pages):
+    """Against Chrome's timeline, which another writer makes: names, times, what started what, counters."""
+    for name in ("training", "ranks", "times"):
+        page.open(pages.path(name))
+        events = pages.chrome(name)
+        wanted = sorted((e["name"], int(e["ts"] * 1000), int(e.get("dur", 0) * 1000)) for e in events if e["ph"] in "Xi")
+        found = page.run("""Array.from(timeline.trace.start, (start, i) => [timeline.trace.name(i), start,
+          timeline.trace.duration[i]])""")
+        same(sorted(map(tuple, found)), wanted, f"spans of {name}")
+        starts = {(e["ph"], e["cat"], e["id"]): int(e["ts"] * 1000) for e in events if e["ph"] in "sf"}
+        wanted = sorted((at, starts["f", "cause", key[2]]) for key, at in starts.items() if key[:2] == ("s", "cause"))
+        found = page.run("""[...timeline.trace.causeOf || []].flatMap((cause, i) => cause < 0 ? [] :
+          [[timeline.trace.start[cause], timeline.trace.start[i]]])""")
+        same(sorted(map(tuple, found)), wanted, f"causes of {name}")
+        wanted = sorted({(int(e["ts"] * 1000), e["args"]["bytes"]) for e in events if e["ph"] == "C"})
+        found = page.run("timeline.trace.counters.flatMap((c) => [...c.times.map((t, k) => [t, c.values[k]]), "
+                         "[timeline.trace.wall, c.values.at(-1)]])")
+        same(sorted(set(map(tuple, found))), wanted, f"counters of {name}")
+
+
+def rounded_times_are_near_and_said_to_be_rounded(page, pages):
+    page.open(pages.path("long"))
+    quantum = page.run("timeline.trace.quantum")
+    assert quantum > 1, quantum
+    assert f"rounded to {quantum} ns" in page.run("byId('foot').innerText")
+    assert os.path.getsize(pages.path("long")) < 3 * page.run("timeline.trace.size")
+    row = next(row for row in pages.json("long")["merged"][0]["rows"] if row["name"] == "read batch")
+    calls, total, multiples = page.run("""(() => { const t = timeline.trace; let calls = 0, total = 0, all = true;
+      for (let i = 0; i < t.size; ++i) { all &&= t.start[i] % t.quantum === 0 && t.duration[i] % t.quantum === 0;
+        if (t.name(i) === "read batch") { ++calls; total += t.duration[i]; } } return [calls, total, all]; })()""")
+    same((calls, multiples), (row["calls"], True), "calls, and times that are multiples")
+    assert abs(total - row["total_ns"]) <= calls * quantum, (total, row)
+    page.press("1")
+    page.press("ArrowRight")
+    assert "\u2248" in page.run("byId('details').innerText")
 
 
 def sums_of_a_stretch_are_those_of_its_spans(page, pages):
@@ -258,6 +305,18 @@ def tables_sort_and_filter(page, pages):
     assert names and any("gelu" in name for name in names) and "softmax" not in " ".join(names), names
 
 
+def findings_are_shown_where_there_are_some(page, pages):
+    page.open(pages.path("training"))
+    assert "Findings" not in page.run("byId('cards').innerText")
+    page.run("""byId("cards").prepend(findingsCard({findings: [{title: "Data comes too late <b>", gain_ns: [1000, 2500],
+      change: "read ahead", evidence: [{name: "read batch", start_ns: 200000, end_ns: 300000}]}]}))""")
+    text = page.run("byId('cards').innerText")
+    for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs"):
+        assert part in text, (part, text[:400])
+    page.run("byId('cards').querySelector('li .link').click()")
+    same(page.run("[currentView(), timeline.area.from, timeline.area.to]"), ["timeline", 200000, 300000], "evidence")
+
+
 # ---- what recordings may hold ----
 
 def names_are_text_whatever_they_hold(page, pages):
@@ -376,13 +435,17 @@ def views_look_as_they_should(page, pages):
     page.set_dark(False)
 
 
-TESTS = [numbers_are_those_of_the_json_report, sums_of_a_stretch_are_those_of_its_spans, keys_move_and_zoom_the_timeline,
-         a_click_selects_what_is_there, a_kernel_says_what_started_it_and_what_it_carries, a_drag_selects_a_stretch,
-         search_counts_dims_and_goes_on, views_change_by_their_keys, flame_graphs_add_up, tables_sort_and_filter,
-         names_are_text_whatever_they_hold, an_empty_recording_says_so, one_span_many_threads_and_odd_times_are_drawn,
-         ranks_have_heads_of_their_own, a_browser_that_cannot_unpack_shows_the_report_and_says_so,
-         colours_have_contrast_in_light_and_dark, all_that_can_be_done_has_a_name_and_a_place_in_the_order,
-         views_look_as_they_should]
+TESTS = [
+    numbers_are_those_of_the_json_report, spans_are_those_of_the_recording,
+    rounded_times_are_near_and_said_to_be_rounded, sums_of_a_stretch_are_those_of_its_spans,
+    keys_move_and_zoom_the_timeline, a_click_selects_what_is_there,
+    a_kernel_says_what_started_it_and_what_it_carries, a_drag_selects_a_stretch, search_counts_dims_and_goes_on,
+    views_change_by_their_keys, findings_are_shown_where_there_are_some, flame_graphs_add_up,
+    tables_sort_and_filter, names_are_text_whatever_they_hold, an_empty_recording_says_so,
+    one_span_many_threads_and_odd_times_are_drawn, ranks_have_heads_of_their_own,
+    a_browser_that_cannot_unpack_shows_the_report_and_says_so, colours_have_contrast_in_light_and_dark,
+    all_that_can_be_done_has_a_name_and_a_place_in_the_order, views_look_as_they_should,
+]
 
 
 def main():
