@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests/page"))
 from browser import Browser, find_browser  # noqa: E402
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def timed(command, **more):

@@ -50,8 +50,9 @@ function roundBytes(bytes) {
 function roundPercent(part, whole) {
   if (!(whole > 0)) return "0%";
   const share = 100 * part / whole;
-  return share > 0 && share < 0.1 ? "<0.1%"
-                                  : threeDigits(share < 10 ? Math.round(share * 10) / 10 : Math.round(share)) + "%";
+  if (share > 0 && share < 0.1) return "<0.1%";
+  if (share > 99.9 && share < 100) return ">99.9%";
+  return threeDigits(share < 10 || share > 99 ? Math.round(share * 10) / 10 : Math.round(share)) + "%";
 }
 const grouped = (count) => String(count).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 
