@@ -12,7 +12,7 @@ FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle diff clean help
+.PHONY: build debug demo deps deps-docs deps-browser deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle diff clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -35,6 +35,9 @@ deps:             ## Install what the build needs from apt; does nothing when al
 
 deps-docs:        ## Install Doxygen and a theme for `make docs`
 	@tools/deps.sh docs
+
+deps-browser:     ## Install Debian's headless Chromium, in which `make test` tests the page of a report
+	@tools/deps.sh browser
 
 deps-fuzz:        ## Install clang for `make fuzz`
 	@tools/deps.sh fuzz

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "text/markup.h"
+
 namespace paoding::cli {
 namespace {
 
@@ -35,21 +37,6 @@ text { fill: #9ca3af; } .page { fill: #0d1117; } .title, .name { fill: #e5e7eb; 
 }
 </style>
 )";
-
-// What XML lets stand in text; a byte that is no text of its own becomes a question mark.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-  }
-  return out;
-}
 
 Points finite(const Points& points) {
   Points kept;
@@ -162,7 +149,7 @@ std::string dot(const std::pair<double, double>& point, const Axis& x, const Axi
 
 std::string text_at(double x, double y, const char* anchor, const char* style, const std::string& text) {
   return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", style, x, y, anchor,
-                     escaped(text));
+                     markup_text(text));
 }
 
 std::pair<double, double> range_of(const Points& points) {
@@ -256,7 +243,7 @@ std::string to_svg(const LossCurve& curve) {
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
              "role=\"img\">\n<title>{2}</title>\n",
-             kWidth, height, escaped(curve.title)) +
+             kWidth, height, markup_text(curve.title)) +
          kStyle + fmt::format("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", kWidth, height) +
          text_at(kLeft, 28, "start", "title", curve.title) + body + "</svg>\n";
 }

@@ -38,17 +38,19 @@ struct ReadOptions {
 void check_path(const std::string& path) {
   check_folder_of(path);
   if (path.empty() || profile::is_saved_as(path)) return profile::check_saveable(path);
-  throw UsageError(fmt::format("--path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
+  throw UsageError(fmt::format("--path is '{}', needs to end in .json, .json.gz, .pftrace, .paoding or .html", path));
 }
 
-std::string report_of(const profile::Trace& trace, const std::string& state, const ReportFlags& flags) {
-  return profile::report(trace,
-                         profile::report_options(parse_state(state), flags.level(), flags.sort_by(), flags.layout));
-}
-
-void save_trace(const profile::Trace& trace, const std::string& path) {
-  if (const std::string elsewhere = profile::save(trace, path); !elsewhere.empty()) {
-    print_error("paoding: {}\n", one_line(elsewhere));
+// Prints its report, and writes the files that were asked for.
+void show(const profile::Trace& trace, const std::string& state, const ReportFlags& flags,
+          std::initializer_list<std::string> files) {
+  const profile::ReportOptions options =
+      profile::report_options(parse_state(state), flags.level(), flags.sort_by(), flags.layout);
+  const profile::Measures measures = profile::measure(trace, options);
+  print_report(profile::report(measures, options));
+  for (const std::string& file : files) {
+    const std::string elsewhere = profile::save(trace, measures, options, file);
+    if (!elsewhere.empty()) print_error("paoding: {}\n", one_line(elsewhere));
   }
 }
 
@@ -100,14 +102,17 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   std::vector<profile::NamedTrace> traces = read_recordings(recordings);
   if (is_one_program(traces)) {
     const profile::Trace all = profile::merge(std::move(traces));
-    print_report("\n" + report_of(all, options.state, options.report));
-    save_trace(all, options.path);
+    print("\n");
+    show(all, options.state, options.report, {options.path, options.report.layout.page});
     return code;
   }
   for (const profile::NamedTrace& one : traces) {
-    print("\nprocess {}\n", one.name);
-    print_report("\n" + report_of(one.trace, options.state, options.report));
-    if (&one == &traces.front()) save_trace(one.trace, options.path);
+    print("\nprocess {}\n\n", one.name);
+    if (&one == &traces.front()) {
+      show(one.trace, options.state, options.report, {options.path, options.report.layout.page});
+    } else {
+      show(one.trace, options.state, options.report, {});
+    }
   }
   return code;
 }
@@ -123,15 +128,14 @@ int run_report(ReadOptions& options) {
   std::vector<profile::NamedTrace> recordings;
   for (const std::string& file : options.files) recordings.push_back({file, profile::read_recording(file)});
   const profile::Trace trace = profile::merge(std::move(recordings));
-  save_trace(trace, options.path);
-  print_report(report_of(trace, options.state, options.report));
+  show(trace, options.state, options.report, {options.path, options.report.layout.page});
   return kOk;
 }
 
 void add_path(CLI::App& sub, std::string* path, std::string* state) {
   sub.add_option("--path", *path,
                  "Also write the timeline (Chrome's trace format: .json, .json.gz; Perfetto's: .pftrace), or the\n"
-                 "recording, which `paoding report` reads (.paoding)")
+                 "recording, which `paoding report` reads (.paoding), or what --html does (.html)")
       ->type_name("FILE");
   sub.add_option("--state", *state, "What is shown: cpu, gpu or all")->type_name("SIDE")->capture_default_str();
 }
@@ -184,6 +188,7 @@ void add_report(CLI::App& app, Commands* commands) {
       "Examples:\n"
       "  paoding report run.paoding --detail phases --sort max\n"
       "  paoding report run.paoding --format csv > run.csv\n"
+      "  paoding report run.paoding --html run.html\n"
       "  paoding report run.paoding --path run.pftrace\n"
       "  paoding report rank0.paoding rank1.paoding --path all.pftrace");
   commands->push_back({sub, [options] { return run_report(*options); }});

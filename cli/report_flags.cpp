@@ -6,6 +6,8 @@
 
 #include "command.h"
 #include "paoding/error.h"
+#include "profile/page.h"
+#include "profile/save.h"
 
 namespace paoding::cli {
 
@@ -33,6 +35,8 @@ void ReportFlags::add_to(CLI::App& sub) {
       sub.add_flag("--self", layout.self, "A column for what of a row's time is in none of the rows below it"),
       sub.add_flag("--kernels", layout.kernels, "Rows under every op for the kernels that it ran as"),
       sub.add_option("--format", format, "The report as text, json or csv")->type_name("FORMAT")->capture_default_str(),
+      sub.add_option("--html", layout.page, "Also write the report with its timeline as a page for a browser (.html)")
+          ->type_name("FILE"),
       sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
   };
 }
@@ -52,6 +56,12 @@ void ReportFlags::check(bool is_asked_for, const char* asked_by) {
     throw UsageError(
         fmt::format("{} says how a report looks, but none is asked for: {} does", option->get_name(), asked_by));
   }
+  if (layout.page.empty()) return;
+  if (!profile::is_page(layout.page)) {
+    throw UsageError(fmt::format("--html is '{}', needs to end in .html", layout.page));
+  }
+  check_folder_of(layout.page);
+  profile::check_saveable(layout.page);
 }
 
 }  // namespace paoding::cli

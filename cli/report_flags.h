@@ -24,7 +24,7 @@ struct ReportFlags {
 
   void add_to(CLI::App& sub);
   /// UsageError when a word is none of the choices, or one of the options was given though no report is asked for:
-  /// `asked_by` is the option that does.
+  /// `asked_by` is the option that does. Error (file) when --html names something that must stay.
   void check(bool is_asked_for, const char* asked_by);
   /// What a program on this device is recorded by: without a GPU its columns say nothing.
   static State state_of(const Device& device) { return device.kind == DeviceKind::cpu ? State::cpu : State::all; }

@@ -48,10 +48,9 @@ void check_options(RunOptions& options) {
   if (!options.fetch_path.empty()) files::check_replaceable(options.fetch_path, safetensors::begins_file);
   check_folder_of(options.profile_path);
   const std::string& path = options.profile_path;
-  const auto ends = [&](const char* ending) { return path.ends_with(ending); };
-  if (!path.empty() && !ends(".json") && !ends(".json.gz") && !ends(".pftrace") && !ends(".paoding")) {
+  if (!path.empty() && !profile::is_saved_as(path)) {
     throw UsageError(
-        fmt::format("--profile-path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
+        fmt::format("--profile-path is '{}', needs to end in .json, .json.gz, .pftrace, .paoding or .html", path));
   }
   profile::check_saveable(path);
   try {
@@ -303,7 +302,7 @@ void add_run(CLI::App& app, Commands* commands) {
   options->report.add_to(*sub);
   sub->add_option("--profile-path", options->profile_path,
                   "Also write the timeline (Chrome's trace format: .json, .json.gz; Perfetto's: .pftrace), or the\n"
-                  "recording, which `paoding report` reads (.paoding)")
+                  "recording, which `paoding report` reads (.paoding), or what --html does (.html)")
       ->type_name("FILE");
   sub->add_option("--profile-steps", options->profile_steps,
                   "Profile these of the repeated runs, counted from 0: 2:8 is 2 to 7")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|docs|fuzz|tsan|gpu|python|torch|aarch64: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|docs|browser|fuzz|tsan|gpu|python|torch|aarch64: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,8 @@ build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-
 build_likes=(ccache clang-format-14 libbenchmark-dev)
 docs_needs=(doxygen)
 docs_likes=(doxygen-awesome-css)
+browser_needs=(chromium-headless-shell)
+browser_likes=(fonts-dejavu-core)
 fuzz_needs=(clang-16 libclang-rt-16-dev)
 tsan_needs=("${fuzz_needs[@]}" libomp-16-dev)
 
@@ -116,11 +118,12 @@ install_aarch64() {
 case "${1:-}" in
   build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
   docs) install "${docs_needs[@]}" -- "${docs_likes[@]}" ;;
+  browser) install "${browser_needs[@]}" -- "${browser_likes[@]}" ;;
   fuzz) install "${fuzz_needs[@]}" -- ;;
   tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
   python) install_python ;;
   torch) install_torch ;;
   aarch64) install_aarch64 ;;
-  *) echo "usage: tools/deps.sh build|docs|fuzz|tsan|gpu|python|torch|aarch64" >&2; exit 2 ;;
+  *) echo "usage: tools/deps.sh build|docs|browser|fuzz|tsan|gpu|python|torch|aarch64" >&2; exit 2 ;;
 esac

@@ -20,11 +20,20 @@ MeasureOptions measure_options(const BenchOptions& options) {
   return measure;
 }
 
-std::string profile_of(Program& program, const ReportFlags& flags, const Device& device) {
+// The page of one of several cases has the case's name in its own.
+std::string page_of(const std::string& path, std::string name, std::size_t cases) {
+  if (path.empty() || cases == 1) return path;
+  std::ranges::replace(name, '/', '_');
+  return fmt::format("{}_{}.html", path.substr(0, path.size() - std::string_view(".html").size()), name);
+}
+
+std::string profile_of(Program& program, const ReportFlags& flags, const Device& device, const std::string& page) {
+  ReportLayout layout = flags.layout;
+  layout.page = page;
   Profiler profiler(ReportFlags::state_of(device), flags.level());
   for (int i = 0; i < 10; ++i) program.run();
   program.wait();
-  return profiler.stop(flags.sort_by(), "", flags.layout);
+  return profiler.stop(flags.sort_by(), "", layout);
 }
 
 }  // namespace
@@ -62,7 +71,8 @@ int measure_cases(const Cases& cases, const BenchOptions& options) {
       all_right = all_right && row.is_right;
     }
     if (options.reports && prepared.program() != nullptr) {
-      print_text(profile_of(*prepared.program(), options.report, device) + "\n");
+      const std::string page = page_of(options.report.layout.page, work.name, cases.size());
+      print_text(profile_of(*prepared.program(), options.report, device, page) + "\n");
     }
     flush_output();
   }

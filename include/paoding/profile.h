@@ -48,6 +48,8 @@ struct ReportLayout {
   bool kernels = false;       // rows under every op for the kernels that it ran as, where those are known
   int line_width = 0;         // of a terminal, into which all lines fit from 80 on; 0: lines may be of any length
   ReportFormat format = ReportFormat::text;
+  std::string page =
+      {};  // a file (.html) that also gets the report and the timeline as a page for a browser; empty: none
 };
 
 /// Starts recording in every thread of the process.
@@ -55,11 +57,11 @@ struct ReportLayout {
 void start_profiler(State state = State::all, Detail detail = Detail::op);
 
 /// Stops the recording and returns its report. A `path` also gets the timeline, as Chrome's trace format (.json,
-/// .json.gz) or Perfetto's (.pftrace), or the recording itself (.paoding), which `paoding report` reads.
-/// Where the path cannot be written to, the file goes to the folder of temporary ones ($TMPDIR, else /tmp), and the
-/// report says so below "Not seen".
-/// Error (argument) when nothing is being recorded or the path has another ending (the recording then goes on),
-/// (file) when the file can be written there neither.
+/// .json.gz) or Perfetto's (.pftrace), the recording itself (.paoding), which `paoding report` reads, or the report and
+/// the timeline as a page for a browser (.html). Where the path cannot be written to, the file goes to the folder of
+/// temporary ones ($TMPDIR, else /tmp), and the report says so below "Not seen". Error (argument) when nothing is being
+/// recorded or the path has another ending (the recording then goes on), (file) when the file can be written there
+/// neither.
 std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
 /// The same as an object: records from construction to stop(), or to the end of its life (then without a report).
@@ -73,6 +75,9 @@ class Profiler {
 
   /// Ends the recording at the first call; a later call reports the same recording again, sorted and laid out as asked.
   std::string stop(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
+
+  /// Ends the recording at the first call as stop(), and returns the page that stop() writes to a path in .html.
+  std::string html(SortBy sort = SortBy::total, const ReportLayout& layout = {});
 
   /// Ends the recording without making a report of it, which takes no longer for a long one.
   void end();

@@ -54,6 +54,29 @@ std::string report_of(ProfilerHandle& self, const std::string& sort, nb::object 
   return run_freely([&] { return self.profiler->stop(parse_sort(sort), into, layout); });
 }
 
+std::string page_of(ProfilerHandle& self, nb::object path, const std::string& sort, const std::string& nesting) {
+  if (!self.profiler) throw Error(ErrorKind::argument, "html: nothing was recorded\nhint: `with profiler:`");
+  const ReportLayout layout{.nesting = parse_nesting(nesting)};
+  const std::string into = path_of(path).string();
+  if (into.empty()) return run_freely([&] { return self.profiler->html(parse_sort(sort), layout); });
+  if (!into.ends_with(".html")) {
+    throw Error(ErrorKind::argument, "html: the path is '" + into + "', needs to end in .html");
+  }
+  run_freely([&] { return self.profiler->stop(parse_sort(sort), into, layout); });
+  return "";
+}
+
+// A frame of its own: the page's style and keys are not the notebook's.
+std::string notebook_html(ProfilerHandle& self) {
+  if (!self.profiler) return "<p>Profiler: nothing was recorded</p>";
+  std::string page = run_freely([&] { return self.profiler->html(); }), quoted;
+  quoted.reserve(page.size() + page.size() / 8);
+  for (const char c : page) c == '&' ? quoted += "&amp;" : c == '"' ? quoted += "&quot;" : quoted += c;
+  return "<iframe title=\"Profiling Report\" sandbox=\"allow-scripts\" style=\"width:100%;height:720px;border:0\" "
+         "srcdoc=\"" +
+         quoted + "\"></iframe>";
+}
+
 }  // namespace
 
 void bind_profile(nb::module_& module) {
@@ -85,8 +108,13 @@ void bind_profile(nb::module_& module) {
                "def report(self, sort: str = 'total', path: str | os.PathLike[str] = '', nesting: str = 'op', width: "
                "int = 0, rates: bool = False, kernels: bool = False, format: str = 'text') -> str"),
            "What was recorded, as text, JSON or CSV, with `kernels` under every op those that it ran as; `path` also "
-           "gets the timeline (.json, .json.gz, .pftrace) or the "
-           "recording (.paoding).");
+           "gets the timeline (.json, .json.gz, .pftrace), the "
+           "recording (.paoding) or the report as a page for a browser (.html).")
+      .def(
+          "html", &page_of, "path"_a = "", "sort"_a = "total", "nesting"_a = "op",
+          nb::sig("def html(self, path: str | os.PathLike[str] = '', sort: str = 'total', nesting: str = 'op') -> str"),
+          "Writes the report with its timeline to a file (.html) for a browser; without a path returns the page.")
+      .def("_repr_html_", &notebook_html, "What a notebook shows: the page, in a frame.");
   nb::class_<RangeHandle>(module, "ProfileRange",
                           "`with pd.ProfileRange(name, rows=32):` names a stretch of the program in reports and "
                           "timelines, with arguments that are ints, floats or strs.")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops, branches, layers, files and the profiler."""
 
+import html
 import json
 
 import numpy as np
@@ -231,6 +232,23 @@ def test_the_profiler_sees_a_run(tmp_path):
         pd.Profiler().report()
     with pytest.raises(pd.ArgumentError, match='sort'):
         profiler.report(sort='length')
+
+
+def test_the_profiler_writes_a_page(tmp_path):
+    graph = regression()
+    program = pd.Program(graph, pd.Parameters(graph))
+    with pd.Profiler() as profiler:
+        program(x=floats(4, 3), y=floats(4, 2))
+    page = profiler.html()
+    assert page.startswith('<!doctype html>') and 'matmul' in page
+    assert profiler.html(tmp_path / 'run.html') == '' and (tmp_path / 'run.html').read_text() == page
+    frame = profiler._repr_html_()
+    assert frame.startswith('<iframe ')
+    assert html.unescape(frame[frame.index('srcdoc="') + 8:frame.rindex('"></iframe>')]) == page
+    with pytest.raises(pd.ArgumentError, match='html'):
+        profiler.html('page.txt')
+    with pytest.raises(pd.ArgumentError, match='nothing was recorded'):
+        pd.Profiler().html()
 
 
 def test_arguments_of_a_range():

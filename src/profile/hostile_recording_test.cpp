@@ -39,8 +39,8 @@ std::size_t most_bytes(const Trace& trace) {
     }
   }
   const TemporaryFolder folder;
-  for (const char* name : {"t.json", "t.json.gz", "t.pftrace", "t.paoding"}) {
-    EXPECT_EQ(save(trace, (folder / name).string()), "");
+  for (const char* name : {"t.json", "t.json.gz", "t.pftrace", "t.paoding", "t.html"}) {
+    EXPECT_EQ(save(trace, measure(trace), {}, (folder / name).string()), "");
     most = std::max<std::size_t>(most, std::filesystem::file_size(folder / name));
   }
   return most;

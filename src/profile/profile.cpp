@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "profile/page.h"
 #include "profile/recorder.h"
 #include "profile/report.h"
 #include "profile/save.h"
@@ -26,18 +27,27 @@ namespace {
 void check_path(const std::string& path) {
   if (path.empty() || profile::is_saved_as(path)) return;
   fail(ErrorKind::argument,
-       "stop_profiler: the path is '{}', needs to end in .json, .json.gz or .pftrace (a timeline) or in .paoding (the "
-       "recording), or to be empty",
+       "stop_profiler: the path is '{}', needs to end in .json, .json.gz or .pftrace (a timeline), in .paoding (the "
+       "recording) or in .html (a page), or to be empty",
        path);
+}
+
+void check_page(const std::string& path) {
+  if (path.empty() || profile::is_page(path)) return;
+  fail(ErrorKind::argument, "stop_profiler: the page's path is '{}', needs to end in .html, or to be empty", path);
 }
 
 std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort, const std::string& path,
                           const ReportLayout& layout, const profile::StepsBeside& beside = {}) {
-  const std::string elsewhere = profile::save(trace, path);
   const profile::ReportOptions options = profile::report_options(state, detail, sort, layout);
   profile::Measures measures = profile::measure(trace, options);
   measures.beside = beside;
-  if (!elsewhere.empty()) measures.notes.push_back({elsewhere, 0});
+  std::vector<profile::Note> elsewhere;
+  for (const std::string& file : {path, layout.page}) {
+    const std::string where = profile::save(trace, measures, options, file);
+    if (!where.empty()) elsewhere.push_back({where, 0});
+  }
+  measures.notes.insert(measures.notes.end(), elsewhere.begin(), elsewhere.end());
   return profile::report(measures, options);
 }
 
@@ -66,6 +76,7 @@ void start_profiler(State state, Detail detail) { profile::Recorder::start({.sta
 
 std::string stop_profiler(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
+  check_page(layout.page);
   const profile::Trace trace = profile::Recorder::stop();
   const profile::RecorderOptions options = profile::Recorder::options();
   return finish_report(trace, options.state, options.detail, sort, path, layout);
@@ -117,9 +128,18 @@ void Profiler::end() {
 
 std::string Profiler::stop(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
+  check_page(layout.page);
   end();
   return finish_report(trace(), state_, detail_, sort, path, layout,
                        beside_ ? beside_->found() : profile::StepsBeside{});
+}
+
+std::string Profiler::html(SortBy sort, const ReportLayout& layout) {
+  end();
+  const profile::ReportOptions options = profile::report_options(state_, detail_, sort, layout);
+  profile::Measures measures = profile::measure(trace(), options);
+  if (beside_) measures.beside = beside_->found();
+  return profile::page_text(trace(), measures, options);
 }
 
 const profile::Trace& Profiler::trace() const {

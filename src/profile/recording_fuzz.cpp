@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "paoding/error.h"
+#include "profile/page.h"
 #include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/timeline_rows.h"
@@ -44,6 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     write_chrome(trace, [&](std::string_view piece) { bytes += piece.size(); });
     write_perfetto(trace, [&](std::string_view piece) { bytes += piece.size(); });
+    bytes += page_text(trace, m, {}).size();
     if (bytes > 100'000'000) __builtin_trap();
     Trace other;
     other.set_window(0, 1000);

@@ -118,6 +118,12 @@ class Csv {
 
 }  // namespace
 
+std::string sections_json(const std::vector<Section>& sections) {
+  std::vector<std::string> items;
+  for (const Section& section : sections) items.push_back(section_json(section));
+  return json_array(items);
+}
+
 std::string to_json(const Measures& m, const ReportOptions& options) {
   JsonObject all("\n");
   all.add("report", 1).add("place", to_string(options.state)).add("sort", to_string(options.sort));
@@ -166,12 +172,8 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
     items.push_back(one.text());
   }
   all.add_json("wall_time", json_array(items));
-  items.clear();
-  for (const Section& section : m.merged) items.push_back(section_json(section));
-  all.add_json("merged", json_array(items));
-  items.clear();
-  for (const Section& section : m.per_thread) items.push_back(section_json(section));
-  all.add_json("threads", json_array(items));
+  all.add_json("merged", sections_json(m.merged));
+  all.add_json("threads", sections_json(m.per_thread));
   items.clear();
   for (const CompilePart& part : m.compiling) {
     JsonObject one;

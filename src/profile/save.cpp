@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "io/files.h"
+#include "profile/page.h"
 #include "profile/recording.h"
 #include "profile/timeline.h"
 
@@ -20,7 +21,8 @@ namespace fs = std::filesystem;
 
 bool is_recording(std::string_view path) { return path.ends_with(".paoding"); }
 
-void write(const Trace& trace, const std::string& path) {
+void write(const Trace& trace, const Measures& measures, const ReportOptions& options, const std::string& path) {
+  if (is_page(path)) return write_page(trace, measures, options, path);
   is_recording(path) ? write_recording(trace, path) : write_timeline(trace, path);
 }
 
@@ -35,18 +37,20 @@ std::string new_temporary_folder() {
 
 }  // namespace
 
-bool is_saved_as(std::string_view path) { return is_recording(path) || is_timeline(path); }
+bool is_saved_as(std::string_view path) { return is_recording(path) || is_timeline(path) || is_page(path); }
 
 void check_saveable(const std::string& path) {
   if (path.empty()) return;
-  files::check_replaceable(path, is_recording(path) ? begins_recording : timeline_beginning(path));
+  files::check_replaceable(path, is_page(path)        ? begins_page
+                                 : is_recording(path) ? begins_recording
+                                                      : timeline_beginning(path));
 }
 
-std::string save(const Trace& trace, const std::string& path) {
+std::string save(const Trace& trace, const Measures& measures, const ReportOptions& options, const std::string& path) {
   if (path.empty()) return "";
   std::string why;
   try {
-    write(trace, path);
+    write(trace, measures, options, path);
     return "";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::file) throw;
@@ -54,7 +58,7 @@ std::string save(const Trace& trace, const std::string& path) {
   }
   try {
     const std::string there = (fs::path(new_temporary_folder()) / fs::path(path).filename()).string();
-    write(trace, there);
+    write(trace, measures, options, there);
     return fmt::format("{}; it is in {}", why, there);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::file) throw;

@@ -199,11 +199,37 @@ TEST_F(Profile, FitsATerminalAndHasColoursThereOnly) {
   }
 }
 
+// Commands that print a report write it as a page too, with the same numbers.
+TEST_F(Profile, WritesAPage) {
+  const Ran ran =
+      run("profile --html $D/a.html --path $D/a.paoding run $D/scale.txt --random 1 --device cpu --repeat 3");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const Ran report = run("report $D/a.paoding --format json --html $D/b.html");
+  EXPECT_EQ(report.code, 0) << report.err;
+  const std::string page = read_file(folder_ / "a.html");
+  EXPECT_TRUE(page.starts_with("<!doctype html>\n<!-- paoding report -->\n"));
+  EXPECT_EQ(page, read_file(folder_ / "b.html"));
+  EXPECT_TRUE(is_json(report.out));
+  EXPECT_EQ(run("run $D/scale.txt --random 1 --device cpu --profile --html $D/c.html").code, 0);
+  EXPECT_TRUE(has(read_file(folder_ / "c.html"), "id=\"paoding-spans0\""));
+  // Of a case, or of each of several.
+  const std::string bench =
+      "bench --device cpu --quick --no-check --report --html $D/d.html --filter lstm/forward/t64_b1_h128_f32";
+  EXPECT_EQ(run(bench).code, 0);
+  EXPECT_TRUE(has(read_file(folder_ / "d.html"), "lstm_recurrence"));
+  write("mine.html", "<p>mine</p>");
+  const Ran refused = run("report $D/a.paoding --html $D/mine.html");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_EQ(read_file(folder_ / "mine.html"), "<p>mine</p>");
+}
+
 TEST_F(Profile, SaysWhatIsWrong) {
   for (const auto& [words, problem] : {
            std::pair{"profile", "what is to be run is missing"},
            {"profile --steps 8:2 run x", "steps are '8:2', needs to be as 2:8"},
-           {"profile --path x.txt run x", "needs to end in .json, .json.gz, .pftrace or .paoding"},
+           {"profile --path x.txt run x", "needs to end in .json, .json.gz, .pftrace, .paoding or .html"},
+           {"profile --html x.txt run x", "--html is 'x.txt', needs to end in .html"},
+           {"run $D/scale.txt --random 1 --html $D/x.html", "--html says how a report looks, but none is asked for"},
            {"profile --state tpu run x", "state is 'tpu'"},
            {"run $D/scale.txt --random 1 --profile-steps 3:3", "needs to be as 2:8"},
            {"report $D/scale.txt", "it is no recording of paoding's"},

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Event Summary as a table that sorts and filters. Every number is the report's, to the nanosecond.
+const opColumn = (title, key, why) => ({title, why, value: (row) => row[key] || 0, show: (row, ns) => exactMs(ns)});
+
+function opColumns(rows, whole) {
+  const has = (key) => rows.some((row) => row[key]);
+  const scaled = (row, text) => row.scaled_ns ? "~" + text : text;
+  return [
+    {
+      title: "Event",
+      isWord: true,
+      value: (row) => row.name,
+      show: (row) => element(
+        "button",
+        {type: "button", class: "link", title: "Look for it in the timeline", onclick: () => lookFor(row.name)},
+        row.at_compile ? row.name + " (at compile)" : row.name)
+    },
+    {title: "Calls", value: (row) => row.calls, show: (row, calls) => scaled(row, grouped(calls))},
+    {...opColumn("Total, ms", "total_ns"), show: (row, ns) => scaled(row, exactMs(ns))},
+    {
+      title: "Ratio",
+      why: "The share of the time that paoding was at work in which one of the row's calls was under way",
+      value: (row) => row.ratio,
+      show: (row, ratio) => element(
+        "span", {}, about(roundPercent(ratio, 1), String(ratio)),
+        element(
+          "span", {class: "share", "aria-hidden": "true"},
+          element("i", {style: `width:${Math.min(100, 100 * ratio)}%`})))
+    },
+    ...has("gpu_ns") ? [opColumn("CPU, ms", "cpu_ns"), opColumn("GPU, ms", "gpu_ns")] : [],
+    opColumn("Self, ms", "self_ns", "In none of the rows below it"),
+    opColumn("Min., ms", "min_ns"),
+    opColumn("Max., ms", "max_ns"),
+    opColumn("Ave., ms", "average_ns"),
+    ...has("bytes") ? [{
+      title: "GB/s",
+      why: "Bytes that its ops must move at least, over its time",
+      value: (row) => row.bytes && row.total_ns ? row.bytes / row.total_ns : 0,
+      show: (row, rate) => rate ? about(threeDigits(rate), `${row.bytes} bytes`) : ""
+    }]
+                    : [],
+    ...has("flops") ? [{
+      title: "GFLOP/s",
+      value: (row) => row.flops && row.total_ns ? row.flops / row.total_ns : 0,
+      show: (row, rate) => rate ? about(threeDigits(rate), `${row.flops} operations`) : ""
+    }]
+                    : [],
+    ...has("lost_ns") ? [opColumn("Lost, ms", "lost_ns", "Beyond what the GPU would take at least")] : [],
+  ];
+}
+
+let opsTable = null;
+
+function showOps(section, name) {
+  const rows = section.rows.map((row) => ({...row, name: visible(row.name)}));
+  opsTable = new Table(`Events of ${name}`, opColumns(rows, section.under_way_ns), rows, {
+    hidesCaption: true,
+    onDraw: (count) => {
+      byId("ops-count").textContent =
+        count === rows.length ? `${grouped(count)} rows` : `${grouped(count)} of ${grouped(rows.length)} rows`;
+    },
+  });
+  byId("rows").replaceChildren(opsTable.element);
+  opsTable.filter(byId("ops-filter").value);
+}
+
+async function writeOps(report) {
+  const sections = [...report.merged, ...(await unpackJson("threads") || report.threads)];
+  const names = sections.map((section) => section.thread ? visible(section.thread) : "all threads");
+  byId("ops-of").append(...names.map((name, number) => element("option", {value: number}, name)));
+  byId("ops-of").addEventListener("change", () => showOps(sections[byId("ops-of").value], names[byId("ops-of").value]));
+  byId("ops-filter").addEventListener("input", () => opsTable && opsTable.filter(byId("ops-filter").value));
+  if (sections.length)
+    showOps(sections[0], names[0]);
+  else
+    byId("rows").append(element("p", {class: "empty"}, "Nothing ran while this was recorded, so there are no rows."));
+}

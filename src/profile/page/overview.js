@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first view: where the time went in a sentence, as bars, and as tables that have it to the nanosecond.
+const kOverheads = [
+  ["computation_ns", "Computation", 0],
+  ["framework_ns", "Framework overhead", 1],
+  ["recording_ns", "Recording", 7],
+  ["compile_ns", "Compiling", 3],
+  ["your_code_ns", "Your code", 4],
+  ["not_seen_ns", "Not seen", 9],
+];
+// Colours of what threads and GPUs are at; what is idle is hatched too.
+const kUses = {
+  "ops": 0,
+  "kernels": 0,
+  "run, between ops": 1,
+  "launch": 5,
+  "wait": -1,
+  "feed": 2,
+  "fetch": 8,
+  "copy": 6,
+  "exposed copies": 6,
+  "compile": 3,
+  "recording": 7,
+  "not seen": 9,
+  "your code": 4,
+};
+// What the host did while a GPU was idle.
+const kIdle = {
+  "inside a launch": "between two kernels of one launch",
+  "launch": "while the host launched",
+  "feed": "while values were handed in",
+  "fetch": "while values were handed out",
+  "sync": "while the host waited",
+  "compile": "while a program was made",
+  "recording": "while the recorder worked",
+  "your code": "while your code ran",
+  "not seen": "for what was not seen",
+};
+const colorOfUse = (name) =>
+  name.startsWith("idle") || kUses[name] === -1 ? "var(--idle)" : `var(--use-${kUses[name] ?? 7})`;
+
+function bar(parts, whole) {
+  return element(
+    "div", {class: "bar", "aria-hidden": "true"},
+    ...parts.map(({name, ns, color}) => element("span", {
+                   class: color === "var(--idle)" && "idle",
+                   title: `${name}: ${exactTime(ns)}, ${roundPercent(ns, whole)}`,
+                   style: `flex:${ns / whole} 0 0;background-color:${color}`
+                 })));
+}
+function swatched({name, color}) {
+  return element(
+    "span", {},
+    element("span", {class: color === "var(--idle)" ? "swatch idle" : "swatch", style: `background-color:${color}`}),
+    name);
+}
+function partsTable(caption, parts, whole) {
+  return plainTable(
+    caption, ["", "ms", "Share"], parts.map((part) => [swatched(part), timeCell(part.ns), aboutShare(part.ns, whole)]));
+}
+
+// Rows of everything: merged where there are several threads.
+const mainSections = (report) => report.merged.length ? report.merged : report.threads;
+
+// The row that has most time to itself; of a phase of an op the op.
+function largestOp(report) {
+  const [section] = mainSections(report);
+  if (!section) return null;
+  const isOp = (row) => !row.at_compile && !row.name.startsWith("(") && !/^(wait|launch|graph launch)\b/.test(row.name);
+  const around = [];
+  let best = null, most = 0;
+  for (const row of section.rows) {
+    around.length = row.depth;
+    around.push(row);
+    if (!isOp(row) || row.self_ns <= most) continue;
+    most = row.self_ns;
+    best = row;
+    for (let k = row.depth - 1; k >= 0 && best.name.startsWith(around[k].name + "/"); --k) best = around[k];
+  }
+  return best;
+}
+
+function writeSentence(report, to) {
+  const {overhead, steps} = report, whole = overhead.total_ns, text = [];
+  const bold = (...children) => element("b", {}, ...children);
+  if (!(whole > 0) && !report.records.received) {
+    to.append("This recording is empty: nothing of it can be shown.");
+    return;
+  }
+  if (!(whole > 0)) {
+    to.append("No time went by while this was recorded.");
+    return;
+  }
+  text.push("In ", bold(aboutTime(whole)));
+  if (steps && steps.count > 1)
+    text.push(", ", grouped(steps.count), " steps of ", bold(aboutTime(steps.p50_ns)), " at the median");
+  text.push(", ");
+  const parts = kOverheads.map(([key, name]) => ({name: name.toLowerCase(), ns: overhead[key]}))
+                  .filter((part) => part.ns > 0)
+                  .sort((a, b) => b.ns - a.ns);
+  parts.slice(0, 3).filter((part, i) => !i || part.ns > 0.005 * whole).forEach((part, i, list) => {
+    text.push(
+      i === 0                 ? ""
+        : i + 1 < list.length ? ", "
+                              : " and ",
+      bold(aboutShare(part.ns, whole)), " was ", part.name);
+  });
+  const largest = largestOp(report);
+  if (largest) {
+    text.push(
+      ". The largest piece of work was ", bold(visible(largest.name)), ", ",
+      bold(about(roundPercent(largest.ratio, 1), String(largest.ratio))), " of the time that programs were at work");
+  }
+  text.push(". ");
+  const gpu = report.wall_time.find(
+    (budget) => "kernels" in budget.parts_ns || Object.keys(budget.parts_ns).some((name) => name.startsWith("idle")));
+  if (gpu) {
+    const all = Object.values(gpu.parts_ns).reduce((a, b) => a + b, 0);
+    const idle = Object.entries(gpu.parts_ns).filter(([name]) => name.startsWith("idle")).sort((a, b) => b[1] - a[1]);
+    const idleNs = idle.reduce((sum, [, ns]) => sum + ns, 0);
+    text.push(visible(gpu.of), " ran kernels for ", bold(aboutShare(gpu.parts_ns.kernels || 0, all)), " of it");
+    if (idle.length)
+      text.push(
+        " and was idle for ", bold(aboutShare(idleNs, all)), ", most of that ",
+        kIdle[idle[0][0].replace(/^idle: */, "")] || idle[0][0]);
+    text.push(".");
+  }
+  to.append(...text);
+}
+
+function budgetElement(budget) {
+  const whole = Object.values(budget.parts_ns).reduce((a, b) => a + b, 0);
+  const parts = Object.entries(budget.parts_ns).map(([name, ns]) => ({name, ns, color: colorOfUse(name)}));
+  return element(
+    "div", {class: "budget"}, element("h3", {}, visible(budget.of), aboutTime(whole)), bar(parts, whole),
+    partsTable(element("span", {class: "unseen"}, `Wall time of ${visible(budget.of)}`), parts, whole));
+}
+
+function card(title, ...children) { return element("section", {class: "card"}, element("h2", {}, title), ...children); }
+
+function budgetsCard(report) {
+  const kFirst = 8;
+  const list = element("div", {class: "columns"}),
+        all = report.wall_time.slice().sort((a, b) => a.is_worker - b.is_worker);
+  const show = (count) => list.replaceChildren(...all.slice(0, count).map(budgetElement));
+  show(kFirst);
+  const more = element(
+    "button", {
+      type: "button",
+      class: "link",
+      onclick: () => {
+        show(Infinity);
+        more.remove();
+      }
+    },
+    `Show ${grouped(all.length - kFirst)} more`);
+  return card(
+    "Wall time of every thread and GPU", list, all.length > kFirst ? element("p", {}, more) : null,
+    element(
+      "p", {},
+      "The parts of each add up to the wall time, to the nanosecond. A GPU that is idle waits for what the host was at."));
+}
+
+// The rows that most time is in, as far as a glance goes; all of them are in the last view.
+function largestCard(report) {
+  const [section] = mainSections(report);
+  const rows = section
+    ? section.rows
+        .filter((row) => row.depth === 0 && !row.at_compile && row.total_ns > 0 && row.name !== "(between events)")
+        .sort((a, b) => b.total_ns - a.total_ns)
+        .slice(0, 8)
+    : [];
+  if (!rows.length) return null;
+  return card(
+    "What took longest",
+    plainTable(
+      "Outermost rows", ["", "Calls", "ms", "Ratio"],
+      rows.map(
+        (row) =>
+          [element("button", {type: "button", class: "link", onclick: () => lookFor(row.name)}, visible(row.name)),
+           (row.scaled_ns ? "~" : "") + grouped(row.calls), timeCell(row.total_ns),
+           element(
+             "span", {}, about(roundPercent(row.ratio, 1), String(row.ratio)),
+             element(
+               "span", {class: "share", "aria-hidden": "true"},
+               element("i", {style: `width:${Math.min(100, 100 * row.ratio)}%`})))]),
+      {class: "grows"}),
+    element(
+      "p", {},
+      element(
+        "button", {
+          type: "button",
+          class: "link",
+          onclick: () => {
+            showView("ops");
+            focusView();
+          }
+        },
+        "All rows, sorted and filtered as you like")));
+}
+
+function stepsCard({steps, steps_beside: beside}) {
+  const rows = [
+    ["p50", timeCell(steps.p50_ns)], ["p99", timeCell(steps.p99_ns)],
+    [`worst (number ${steps.worst_step})`, timeCell(steps.worst_ns)]
+  ];
+  if (beside)
+    rows.push(
+      [`p50 of ${beside.recorded_steps} recorded`, timeCell(beside.recorded_p50_ns)],
+      [`p50 of ${beside.plain_steps} around them, not recorded`, timeCell(beside.plain_p50_ns)]);
+  return card(
+    "Steps", plainTable(`${grouped(steps.count)} steps, from one run to the next`, ["", "ms"], rows),
+    steps.why ? element("p", {}, `The worst one was ${exactTime(steps.why_ns)} longer in ${visible(steps.why)}.`)
+              : null);
+}
+
+function otherCards(report) {
+  const cards = [], {memcpy, records} = report;
+  if (memcpy.all.calls)
+    cards.push(card(
+      "Copies",
+      plainTable(
+        "From and to GPUs", ["", "Calls", "ms"],
+        Object.entries(memcpy).map(([name, {calls, total_ns}]) => [name, grouped(calls), timeCell(total_ns)]))));
+  if (report.held.length)
+    cards.push(card(
+      "Memory",
+      plainTable(
+        "Held while the recording went on", ["", "At start", "Most", "At end"],
+        report.held.map(
+          (held) =>
+            [`${held.process ? visible(held.process) + " " : ""}${held.device < 0 ? "host" : "GPU " + held.device}: ${
+               visible(held.what)}`,
+             ...[held.start_bytes, held.most_bytes, held.end_bytes].map(
+               (bytes) => element("td", {"data-value": bytes}, aboutBytes(bytes)))]))));
+  if (report.memory.length)
+    cards.push(card(
+      "Programs",
+      plainTable(
+        "What each holds of its device", ["", "Bytes"],
+        report.memory.slice(0, 200).map(
+          (one) =>
+            [`${one.is_inside ? "\u2003" : visible(one.of) + ": "}${visible(one.what)}`,
+             element("td", {"data-value": one.bytes}, aboutBytes(one.bytes))]))));
+  if (report.compiling.length)
+    cards.push(card(
+      "Compiling",
+      plainTable(
+        "What took longest", ["", "Calls", "ms"],
+        report.compiling.map((part) => [visible(part.name), grouped(part.calls), timeCell(part.total_ns)]))));
+  if (report.instants.length)
+    cards.push(card(
+      "Moments",
+      plainTable(
+        "By name, from the start of the recording", ["", "Count", "First, ms", "Last, ms"],
+        report.instants.slice(0, 200).map(
+          (one) => [visible(one.name), grouped(one.count), timeCell(one.first_ns), timeCell(one.last_ns)]))));
+  if (report.range_arguments.length)
+    cards.push(card(
+      "Arguments of ranges",
+      plainTable(
+        "Summed up", ["", "Count", "Values", "Least", "Most", "Total"],
+        report.range_arguments.slice(0, 200).map(
+          (one) =>
+            [visible(`${one.range}: ${one.name}`), grouped(one.count), grouped(one.values),
+             ...[one.least, one.most, one.total].map((value) => value === undefined ? "" : String(value))]))));
+  const lost = records.dropped + records.timeless + records.outside + records.unattributed;
+  cards.push(card(
+    "Completeness",
+    plainTable(
+      "Records", ["", "Count"],
+      ["received", "dropped", "timeless", "outside", "unattributed"].map(
+        (key) =>
+          [{timeless: "without a time", outside: "outside of the window", unattributed: "kernels of no op"}[key] || key,
+           element(
+             "td", {"data-value": records[key], class: key !== "received" && records[key] && "warn"},
+             grouped(records[key]))])),
+    ...report.not_seen.map(
+      (note) => element(
+        "p", {class: "warn"}, `Not seen: ${visible(note.what)}${note.count ? ` (${grouped(note.count)})` : ""}`)),
+    !lost && !report.not_seen.length ? element("p", {}, "Nothing is known to be missing.") : null));
+  return cards;
+}
+
+function writeOverview(report) {
+  writeSentence(report, byId("sentence"));
+  const {overhead} = report, whole = overhead.total_ns;
+  const parts = kOverheads.map(([key, name, use]) => ({name, ns: overhead[key], color: `var(--use-${use})`}));
+  const summary = card(
+    "Where the time went", bar(parts.filter(({ns}) => ns > 0), whole),
+    partsTable("Wall time", [...parts, {name: "Total", ns: whole, color: "transparent"}], whole),
+    report.recording_cost_ns
+      ? element("p", {}, "Recording cost the threads of the host at most ", aboutTime(report.recording_cost_ns), ".")
+      : null,
+    report.replays ? element(
+                       "p", {},
+                       `${grouped(report.replays.count)} replays of graphs, ${
+                         grouped(report.replays.stamped)} of them stamped in full; rows with ~ are scaled from those.`)
+                   : null);
+  const cards = otherCards(report);
+  if (report.steps && report.steps.count > 1) cards.unshift(stepsCard(report));
+  const largest = largestCard(report);
+  byId("cards").append(
+    ...
+      [findingsCard(report), largest ? element("div", {class: "columns"}, summary, largest) : summary,
+       report.wall_time.length ? budgetsCard(report) : null, element("div", {class: "columns"}, ...cards)]
+        .filter(Boolean));
+}

@@ -1,0 +1,473 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a report in Debian's headless Chromium: tests/page/page_test.py BUILD_FOLDER [PICTURES]
+
+Real keys, clicks and drags; the numbers of the page against those of `paoding report --format json`. PICTURES is a folder
+for what the views look like. Prints one line a test, and how many passed; exits with 1 where one failed. Where there is no
+Chromium (tools/deps.sh browser installs it) it says so, and ctest counts it as not run."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from decimal import Decimal
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from browser import Browser, find_browser  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build"
+PICTURES = sys.argv[2] if len(sys.argv) > 2 else None
+CTRL, SHIFT = 2, 8
+
+
+class Pages:
+    """Recordings that build/paoding_tests writes, as pages and as JSON."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for more in ({}, {"PAODING_PAGE_SPANS": "500000"}):  # so many that times are rounded
+            subprocess.run([BUILD + "/paoding_tests", "--gtest_filter=PageRecordings.*", "--gtest_brief=1"], check=True,
+                           env={**os.environ, "PAODING_PAGE_RECORDINGS": folder, **more}, stdout=subprocess.DEVNULL)
+        for name in os.listdir(folder):
+            recording = os.path.join(folder, name)
+            text = subprocess.run([BUILD + "/paoding", "report", recording, "--format", "json", "--html",
+                                   self.path(name[:-8])], check=True, capture_output=True).stdout
+            with open(recording + ".json", "wb") as file:
+                file.write(text)
+
+    def chrome(self, name):
+        """The same recording as the timeline for chrome://tracing, by another writer."""
+        path = os.path.join(self.folder, name + ".json")
+        subprocess.run([BUILD + "/paoding", "report", os.path.join(self.folder, name + ".paoding"), "--path", path],
+                       check=True, stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file, parse_float=Decimal)["traceEvents"]
+
+    def path(self, name):
+        return os.path.join(self.folder, name + ".html")
+
+    def json(self, name):
+        with open(os.path.join(self.folder, name + ".paoding.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+
+def cells(page, table):
+    """The rows of the table that a caption names: the name, then the exact numbers of the cells that have one."""
+    return page.run(f"""[...document.querySelectorAll("table")].filter((t) => t.caption && t.caption.textContent.trim() ===
+      {json.dumps(table)})[0]?.querySelectorAll("tbody tr").values().map((row) => [row.cells[0].textContent,
+      ...[...row.cells].slice(1).map((cell) => cell.dataset.value === undefined ? cell.textContent :
+      Number(cell.dataset.value))]).toArray()""")
+
+
+def same(found, wanted, what):
+    assert found == wanted, f"{what}: {found!r}, wanted {wanted!r}"
+
+
+# ---- the numbers ----
+
+def numbers_are_those_of_the_json_report(page, pages):
+    """To the nanosecond; and what is printed says the same."""
+    for name in ("training", "ranks", "times", "names"):
+        report = pages.json(name)
+        page.open(pages.path(name))
+        wall = {row[0]: row[1] for row in cells(page, "Wall time")}
+        overhead = report["overhead"]
+        same(wall, {"Computation": overhead["computation_ns"], "Framework overhead": overhead["framework_ns"],
+                    "Recording": overhead["recording_ns"], "Compiling": overhead["compile_ns"],
+                    "Your code": overhead["your_code_ns"], "Not seen": overhead["not_seen_ns"],
+                    "Total": overhead["total_ns"]}, f"wall time of {name}")
+        for budget in report["wall_time"]:
+            if name == "names":
+                continue  # they are shown with marks in place of what would move text
+            found = {row[0]: row[1] for row in cells(page, "Wall time of " + budget["of"])}
+            same(found, budget["parts_ns"], f"{budget['of']} of {name}")
+        page.press("4")
+        for number, section in enumerate(report["merged"] + report["threads"]):
+            page.run(f"byId('ops-of').value = {number}; byId('ops-of').dispatchEvent(new Event('change'))")
+            heads = page.run("[...document.querySelectorAll('#rows thead button')].map((b) => b.textContent)")
+            keys = {"Total, ms": "total_ns", "CPU, ms": "cpu_ns", "GPU, ms": "gpu_ns", "Self, ms": "self_ns",
+                    "Min., ms": "min_ns", "Max., ms": "max_ns", "Ave., ms": "average_ns"}
+            shown = page.run("""[...document.querySelectorAll('#rows tbody tr')].map((row) => [...row.cells].map((cell) =>
+              [cell.textContent, cell.dataset.value]))""")
+            same(len(shown), len(section["rows"]), f"rows of {name}")
+            for cells_of, row in zip(shown, section["rows"]):
+                for head, (text, value) in zip(heads, cells_of):
+                    if head in keys:
+                        same(int(value), row[keys[head]], f"{head} of {row['name']} in {name}")
+                        same(round(float(text.lstrip("~")) * 1e6), row[keys[head]], f"{head} as text")
+                    elif head == "Calls":
+                        same(int(value), row["calls"], f"calls of {row['name']}")
+            if number == 0 and name == "ranks":
+                break
+
+
+def spans_are_those_of_the_recording(page, pages):
+    """Against Chrome's timeline, which another writer makes: names, times, what started what, counters."""
+    for name in ("training", "ranks", "times"):
+        page.open(pages.path(name))
+        events = pages.chrome(name)
+        wanted = sorted((e["name"], int(e["ts"] * 1000), int(e.get("dur", 0) * 1000)) for e in events if e["ph"] in "Xi")
+        found = page.run("""Array.from(timeline.trace.start, (start, i) => [timeline.trace.name(i), start,
+          timeline.trace.duration[i]])""")
+        same(sorted(map(tuple, found)), wanted, f"spans of {name}")
+        starts = {(e["ph"], e["cat"], e["id"]): int(e["ts"] * 1000) for e in events if e["ph"] in "sf"}
+        wanted = sorted((at, starts["f", "cause", key[2]]) for key, at in starts.items() if key[:2] == ("s", "cause"))
+        found = page.run("""[...timeline.trace.causeOf || []].flatMap((cause, i) => cause < 0 ? [] :
+          [[timeline.trace.start[cause], timeline.trace.start[i]]])""")
+        same(sorted(map(tuple, found)), wanted, f"causes of {name}")
+        wanted = sorted({(int(e["ts"] * 1000), e["args"]["bytes"]) for e in events if e["ph"] == "C"})
+        found = page.run("timeline.trace.counters.flatMap((c) => [...c.times.map((t, k) => [t, c.values[k]]), "
+                         "[timeline.trace.wall, c.values.at(-1)]])")
+        same(sorted(set(map(tuple, found))), wanted, f"counters of {name}")
+
+
+def rounded_times_are_near_and_said_to_be_rounded(page, pages):
+    page.open(pages.path("long"))
+    quantum = page.run("timeline.trace.quantum")
+    assert quantum > 1, quantum
+    assert f"rounded to {quantum} ns" in page.run("byId('foot').innerText")
+    assert os.path.getsize(pages.path("long")) < 3 * page.run("timeline.trace.size")
+    row = next(row for row in pages.json("long")["merged"][0]["rows"] if row["name"] == "read batch")
+    calls, total, multiples = page.run("""(() => { const t = timeline.trace; let calls = 0, total = 0, all = true;
+      for (let i = 0; i < t.size; ++i) { all &&= t.start[i] % t.quantum === 0 && t.duration[i] % t.quantum === 0;
+        if (t.name(i) === "read batch") { ++calls; total += t.duration[i]; } } return [calls, total, all]; })()""")
+    same((calls, multiples), (row["calls"], True), "calls, and times that are multiples")
+    assert abs(total - row["total_ns"]) <= calls * quantum, (total, row)
+    page.press("1")
+    page.press("ArrowRight")
+    assert "\u2248" in page.run("byId('details').innerText")
+
+
+def sums_of_a_stretch_are_those_of_its_spans(page, pages):
+    """Against sums over the whole recording, which the table of every name has by another way."""
+    page.open(pages.path("training"), "timeline")
+    page.run("timeline.select({from: 0, to: timeline.trace.wall, tracks: timeline.trace.tracks})")
+    found = {row[0]: row[1:4] for row in cells(page, "Sums of the selection")}
+    wanted = page.run("""(() => { const sums = {}, t = timeline.trace;
+      for (let i = 0; i < t.size; ++i) { const s = sums[t.name(i)] ||= [0, 0]; s[0] += 1; s[1] += t.duration[i]; }
+      return sums; })()""")
+    same({name: row[:2] for name, row in found.items()}, wanted, "sums")
+    report = pages.json("training")
+    kernels = next(b for b in report["wall_time"] if b["of"].startswith("GPU"))["parts_ns"]["kernels"]
+    page.run("""timeline.select({from: 0, to: timeline.trace.wall,
+      tracks: timeline.trace.tracks.filter((track) => track.name === "stream 7")})""")
+    total = sum(row[2] for row in cells(page, "Sums of the selection"))
+    assert 0 < total <= kernels, (total, kernels)
+
+
+# ---- what hands do ----
+
+def keys_move_and_zoom_the_timeline(page, pages):
+    page.open(pages.path("training"))
+    page.press("1")
+    same(page.run("currentView()"), "timeline", "view")
+    view = lambda: page.run("[timeline.from, timeline.to, timeline.trace.wall]")  # noqa: E731
+    start, end, wall = view()
+    same((start, end), (0, wall), "all is seen")
+    for _ in range(6):
+        page.press("w")
+    zoomed = view()
+    assert zoomed[1] - zoomed[0] < 0.2 * wall, zoomed
+    page.press("d")
+    moved = view()
+    assert moved[0] > zoomed[0] and abs((moved[1] - moved[0]) - (zoomed[1] - zoomed[0])) < 1, (zoomed, moved)
+    page.press("a")
+    assert abs(view()[0] - zoomed[0]) < 2, (view(), zoomed)
+    page.press("s")
+    assert view()[1] - view()[0] > zoomed[1] - zoomed[0]
+    page.press("r")
+    same(view()[:2], [0, wall], "everything")
+    page.wheel(700, 300, -400, CTRL)
+    assert view()[1] - view()[0] < 0.5 * wall, view()
+    page.press("f")
+    same(view()[:2], [0, wall], "fit of nothing is everything")
+
+
+def a_click_selects_what_is_there(page, pages):
+    page.open(pages.path("training"), "timeline")
+    x, y = page.run("""(() => { const t = timeline, i = t.trace.order[t.trace.tracks[0].rows[0].from + 3];
+      const box = byId("canvas").getBoundingClientRect(), place = placeOf(t, i, t.scroller.scrollTop);
+      return [box.left + (place.x + place.end) / 2, box.top + place.y + 8]; })()""")
+    page.click(x, y)
+    same(page.run("timeline.trace.name(timeline.selected)"), "step", "selected")
+    details = page.run("byId('details').textContent")
+    start, duration = page.run("[timeline.trace.start[timeline.selected], timeline.trace.duration[timeline.selected]]")
+    for part in ("Calls", "40", page.run(f"exactTime({duration})"), page.run(f"exactTime({start})")):
+        assert part in details, (part, details)
+    page.press("f")
+    same(page.run("timeline.from <= timeline.trace.start[timeline.selected] && timeline.to >= "
+                  "timeline.trace.end(timeline.selected) && (timeline.to - timeline.from) < "
+                  "1.2 * timeline.trace.duration[timeline.selected]"), True, "fitted")
+    page.press("ArrowDown")
+    same(page.run("timeline.trace.name(timeline.selected)"), "feed", "the first inside")
+    page.press("ArrowUp")
+    same(page.run("timeline.trace.name(timeline.selected)"), "step", "the span around")
+    first = page.run("timeline.selected")
+    page.press(".")
+    page.press(",")
+    same(page.run("timeline.selected"), first, "there and back")
+    page.press("Escape")
+    same(page.run("timeline.selected"), -1, "nothing")
+
+
+def a_kernel_says_what_started_it_and_what_it_carries(page, pages):
+    page.open(pages.path("training"), "timeline")
+    page.run("timeline.goTo(timeline.trace.tracks.find((t) => t.name === 'stream 7').first + 5)")
+    page.run("new Promise((done) => setTimeout(done, 100))")
+    details = page.run("byId('details').innerText")
+    for part in ("Started by", "Ran as", "k_", "registers per thread", "Scope", "decoder/block"):
+        assert part in details, (part, details)
+    started = page.run("timeline.trace.causeOf[timeline.selected]")
+    same(page.run(f"[timeline.trace.kind({started}), timeline.trace.name({started}) === "
+                  "timeline.trace.name(timeline.selected)]"), ["launch", True], "its launch")
+
+
+def a_drag_selects_a_stretch(page, pages):
+    page.open(pages.path("training"), "timeline")
+    page.drag(500, 140, 800, 300)
+    area = page.run("[timeline.area.from, timeline.area.to, timeline.area.tracks.length]")
+    assert 0 < area[0] < area[1] and area[2] >= 2, area
+    rows = cells(page, "Sums of the selection")
+    assert rows and all(row[2] <= (area[1] - area[0]) * area[2] * 3 for row in rows), rows[:3]
+    page.press("f")
+    same(page.run("Math.abs(timeline.from - timeline.area.from) < 2"), True, "fits the stretch")
+
+
+def search_counts_dims_and_goes_on(page, pages):
+    page.open(pages.path("training"))
+    page.press("/")
+    same(page.run("document.activeElement.id"), "search", "focus by slash")
+    page.type("softmax")
+    wanted = page.run("""[...timeline.trace.site].filter((s) => /softmax/.test(timeline.trace.strings[
+      timeline.trace.sites.name[s]])).length""")
+    found = page.run("byId('found').textContent")
+    assert found.split(",")[0].replace("\u202f", "") == str(wanted), (found, wanted)
+    page.press("Enter")
+    same(page.run("[currentView(), timeline.trace.name(timeline.selected)]"), ["timeline", "softmax"], "first")
+    first = page.run("timeline.trace.start[timeline.selected]")
+    page.press("Enter")
+    second = page.run("timeline.trace.start[timeline.selected]")
+    assert second >= first, (first, second)
+    page.press("Enter", SHIFT)
+    same(page.run("timeline.trace.start[timeline.selected]"), first, "back")
+    page.press("Escape")
+    same(page.run("[timeline.matches, document.activeElement.id]"), [None, "scroller"], "ended")
+    page.press("f", CTRL)
+    same(page.run("document.activeElement.id"), "search", "focus by Ctrl-F")
+
+
+def views_change_by_their_keys(page, pages):
+    page.open(pages.path("training"))
+    for key, view in zip("12340", ("timeline", "flame", "sandwich", "ops", "overview")):
+        page.press(key)
+        same(page.run("currentView()"), view, f"key {key}")
+        same(page.run(f"byId('tab-{view}').getAttribute('aria-selected')"), "true", view)
+    page.press("?")
+    same(page.run("byId('help').open"), True, "help")
+    page.press("Escape")
+    same(page.run("byId('help').open"), False, "help closed")
+
+
+def flame_graphs_add_up(page, pages):
+    page.open(pages.path("training"))
+    page.press("2")
+    threads = page.run("""timeline.trace.tracks.filter((t) => t.device < 0).reduce((sum, t) => { for (let i = t.first; i <
+      t.first + t.count; ++i) if (timeline.trace.parent[i] < 0) sum += timeline.trace.duration[i]; return sum; }, 0)""")
+    same(page.run("[byId('flame-of').value, flame.frames.total]"), ["threads", threads], "all threads")
+    same(page.run("flame.frames.rows.every((row) => { for (let k = row.from + 1; k < row.to; ++k) if ("
+                  "flame.frames.start[k] < flame.frames.start[k - 1] + flame.frames.duration[k - 1]) return false;"
+                  "return true; })"), True, "frames do not overlap")
+    page.click(200, 120)
+    assert "calls" in page.run("byId('flame-at').textContent")
+    page.run("document.querySelector('input[value=time]').click()")
+    same(page.run("[flame.frames.isOfTime, flame.frames.rows.length]"), [True, 3], "time order")
+    page.press("3")
+    page.run("openSandwich(timeline.trace.strings.indexOf('matmul'))")
+    same(page.run("sandwich.callers.frames.rows.length"), 3, "matmul, run, step")
+    same(page.run("sandwich.callees.frames.rows.length"), 1, "matmul calls nothing")
+
+
+def tables_sort_and_filter(page, pages):
+    page.open(pages.path("training"), "ops")
+    column = "[...document.querySelectorAll('#rows tbody tr')].filter((r) => parseInt(r.cells[0].style.paddingLeft) === 10)" \
+             ".map((r) => Number(r.cells[1].dataset.value))"
+    page.run("document.querySelectorAll('#rows thead button')[1].click()")
+    calls = page.run(column)
+    same(calls, sorted(calls, reverse=True), "by calls")
+    same(page.run("document.querySelectorAll('#rows thead th')[1].getAttribute('aria-sort')"), "descending", "aria-sort")
+    page.run("document.querySelectorAll('#rows thead button')[1].click()")
+    same(page.run(column), sorted(calls), "the other way")
+    page.run("byId('ops-filter').focus()")
+    page.type("gelu")
+    names = page.run("[...document.querySelectorAll('#rows tbody th')].map((th) => th.textContent)")
+    assert names and any("gelu" in name for name in names) and "softmax" not in " ".join(names), names
+
+
+def findings_are_shown_where_there_are_some(page, pages):
+    page.open(pages.path("training"))
+    assert "Findings" not in page.run("byId('cards').innerText")
+    page.run("""byId("cards").prepend(findingsCard({findings: [{title: "Data comes too late <b>", gain_ns: [1000, 2500],
+      change: "read ahead", evidence: [{name: "read batch", start_ns: 200000, end_ns: 300000}]}]}))""")
+    text = page.run("byId('cards').innerText")
+    for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs"):
+        assert part in text, (part, text[:400])
+    page.run("byId('cards').querySelector('li .link').click()")
+    same(page.run("[currentView(), timeline.area.from, timeline.area.to]"), ["timeline", 200000, 300000], "evidence")
+
+
+# ---- what recordings may hold ----
+
+def names_are_text_whatever_they_hold(page, pages):
+    page.open(pages.path("names"))
+    for view in "12340":
+        page.press(view)
+    page.press("/")
+    page.type("__proto__")
+    page.press("Enter")
+    same(page.run("[typeof hacked, timeline.trace.name(timeline.selected)]"), ["undefined", "__proto__"], "names")
+    same(page.run("document.querySelectorAll('script').length"),
+         page.run("document.querySelectorAll('body > script').length"), "scripts")
+
+
+def an_empty_recording_says_so(page, pages):
+    page.open(pages.path("empty"))
+    assert "empty" in page.run("byId('sentence').textContent")
+    for key, place in (("1", "timeline-empty"), ("2", "flame-empty")):
+        page.press(key)
+        assert "Nothing was recorded" in page.run(f"byId('{place}').innerText")
+    page.press("3"), page.press("4"), page.press("w"), page.press("f")
+
+
+def one_span_many_threads_and_odd_times_are_drawn(page, pages):
+    page.open(pages.path("one"), "timeline")
+    page.press("ArrowRight")
+    same(page.run("timeline.trace.name(timeline.selected)"), "alone", "one")
+    page.press("f"), page.press("w"), page.press("2"), page.press("3")
+    page.open(pages.path("threads"), "timeline")
+    same(page.run("timeline.trace.tracks.length"), 10000, "tracks")
+    page.run("timeline.scroller.scrollTop = 1e9")
+    page.settle()
+    same(page.run("timeline.lines.at(-1).y - timeline.scroller.scrollTop < timeline.scroller.clientHeight"), True, "the last")
+    page.press("2"), page.press("3"), page.press("4")
+    page.open(pages.path("times"), "timeline")
+    same(page.run("timeline.trace.tracks.map((t) => t.count)"), [300, 3000, 300], "spans")
+    same(page.run("""timeline.trace.tracks.every((t) => t.rows.every((row) => { for (let k = row.from + 1; k < row.to; ++k) {
+      const o = timeline.trace.order; if (timeline.trace.start[o[k]] < timeline.trace.end(o[k - 1])) return t.name; }
+      return true; }) === true || t.name === "thread0")"""), True, "rows without overlaps")
+    same(page.run("timeline.trace.tracks[1].rows.length"), 3000, "as deep as it goes")
+    for key in "wwwfr23":
+        page.press(key)
+
+
+def ranks_have_heads_of_their_own(page, pages):
+    page.open(pages.path("ranks"), "timeline")
+    heads = page.run("timeline.lines.filter((line) => line.head).map((line) => line.head)")
+    same(heads, ["rank 0 · host", "rank 0 · GPU 0", "rank 1 · host", "rank 1 · GPU 0"], "heads")
+
+
+def a_browser_that_cannot_unpack_shows_the_report_and_says_so(_, pages):
+    with Browser() as page:
+        page.before_scripts("delete window.DecompressionStream")
+        page.open(pages.path("training"))
+        assert "no DecompressionStream" in page.run("byId('problem').innerText")
+        same(cells(page, "Wall time")[-1][1], pages.json("training")["overhead"]["total_ns"], "the report is there")
+        same(page.problems(), [], "problems")
+
+
+def colours_have_contrast_in_light_and_dark(page, pages):
+    """4.5 : 1 for text on what it stands on, canvases among them."""
+    script = """(() => {
+      const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+      const light = (color) => { canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 :
+          ((c + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+      forgetColors(); const all = colors(), found = [];
+      for (const [a, b] of [["text", "page"], ["text", "panel"], ["soft", "page"], ["soft", "panel"], ["soft", "raised"],
+        ["text", "raised"], ["warn", "panel"], ["soft", "wait-fill"], ["on-fill", "plain-fill"]])
+        found.push([contrast(all[a], all[b]), a + " on " + b]);
+      for (let n = 0; n < 300; ++n) found.push([contrast(all["on-fill"], fillOf("name" + n, "op")), fillOf("name" + n, "op")]);
+      return found.sort((a, b) => a[0] - b[0])[0]; })()"""
+    for is_dark in (False, True):
+        page.set_dark(is_dark)
+        page.open(pages.path("training"))
+        least = page.run(script)
+        assert least[0] >= 4.5, (is_dark, least)
+    page.set_dark(False)
+
+
+def all_that_can_be_done_has_a_name_and_a_place_in_the_order(page, pages):
+    page.open(pages.path("training"))
+    nameless = page.run("""[...document.querySelectorAll("button, input, select, [role=tab], [tabindex='0']")].filter((e) =>
+      !e.textContent.trim() && !e.getAttribute("aria-label") && !e.labels?.length && !e.getAttribute("aria-labelledby"))
+      .map((e) => e.outerHTML.slice(0, 80))""")
+    same(nameless, [], "without a name")
+    same(page.run("[...document.querySelectorAll('table')].every((t) => t.caption && t.tHead && "
+                  "[...t.tHead.querySelectorAll('th')].every((th) => th.scope === 'col'))"), True, "captions and heads")
+    order = []
+    page.run("document.activeElement.blur()")
+    for _ in range(4):
+        page.press("Tab")
+        order.append(page.run("document.activeElement.id"))
+    same(order, ["tab-overview", "search", "help-button", "view-overview"], "focus order")
+    page.run("byId('tab-overview').focus()")
+    page.press("ArrowRight")
+    same(page.run("[currentView(), document.activeElement.id]"), ["timeline", "tab-timeline"], "arrows on tabs")
+
+
+def views_look_as_they_should(page, pages):
+    """Nothing is wider than its window; pictures for people, where they are asked for."""
+    for width, is_dark in ((1280, False), (1280, True), (420, False)):
+        page.resize(width, 800)
+        page.set_dark(is_dark)
+        for view in ("overview", "timeline", "flame", "sandwich", "ops"):
+            page.open(pages.path("training"), view)
+            if PICTURES:
+                page.picture(os.path.join(PICTURES, f"{view}_{width}_{'dark' if is_dark else 'light'}.png"))
+            same(page.run("document.documentElement.scrollWidth <= innerWidth"), True, f"{view} at {width}")
+            if view == "timeline":  # something is drawn
+                colours = page.run("""new Set(new Uint32Array(byId("canvas").getContext("2d").getImageData(0, 0,
+                  byId("canvas").width, byId("canvas").height).data.buffer)).size""")
+                assert colours > 10, colours
+    page.resize(1280, 800)
+    page.set_dark(False)
+
+
+TESTS = [
+    numbers_are_those_of_the_json_report, spans_are_those_of_the_recording,
+    rounded_times_are_near_and_said_to_be_rounded, sums_of_a_stretch_are_those_of_its_spans,
+    keys_move_and_zoom_the_timeline, a_click_selects_what_is_there,
+    a_kernel_says_what_started_it_and_what_it_carries, a_drag_selects_a_stretch, search_counts_dims_and_goes_on,
+    views_change_by_their_keys, findings_are_shown_where_there_are_some, flame_graphs_add_up,
+    tables_sort_and_filter, names_are_text_whatever_they_hold, an_empty_recording_says_so,
+    one_span_many_threads_and_odd_times_are_drawn, ranks_have_heads_of_their_own,
+    a_browser_that_cannot_unpack_shows_the_report_and_says_so, colours_have_contrast_in_light_and_dark,
+    all_that_can_be_done_has_a_name_and_a_place_in_the_order, views_look_as_they_should,
+]
+
+
+def main():
+    if not find_browser():
+        print("not run: no Chromium (tools/deps.sh browser)")
+        return 0
+    failed = 0
+    if PICTURES:
+        os.makedirs(PICTURES, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, Browser() as page:
+        pages = Pages(folder)
+        for test in TESTS:
+            try:
+                test(page, pages)
+                same(page.problems(), [], "problems")
+                print(f"ok      {test.__name__}", flush=True)
+            except Exception:  # each test is told of by itself
+                failed += 1
+                print(f"FAILED  {test.__name__}\n{traceback.format_exc()}", flush=True)
+    print(f"{len(TESTS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
