@@ -181,7 +181,7 @@ check_without_cuda() {
     done | awk '{ print } END { exit NR > 0 }'
 }
 
-# A unit may hide that a file does not include what it uses: files that differ from the last commit's parent (PAODING_SINCE),
+# A unit may hide that a file does not include what it uses: files that differ from the commit before the last (PAODING_SINCE)
 # and every fiftieth of the others, another fiftieth each day, are compiled by themselves, as $build compiles their units.
 check_includes() {
   [[ -f $build/compile_commands.json && -d $build/unity ]] || return 0

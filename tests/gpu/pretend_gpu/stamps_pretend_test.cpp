@@ -132,7 +132,7 @@ TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
 }
 
 TEST_F(StampsOnAGpu, HaveTimesWhereAnotherProcessHadTheGpuUntilTheEnd) {
-  const Counts seen = kernels(record(1));
+  const Counts seen = stamped_kernels(record(1));
   // Of the kernels that are launched alone the first is that which answers with the clock.
   for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) {
     pretend_gpu().before(launch, [is_first = true]() mutable {
@@ -144,7 +144,7 @@ TEST_F(StampsOnAGpu, HaveTimesWhereAnotherProcessHadTheGpuUntilTheEnd) {
   program_->wait();
   const std::string report = recording.stop();
   for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) pretend_gpu().before(launch, {});
-  EXPECT_EQ(kernels(recording.trace()), seen) << report;
+  EXPECT_EQ(stamped_kernels(recording.trace()), seen) << report;
   EXPECT_TRUE(misses_nothing(report)) << report;
 }
 
