@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's parts one behind the other. What it shows stands in <script> elements that are no scripts: as JSON, or
+// The page's parts one behind the other. Its data stand in <script> elements that are no scripts: as JSON, or
 // deflated where that is much, which a browser unpacks by itself.
 #include "profile/page.h"
 
@@ -23,10 +23,10 @@ namespace {
 constexpr std::string_view kPageBegin = "<!doctype html>\n<!-- paoding report -->\n";
 // Longer texts are deflated. A browser that cannot undo that shows shorter ones all the same.
 constexpr std::size_t kMostPlainJson = std::size_t{1} << 18;
-// What the page may take for every span, where there are many; what does not fit is left out, and it says so.
+// The most bytes of a page per span, where there are many spans; it says which columns did not fit and were left out.
 constexpr double kMostPageBytesPerSpan = 2.9;
 constexpr std::size_t kAlwaysFits = std::size_t{1} << 20;
-// Of the text that is there for browsers without scripts.
+// The most bytes of text for browsers without scripts.
 constexpr std::size_t kMostText = std::size_t{1} << 17;
 
 constexpr const char* kScripts[] = {k_words_js,    k_data_js,     k_table_js,  k_overview_js, k_ops_js,
@@ -109,7 +109,7 @@ std::string sites_json(const Trace& trace, const SiteNumbers& sites, StringNumbe
   return columns.json();
 }
 
-// Calls that moved other than what their site says.
+// Calls that moved more or fewer bytes than their site says.
 ArgumentColumn bytes_of_calls(const Trace& trace) {
   ArgumentColumn column;
   for (SpanId i = 0; i < trace.size(); ++i) {
@@ -264,7 +264,7 @@ class Page {
   const Measures& measures_;
   const ReportOptions& options_;
   const Sink& sink_;
-  std::size_t used_ = 0;  // bytes of what grows with the spans
+  std::size_t used_ = 0;  // bytes of all that grows with the spans
   std::vector<std::string> left_out_;
 };
 

@@ -15,7 +15,7 @@ namespace paoding::profile {
 
 namespace {
 
-// What a span may take in the page, as base64, where there are many.
+// The most bytes of a span in the page, as base64, where there are many spans.
 constexpr double kMostColumnBytesPerSpan = 2.3;
 constexpr std::size_t kAlwaysExact = std::size_t{1} << 20;  // bytes
 // A page computes in doubles.

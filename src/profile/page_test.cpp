@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a report as a file. What it shows in a browser is tested by tests/page/page_test.py, for which the last
-// test here writes recordings.
+// The page of a report as a file. tests/page/page_test.py tests it in a browser, with recordings that the last test
+// here writes.
 #include "profile/page.h"
 
 #include <gtest/gtest.h>
@@ -175,7 +175,7 @@ TEST(Page, HasNamesThatCloseElementsAsTextOnly) {
   const std::string plain = page_of(Trace{});
   EXPECT_EQ(page.find("<script>hacked"), page.npos);
   EXPECT_EQ(page.find("<!-- \""), page.npos);
-  // As many elements of each kind as the names cannot add to.
+  // Names add no elements.
   EXPECT_EQ(times_in(page, "<script"), times_in(page, "</script>"));
   simdjson::dom::parser parser;
   const simdjson::padded_string report(element_text(page, "report"));
@@ -250,7 +250,7 @@ TEST(PagePacking, IsWhatZlibReads) {
   }
 }
 
-// What tests/page/page_test.py shows in a browser: PAODING_PAGE_RECORDINGS names a folder for it.
+// tests/page/page_test.py opens their pages in a browser: it names a folder in PAODING_PAGE_RECORDINGS.
 TEST(PageRecordings, AreWrittenForTheBrowser) {
   const TemporaryFolder mine;
   const char* asked = std::getenv("PAODING_PAGE_RECORDINGS");

@@ -8,7 +8,7 @@ const kOverheads = [
   ["your_code_ns", "Your code", 4],
   ["not_seen_ns", "Not seen", 9],
 ];
-// Colours of what threads and GPUs are at; what is idle is hatched too.
+// Colours of the uses of threads and GPUs; idle time is hatched too.
 const kUses = {
   "ops": 0,
   "kernels": 0,
@@ -24,7 +24,7 @@ const kUses = {
   "not seen": 9,
   "your code": 4,
 };
-// What the host did while a GPU was idle.
+// The host's work while a GPU was idle.
 const kIdle = {
   "inside a launch": "between two kernels of one launch",
   "launch": "while the host launched",
