@@ -80,7 +80,7 @@ class PartsOfSteps {
   std::vector<Claim> on_thread() const {
     std::vector<Claim> claims;
     const std::vector<ThreadTime> threads = thread_times(trace_);
-    for (const Stretch& s : threads[track_].stretches) {
+    for (const UseSegment& s : threads[track_].segments) {
       claims.push_back({s.start, s.end, s.span, s.use, s.span != kNone && s.start == trace_.start(s.span)});
     }
     return claims;

@@ -64,7 +64,7 @@ std::int64_t median(std::vector<std::int64_t> all) {
 
 Steps find_steps(const Trace& trace) {
   Steps steps;
-  for (const Step& step : steps_of(trace, &steps.track)) steps.of.push_back({step.start, step.end});
+  for (const TimedStep& step : steps_of(trace, &steps.track)) steps.of.push_back({step.start, step.end});
   return steps;
 }
 
