@@ -5,7 +5,8 @@
 function timeOfTrace(trace, ns) { return trace.quantum > 1 ? "\u2248 " + exactTime(ns) : exactTime(ns); }
 
 // Bytes or operations per second.
-const rateOf = (what, ns, unit) => ns > 0 && what > 0 ? about(`${threeDigits(what / ns)} ${unit}`, `${what} in ${exactTime(ns)}`) : "";
+const rateOf = (count, ns, unit) =>
+  ns > 0 && count > 0 ? about(`${threeDigits(count / ns)} ${unit}`, `${count} in ${exactTime(ns)}`) : "";
 
 const msOfTrace = (trace, ns) => (trace.quantum > 1 ? "\u2248 " : "") + exactMs(Math.max(0, ns));
 

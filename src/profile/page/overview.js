@@ -158,7 +158,7 @@ function budgetsCard(report) {
     "Wall time of every thread and GPU", list, all.length > kFirst ? element("p", {}, more) : null,
     element(
       "p", {},
-      "The parts of each add up to the wall time, to the nanosecond. A GPU that is idle waits for what the host was at."));
+      "The parts of each add up to the wall time, to the nanosecond. An idle GPU waits for the host's work."));
 }
 
 // The rows that most time is in, as far as a glance goes; all of them are in the last view.
