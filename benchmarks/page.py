@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the page of a report costs: writes benchmarks/results/html.json.
+"""Measures the page of a report: writes benchmarks/results/html.json.
 Usage: benchmarks/page.py BUILD [SPANS ..]    a recording of so many spans each (10000000 and 1000000), made by a test
 
 Of the writer the seconds by the clock and those that the cores computed, which other work on the machine does not change; of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's parts one behind the other. What it shows stands in <script> elements that are no scripts: as JSON, or
+// The page's parts one behind the other. Its data stand in <script> elements that are no scripts: as JSON, or
 // deflated where that is much, which a browser unpacks by itself.
 #include "profile/page.h"
 
@@ -20,13 +20,13 @@ namespace paoding::profile {
 
 namespace {
 
-constexpr std::string_view kBegin = "<!doctype html>\n<!-- paoding report -->\n";
+constexpr std::string_view kPageBegin = "<!doctype html>\n<!-- paoding report -->\n";
 // Longer texts are deflated. A browser that cannot undo that shows shorter ones all the same.
-constexpr std::size_t kMostPlain = std::size_t{1} << 18;
-// What the page may take for every span, where there are many; what does not fit is left out, and it says so.
-constexpr double kMostPerSpan = 2.9;
-constexpr std::size_t kAlways = std::size_t{1} << 20;
-// Of the text that is there for browsers without scripts.
+constexpr std::size_t kMostPlainJson = std::size_t{1} << 18;
+// The most bytes of a page per span, where there are many spans; it says which columns did not fit and were left out.
+constexpr double kMostPageBytesPerSpan = 2.9;
+constexpr std::size_t kAlwaysFits = std::size_t{1} << 20;
+// The most bytes of text for browsers without scripts.
 constexpr std::size_t kMostText = std::size_t{1} << 17;
 
 constexpr const char* kScripts[] = {k_words_js,    k_data_js,     k_table_js,  k_overview_js, k_ops_js,
@@ -42,7 +42,7 @@ std::string without_tags(std::string_view json) {
 }
 
 // Texts that come again and again, by number; 0 is "".
-class Strings {
+class StringNumbers {
  public:
   std::uint32_t number(std::string_view text) {
     const auto [found, is_new] = numbers_.try_emplace(std::string(shown(text)), texts_.size());
@@ -75,7 +75,7 @@ class JsonColumns {
   std::map<std::string, std::string> columns_;
 };
 
-std::string tracks_json(const Trace& trace, Strings* strings) {
+std::string tracks_json(const Trace& trace, StringNumbers* strings) {
   std::vector<std::uint64_t> spans(trace.tracks().size(), 0);
   for (SpanId i = 0; i < trace.size(); ++i) ++spans[trace.track_id(i)];
   JsonColumns columns;
@@ -90,7 +90,7 @@ std::string tracks_json(const Trace& trace, Strings* strings) {
   return columns.json();
 }
 
-std::string sites_json(const Trace& trace, const SiteNumbers& sites, Strings* strings) {
+std::string sites_json(const Trace& trace, const SiteNumbers& sites, StringNumbers* strings) {
   JsonColumns columns;
   for (const SiteId id : sites.site) {
     const Site& site = trace.sites()[id];
@@ -109,7 +109,7 @@ std::string sites_json(const Trace& trace, const SiteNumbers& sites, Strings* st
   return columns.json();
 }
 
-// Calls that moved other than what their site says.
+// Calls that moved more or fewer bytes than their site says.
 ArgumentColumn bytes_of_calls(const Trace& trace) {
   ArgumentColumn column;
   for (SpanId i = 0; i < trace.size(); ++i) {
@@ -130,7 +130,7 @@ class Page {
     for (const Process& process : trace_.processes()) {
       if (program.empty()) program = shown(trace_.text(process.name));
     }
-    sink_(kBegin);
+    sink_(kPageBegin);
     // Nothing is ever loaded, and nothing sent.
     sink_(
         fmt::format("<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" "
@@ -169,7 +169,7 @@ class Page {
     const SpanColumns spans(trace_);
     const std::vector<std::string> blocks = spans.blocks();
     for (const std::string& block : blocks) used_ += block.size();
-    Strings strings;
+    StringNumbers strings;
     const std::string counters = counters_json(spans, &strings);
     if (const std::string others = spans.other_parents(); others.size() > 2) write_packed("parents", others);
     write_if_it_fits("causes", cause_column(trace_), "the arrows from launches to what they started");
@@ -196,7 +196,7 @@ class Page {
     for (std::size_t i = 0; i < blocks.size(); ++i) write_base64(fmt::format("spans{}", i), blocks[i]);
   }
 
-  std::string counters_json(const SpanColumns& spans, Strings* strings) {
+  std::string counters_json(const SpanColumns& spans, StringNumbers* strings) {
     const std::vector<Sample>& samples = trace_.samples();
     std::vector<std::string> items;
     for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
@@ -232,7 +232,8 @@ class Page {
   bool write_if_it_fits(const std::string& id, const std::string& bytes, const std::string& what) {
     if (bytes.size() <= 2) return false;  // two columns of nothing
     const std::string packed = base64(deflated(bytes));
-    const auto most = std::max(kAlways, static_cast<std::size_t>(kMostPerSpan * static_cast<double>(trace_.size())));
+    const auto most =
+        std::max(kAlwaysFits, static_cast<std::size_t>(kMostPageBytesPerSpan * static_cast<double>(trace_.size())));
     if (used_ + packed.size() > most) {
       left_out_.push_back(what);
       return false;
@@ -253,7 +254,7 @@ class Page {
     sink_("</script>\n");
   }
   void write_json(const std::string& id, std::string_view json) {
-    if (json.size() > kMostPlain) return write_base64(id, base64(deflated(json)));
+    if (json.size() > kMostPlainJson) return write_base64(id, base64(deflated(json)));
     sink_(fmt::format("<script type=\"application/json\" id=\"paoding-{}\">", id));
     sink_(without_tags(json));
     sink_("</script>\n");
@@ -263,7 +264,7 @@ class Page {
   const Measures& measures_;
   const ReportOptions& options_;
   const Sink& sink_;
-  std::size_t used_ = 0;  // bytes of what grows with the spans
+  std::size_t used_ = 0;  // bytes of all that grows with the spans
   std::vector<std::string> left_out_;
 };
 
@@ -277,7 +278,7 @@ std::string page_text(const Trace& trace, const Measures& measures, const Report
 
 bool is_page(std::string_view path) { return path.ends_with(".html"); }
 
-bool begins_page(std::string_view head) { return head.starts_with(kBegin); }
+bool begins_page(std::string_view head) { return head.starts_with(kPageBegin); }
 
 void write_page(const Trace& trace, const Measures& measures, const ReportOptions& options, const std::string& path) {
   files::AtomicFile file(path, begins_page);

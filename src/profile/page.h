@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Trace and its report as one HTML page that needs nothing else: no network, no library. What it looks like and what
-// can be done in it is page/*; the numbers are those of to_json(), to the nanosecond, and the spans of the trace.
+// A Trace and its report as one HTML page that needs nothing else: no network, no library. page/* says how it looks
+// and answers to keys and clicks; the numbers are those of to_json(), to the nanosecond, and the spans of the trace.
 #pragma once
 
 #include <string>

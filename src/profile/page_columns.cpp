@@ -15,13 +15,13 @@ namespace paoding::profile {
 
 namespace {
 
-// What a span may take in the page, as base64, where there are many.
-constexpr double kMostPerSpan = 2.3;
+// The most bytes of a span in the page, as base64, where there are many spans.
+constexpr double kMostColumnBytesPerSpan = 2.3;
 constexpr std::size_t kAlwaysExact = std::size_t{1} << 20;  // bytes
 // A page computes in doubles.
 constexpr std::int64_t kMostQuanta = std::int64_t{1} << 52;
 
-void append(std::string* to, const VarintBytes& column) {
+void append_column(std::string* to, const VarintBytes& column) {
   VarintBytes length;
   length.add(column.bytes().size());
   *to += length.bytes();
@@ -58,7 +58,7 @@ Depths::Depths(const Trace& trace) : depth(trace.size(), 0) {
 SpanColumns::SpanColumns(const Trace& trace) : trace_(trace), sites_(trace), depths_(trace) {
   while (trace.wall_ns() / quantum_ns_ >= kMostQuanta) quantum_ns_ *= 10;
   const std::size_t most =
-      std::max(kAlwaysExact, static_cast<std::size_t>(kMostPerSpan * static_cast<double>(trace.size())));
+      std::max(kAlwaysExact, static_cast<std::size_t>(kMostColumnBytesPerSpan * static_cast<double>(trace.size())));
   const std::size_t blocks = (trace.size() + kSpansPerBlock - 1) / kSpansPerBlock;
   const std::size_t some = std::min<std::size_t>(blocks, 3);
   // Whether all spans fit by so many ns, as far as some of them tell.
@@ -113,7 +113,7 @@ std::string SpanColumns::block(std::size_t first) const {
     depth_before = mine;
   }
   std::string bytes;
-  for (const VarintBytes* column : {&site, &start, &duration, &depth}) append(&bytes, *column);
+  for (const VarintBytes* column : {&site, &start, &duration, &depth}) append_column(&bytes, *column);
   return base64(deflated(bytes));
 }
 
@@ -140,8 +140,8 @@ std::string SpanColumns::other_parents() const {
     before = of;
   }
   std::string bytes;
-  append(&bytes, span);
-  append(&bytes, parent);
+  append_column(&bytes, span);
+  append_column(&bytes, parent);
   return bytes;
 }
 
@@ -158,8 +158,8 @@ std::string cause_column(const Trace& trace) {
     cause_before = cause;
   }
   std::string bytes;
-  append(&bytes, of);
-  append(&bytes, by);
+  append_column(&bytes, of);
+  append_column(&bytes, by);
   return bytes;
 }
 
@@ -172,8 +172,8 @@ std::string flow_column(const Trace& trace) {
     before = flow;
   }
   std::string bytes;
-  append(&bytes, from);
-  append(&bytes, to);
+  append_column(&bytes, from);
+  append_column(&bytes, to);
   return bytes;
 }
 
@@ -188,8 +188,8 @@ std::string sample_column(const Trace& trace, const SpanColumns& spans, std::siz
     value = sample.value;
   }
   std::string bytes;
-  append(&bytes, when);
-  append(&bytes, what);
+  append_column(&bytes, when);
+  append_column(&bytes, what);
   return bytes;
 }
 
@@ -219,8 +219,8 @@ std::string argument_column(const ArgumentColumn& column, const Trace& trace, st
     }
   }
   std::string bytes;
-  append(&bytes, of);
-  append(&bytes, what);
+  append_column(&bytes, of);
+  append_column(&bytes, what);
   return bytes + reals;
 }
 

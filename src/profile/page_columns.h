@@ -57,15 +57,15 @@ class SpanColumns {
   std::int64_t quantum_ns_ = 1;
 };
 
-/// What caused spans that are somewhere else: per span its distance from the one before, and that of its cause from the
-/// cause before.
+/// Spans that a span on another track caused: the distance of each from the one before, and of its cause from the cause
+/// before.
 std::string cause_column(const Trace& trace);
 /// Trace::flows(), both ends as distances from those before.
 std::string flow_column(const Trace& trace);
 /// The samples of a counter, from one to another: their times in quanta and their values, as distances.
 std::string sample_column(const Trace& trace, const SpanColumns& spans, std::size_t begin, std::size_t end);
-/// Which spans have an argument, as distances, and what it is: integers as distances, reals as 8 bytes, texts by number
-/// in `texts`, which grows.
+/// The spans that have an argument, as distances, and its values: integers as distances, reals as 8 bytes, texts by
+/// number in `texts`, which grows.
 std::string argument_column(const ArgumentColumn& column, const Trace& trace, std::vector<std::string>* texts);
 
 }  // namespace paoding::profile

@@ -31,7 +31,7 @@ inline std::int64_t difference(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
 }
 
-/// As zlib packs it (RFC 1950), which browsers call "deflate".
+/// The format of zlib (RFC 1950), which browsers call "deflate".
 std::string deflated(std::string_view bytes);
 /// RFC 4648, in one line.
 std::string base64(std::string_view bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a report as a file. What it shows in a browser is tested by tests/page/page_test.py, for which the last
-// test here writes recordings.
+// The page of a report as a file. tests/page/page_test.py tests it in a browser, with recordings that the last test
+// here writes.
 #include "profile/page.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kAwkward = "</script><script>hacked = 1</script><!-- \"'`&amp;\x01\x1b[31m \xe2\x80\xae\xff";
 
 // Steps of a training: a loop, ops with kernels on two streams that were launched by them, a thread that reads data.
-Trace training(std::int64_t steps, ProcessId processes = 1) {
+Trace training_trace(std::int64_t steps, ProcessId processes = 1) {
   Trace trace;
   std::mt19937_64 random(7);
   const auto around = [&](std::int64_t ns) { return ns * 3 / 4 + static_cast<std::int64_t>(random() % (ns / 2 + 1)); };
@@ -143,31 +143,31 @@ std::string page_of(const Trace& trace) {
 }
 
 // The text of an element of the page.
-std::string content(const std::string& page, const std::string& id) {
+std::string element_text(const std::string& page, const std::string& id) {
   const std::size_t at = page.find(" id=\"paoding-" + id + "\">");
   if (at == page.npos) return "";
   const std::size_t begin = page.find('>', at) + 1;
   return page.substr(begin, page.find("</script>", begin) - begin);
 }
 
-std::size_t count(std::string_view text, std::string_view part) {
+std::size_t times_in(std::string_view text, std::string_view part) {
   std::size_t found = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
   return found;
 }
 
 TEST(Page, HasTheReportsJsonAsItIs) {
-  const Trace trace = training(3);
+  const Trace trace = training_trace(3);
   const Measures measures = measure(trace);
   Measures most = measures;
   most.per_thread.clear();
-  EXPECT_EQ(content(page_text(trace, measures, {}), "report"), to_json(most));
-  EXPECT_EQ(content(page_text(trace, measures, {}), "threads"), sections_json(measures.per_thread));
+  EXPECT_EQ(element_text(page_text(trace, measures, {}), "report"), to_json(most));
+  EXPECT_EQ(element_text(page_text(trace, measures, {}), "threads"), sections_json(measures.per_thread));
 }
 
 TEST(Page, IsTheSameForTheSameRecording) {
-  EXPECT_EQ(page_of(training(5)), page_of(training(5)));
-  EXPECT_NE(page_of(training(5)), page_of(training(6)));
+  EXPECT_EQ(page_of(training_trace(5)), page_of(training_trace(5)));
+  EXPECT_NE(page_of(training_trace(5)), page_of(training_trace(6)));
 }
 
 TEST(Page, HasNamesThatCloseElementsAsTextOnly) {
@@ -175,23 +175,23 @@ TEST(Page, HasNamesThatCloseElementsAsTextOnly) {
   const std::string plain = page_of(Trace{});
   EXPECT_EQ(page.find("<script>hacked"), page.npos);
   EXPECT_EQ(page.find("<!-- \""), page.npos);
-  // As many elements of each kind as the names cannot add to.
-  EXPECT_EQ(count(page, "<script"), count(page, "</script>"));
+  // Names add no elements.
+  EXPECT_EQ(times_in(page, "<script"), times_in(page, "</script>"));
   simdjson::dom::parser parser;
-  const simdjson::padded_string report(content(page, "report"));
+  const simdjson::padded_string report(element_text(page, "report"));
   simdjson::dom::element read;
   EXPECT_EQ(parser.parse(report).get(read), simdjson::SUCCESS);
-  EXPECT_EQ(count(page, "<title>"), 1u);
+  EXPECT_EQ(times_in(page, "<title>"), 1u);
 }
 
 TEST(Page, OfManyEventsTakesAtMostThreeMegabytesAMillion) {
-  const Trace trace = training(6000);
+  const Trace trace = training_trace(6000);
   ASSERT_GT(trace.size(), 400'000u);
   EXPECT_LT(page_of(trace).size(), 3.0 * static_cast<double>(trace.size()));
 }
 
 TEST(Page, LeavesNamesOfHostsAndEnvironmentsOut) {
-  Trace trace = training(2);
+  Trace trace = training_trace(2);
   trace.add_anchor(0, "host.of.somebody", {});
   EXPECT_EQ(page_of(trace).find("host.of.somebody"), std::string::npos);
 }
@@ -205,7 +205,7 @@ TEST(Page, IsWrittenWhereSomebodyNamesAFileOfThatEnding) {
   std::ifstream file(path);
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   EXPECT_TRUE(begins_page(page));
-  EXPECT_NE(page.find("\"name\":\"mine\""), page.npos) << content(page, "report");
+  EXPECT_NE(page.find("\"name\":\"mine\""), page.npos) << element_text(page, "report");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "too.html"));
   check_saveable(path);  // ours: it may be replaced
   std::ofstream(other) << "<!doctype html>\n<p>mine</p>";
@@ -250,7 +250,7 @@ TEST(PagePacking, IsWhatZlibReads) {
   }
 }
 
-// What tests/page/page_test.py shows in a browser: PAODING_PAGE_RECORDINGS names a folder for it.
+// tests/page/page_test.py opens their pages in a browser: it names a folder in PAODING_PAGE_RECORDINGS.
 TEST(PageRecordings, AreWrittenForTheBrowser) {
   const TemporaryFolder mine;
   const char* asked = std::getenv("PAODING_PAGE_RECORDINGS");
@@ -264,10 +264,10 @@ TEST(PageRecordings, AreWrittenForTheBrowser) {
   };
   if (const char* spans = std::getenv("PAODING_PAGE_SPANS")) {  // a long one, to measure
     constexpr std::int64_t kSpansOfAStep = 70;
-    return write(training(std::atoll(spans) / kSpansOfAStep), "long");
+    return write(training_trace(std::atoll(spans) / kSpansOfAStep), "long");
   }
-  write(training(40), "training");
-  write(training(8, 2), "ranks");
+  write(training_trace(40), "training");
+  write(training_trace(8, 2), "ranks");
   write(with_awkward_names(), "names");
   {
     Trace trace;

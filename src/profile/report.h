@@ -154,7 +154,7 @@ Measures measure(const Trace& trace, const ReportOptions& options = {});
 std::string to_text(const Measures& measures, const ReportOptions& options = {});
 /// One JSON object; times are whole nanoseconds.
 std::string to_json(const Measures& measures, const ReportOptions& options = {});
-/// Of those sections alone, as it has them under "threads": a JSON array.
+/// The same JSON of some sections alone, which to_json() has under "threads": an array.
 std::string sections_json(const std::vector<Section>& sections);
 /// One table with a line per number of the summaries and per row; times are whole nanoseconds.
 std::string to_csv(const Measures& measures, const ReportOptions& options = {});

@@ -7,8 +7,8 @@
 
 namespace paoding {
 
-/// What XML and HTML let stand in text and in quoted attributes; a byte that is no text of its own becomes a question
-/// mark, an end of a line only where lines are not kept.
+/// `text` with the characters escaped that XML and HTML give a meaning, also inside quoted attributes. A control
+/// character becomes a question mark; with `keeps_lines` line ends stay.
 std::string markup_text(std::string_view text, bool keeps_lines = false);
 
 }  // namespace paoding

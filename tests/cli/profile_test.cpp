@@ -212,7 +212,7 @@ TEST_F(Profile, WritesAPage) {
   EXPECT_TRUE(is_json(report.out));
   EXPECT_EQ(run("run $D/scale.txt --random 1 --device cpu --profile --html $D/c.html").code, 0);
   EXPECT_TRUE(has(read_file(folder_ / "c.html"), "id=\"paoding-spans0\""));
-  // Of a case, or of each of several.
+  // One page for each case.
   const std::string bench =
       "bench --device cpu --quick --no-check --report --html $D/d.html --filter lstm/forward/t64_b1_h128_f32";
   EXPECT_EQ(run(bench).code, 0);

@@ -129,7 +129,7 @@ class Browser:
         raise TimeoutError(f"{path} is not ready")
 
     def settle(self):
-        """Until what has been asked for is drawn."""
+        """Waits until the page is drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def problems(self):
@@ -186,7 +186,7 @@ class Browser:
         self.settle()
 
     def cpu_seconds(self):
-        """What all processes of the browser have computed, whatever else the machine does."""
+        """CPU time of all processes of the browser, whatever else the machine does."""
         parents, used = {}, {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

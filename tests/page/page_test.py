@@ -68,7 +68,7 @@ def same(found, wanted, what):
 # ---- the numbers ----
 
 def numbers_are_those_of_the_json_report(page, pages):
-    """To the nanosecond; and what is printed says the same."""
+    """To the nanosecond, as values and as printed text."""
     for name in ("training", "ranks", "times", "names"):
         report = pages.json(name)
         page.open(pages.path(name))
@@ -104,7 +104,7 @@ def numbers_are_those_of_the_json_report(page, pages):
 
 
 def spans_are_those_of_the_recording(page, pages):
-    """Against Chrome's timeline, which another writer makes: names, times, what started what, counters."""
+    """Against Chrome's timeline, which another writer makes: names, times, causes, counters."""
     for name in ("training", "ranks", "times"):
         page.open(pages.path(name))
         events = pages.chrome(name)
@@ -157,7 +157,7 @@ def sums_of_a_stretch_are_those_of_its_spans(page, pages):
     assert 0 < total <= kernels, (total, kernels)
 
 
-# ---- what hands do ----
+# ---- keys, clicks and drags ----
 
 def keys_move_and_zoom_the_timeline(page, pages):
     page.open(pages.path("training"))
@@ -317,7 +317,7 @@ def findings_are_shown_where_there_are_some(page, pages):
     same(page.run("[currentView(), timeline.area.from, timeline.area.to]"), ["timeline", 200000, 300000], "evidence")
 
 
-# ---- what recordings may hold ----
+# ---- recordings of all kinds ----
 
 def names_are_text_whatever_they_hold(page, pages):
     page.open(pages.path("names"))
@@ -377,7 +377,7 @@ def a_browser_that_cannot_unpack_shows_the_report_and_says_so(_, pages):
 
 
 def colours_have_contrast_in_light_and_dark(page, pages):
-    """4.5 : 1 for text on what it stands on, canvases among them."""
+    """4.5 : 1 between text and its background, canvases among them."""
     script = """(() => {
       const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
       const light = (color) => { canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page shows: the report, and the spans of the trace in columns (src/profile/page_columns.h says how they are
+// The data of the page: the report, and the spans of the trace in columns (src/profile/page_columns.h says how they are
 // written). Spans are numbered as in the trace: by track, and on one by their start.
 const kCanUnpack = typeof DecompressionStream === "function";
 
@@ -201,7 +201,7 @@ class TraceData {
       {name: this.strings[counter.name], device: counter.device, process: counter.process, times, values, most});
   }
 
-  // What a span carries besides what all have: [name, value], ..
+  // The arguments that a span carries: [name, value], ..
   async argumentsOf(i) {
     if (!this.arguments) {
       this.arguments = Promise.all(this.meta.arguments.map(async (meta, number) => {

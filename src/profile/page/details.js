@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the selected span, and the sums over a selected stretch of time.
+// Facts about the selected span, and the sums over a selected stretch of time.
 
 // Times of the trace are exact only where nothing was rounded.
 function timeOfTrace(trace, ns) { return trace.quantum > 1 ? "\u2248 " + exactTime(ns) : exactTime(ns); }
 
-// What was moved or done in so many ns, a second.
-const rateOf = (what, ns, unit) => ns > 0 && what > 0 ? about(`${threeDigits(what / ns)} ${unit}`, `${what} in ${exactTime(ns)}`) : "";
+// Bytes or operations per second.
+const rateOf = (count, ns, unit) =>
+  ns > 0 && count > 0 ? about(`${threeDigits(count / ns)} ${unit}`, `${count} in ${exactTime(ns)}`) : "";
 
 const msOfTrace = (trace, ns) => (trace.quantum > 1 ? "\u2248 " : "") + exactMs(Math.max(0, ns));
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing on canvases. Rows of spans are drawn in the time of what is seen, however many spans there are: those that
+// Drawing on canvases. Drawing a row takes as long as it has visible pixels, however many spans there are: those that
 // share a pixel are one mark, as strong as the pixel is busy.
 let colorsOf = null;
 
@@ -15,7 +15,7 @@ function colors() {
     colorsOf[name] = value(name);
   return colorsOf;
 }
-// The same name has the same colour in every view. What waits or only surrounds is grey.
+// The same name has the same colour in every view. Waiting, and spans that only surround, are grey.
 function fillOf(name, kind) {
   const all = colors(), key = kind + " " + name;
   let fill = all.of.get(key);
@@ -60,7 +60,7 @@ function drawCut(context, text, x, y, width, charWidth) {
 }
 
 // Spans of one row, in order and beside each other. `model`: order, before, start, duration, and of a span name(i),
-// kind(i); isDim(i) fades what is not looked for. `toX`: {from, scale, left, right}, ns to pixels.
+// kind(i); isDim(i) fades spans that the search does not match. `toX`: {from, scale, left, right}, ns to pixels.
 function drawRow(context, model, row, toX, y, height, isDim) {
   const {order, before, start, duration} = model, {from, scale, left, right} = toX;
   const all = colors(), charWidth = 6.7;
@@ -322,7 +322,7 @@ function drawAllFlows(context, view, top, height) {
   });
 }
 
-// How busy threads and GPUs are over the whole recording, and what part of it is seen.
+// How busy threads and GPUs are over the whole recording, and a frame around the visible part.
 function drawMinimap(view) {
   const [context, width, height] = prepare(byId("minimap")), all = colors(), left = view.gutter,
                          wall = Math.max(1, view.trace.wall);

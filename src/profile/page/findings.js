@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the report found that can be done, where it has findings; nothing otherwise. A finding:
+// The findings of the report, where it has some; nothing otherwise. A finding:
 //   {title, text, gain_ns: [low, high], share: [low, high] of the step, change, op, scope, line,
 //    evidence: [{name, start_ns, end_ns}] from the start of the recording}
 function findingsCard(report) {

@@ -8,7 +8,7 @@ const kOverheads = [
   ["your_code_ns", "Your code", 4],
   ["not_seen_ns", "Not seen", 9],
 ];
-// Colours of what threads and GPUs are at; what is idle is hatched too.
+// Colours of the uses of threads and GPUs; idle time is hatched too.
 const kUses = {
   "ops": 0,
   "kernels": 0,
@@ -24,7 +24,7 @@ const kUses = {
   "not seen": 9,
   "your code": 4,
 };
-// What the host did while a GPU was idle.
+// The host's work while a GPU was idle.
 const kIdle = {
   "inside a launch": "between two kernels of one launch",
   "launch": "while the host launched",
@@ -158,7 +158,7 @@ function budgetsCard(report) {
     "Wall time of every thread and GPU", list, all.length > kFirst ? element("p", {}, more) : null,
     element(
       "p", {},
-      "The parts of each add up to the wall time, to the nanosecond. A GPU that is idle waits for what the host was at."));
+      "The parts of each add up to the wall time, to the nanosecond. An idle GPU waits for the host's work."));
 }
 
 // The rows that most time is in, as far as a glance goes; all of them are in the last view.

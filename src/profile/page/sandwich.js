@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sandwich: every name with its own and its whole time, and for one of them who called it and what it called.
+// Sandwich: every name with its own and its whole time, and for one of them its callers and callees.
 let sandwich = null;
 
 function setUpSandwich(trace) {
@@ -68,7 +68,7 @@ function setUpSandwich(trace) {
   if (rows.length) openSandwich(table.shown[0].label, true);
 }
 
-// What is called by the nodes of one name, and by whom those are: nodes of one name become one.
+// The callees or callers of the nodes of one name: nodes of one name become one.
 function merged(tree, roots, nextOf) {
   const made = {label: [], kind: [], total: [], self: [], count: [], parts: []};
   const add = (groups) => [...groups.values()].map((members) => {

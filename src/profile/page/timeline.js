@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline: what lies where, what part of the time is seen, and what is selected. draw.js draws it, input.js moves
-// it.
+// The timeline: its layout, the visible part of the time, and the selection. draw.js draws it, input.js moves it.
 const kRowHeight = 19, kHeadHeight = 24, kCounterHeight = 44, kTrackGap = 7, kMostRows = 100;
 
 class Timeline {
@@ -99,7 +98,7 @@ class Timeline {
     const by = share * (this.to - this.from);
     this.lookAt(this.from + by, this.to + by);
   }
-  // What is selected, or everything.
+  // Shows the selection, or everything.
   fit() {
     if (this.area) return this.lookAt(this.area.from, this.area.to);
     if (this.selected < 0) return this.lookAt(0, this.trace.wall);

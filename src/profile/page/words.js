@@ -15,7 +15,7 @@ function element(tag, attributes, ...children) {
   return made;
 }
 
-// What would move or hide other text is shown as a mark.
+// Characters that would move or hide other text are shown as a mark.
 const visible = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
 const kUnits = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
@@ -58,7 +58,7 @@ const grouped = (count) => String(count).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202
 
 const counted = (count, what) => `${grouped(count)} ${what}${count === 1 ? "" : "s"}`;
 
-// A rounded number carries a mark, and says on demand what it is exactly.
+// A rounded number carries a mark, and has the exact value as its title.
 const about = (text, exact) => element("span", {class: "about", title: exact}, text);
 const aboutTime = (ns) =>
   exactTime(ns) === roundTime(ns) ? element("span", {}, exactTime(ns)) : about(roundTime(ns), exactTime(ns));
