@@ -20,6 +20,7 @@
 #include "profile/save.h"
 #include "profile/trace_merge.h"
 #include "report_flags.h"
+#include "trace/reader.h"
 
 namespace paoding::cli {
 namespace {
@@ -170,7 +171,7 @@ int run_report(ReadOptions& options) {
     throw UsageError(error.what());
   }
   std::vector<profile::NamedTrace> recordings;
-  for (const std::string& file : options.files) recordings.push_back({file, profile::read_recording(file)});
+  for (const std::string& file : options.files) recordings.push_back({file, trace::read_trace(file)});
   const profile::Trace trace = profile::merge(std::move(recordings));
   save_trace(trace, options.path);
   print_report(report_of(trace, options.state, options.report));

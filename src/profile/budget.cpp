@@ -62,6 +62,8 @@ HostUse use_of(const Trace& trace, SpanId i) {
     case SpanKind::memset: return HostUse::copy;
     case SpanKind::recording: return HostUse::recording;
     case SpanKind::range:
+    case SpanKind::step:
+    case SpanKind::frame:
     case SpanKind::host: return HostUse::yours;
     default: return HostUse::ops;
   }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "profile/row_tree.h"
+#include "profile/trace_counts.h"
 
 namespace paoding::profile {
 
@@ -87,12 +88,14 @@ void RowTree::end_spans_outside(SpanId parent) {
   }
 }
 
-// An op's own time is its computation when no phase or inner op says otherwise.
+// An op's own time is its computation when no phase or inner op says otherwise; not where the ops of its thread are
+// another framework's that hands them to a GPU.
 void RowTree::find_ops_without_phases() {
+  const std::vector<bool> hands_over = threads_that_hand_over(trace_);
   for (SpanId i = 0; i < trace_.size(); ++i) {
     if (trace_.on_gpu(i)) continue;
     const SpanKind kind = trace_.kind(i);
-    if (kind == SpanKind::op) self_cursor_[i] = trace_.start(i);
+    if (kind == SpanKind::op && !hands_over[trace_.track_id(i)]) self_cursor_[i] = trace_.start(i);
     const SpanId p = trace_.parent(i);
     if (p != kNone && (kind == SpanKind::op || kind == SpanKind::compute)) self_cursor_[p] = kNoSelf;
   }
@@ -120,6 +123,12 @@ void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   if (kind == SpanKind::instant) return;  // has no time
   const SpanId p = trace_.parent(i);
+  if (kind == SpanKind::frame) {  // what it calls is in the rows around it
+    if (p == kNone) return;
+    std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
+    in_compile_[i] = in_compile_[p];
+    return;
+  }
   const Interval interval{trace_.start(i), trace_.end(i)};
   if (kind == SpanKind::compile || (p != kNone && in_compile_[p])) {
     in_compile_[i] = true;
@@ -149,8 +158,8 @@ void RowTree::add_host_span(SpanId i) {
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (kind != SpanKind::range) append(total, interval);
-    append(roots_[section].total, interval);
+    if (kind != SpanKind::range && kind != SpanKind::step) append(total, interval);
+    if (kind != SpanKind::step) append(roots_[section].total, interval);
   }
   if (kind == SpanKind::recording) {
     leave_out(p, kind, interval);
@@ -167,8 +176,10 @@ void RowTree::add_host_span(SpanId i) {
   if (!computes && kind != SpanKind::host) leave_out(p, kind, interval);
   switch (kind) {
     case SpanKind::instant:
+    case SpanKind::frame:
     case SpanKind::work:
     case SpanKind::recording:
+    case SpanKind::step:
     case SpanKind::run:
     case SpanKind::compile: break;
     case SpanKind::op:
