@@ -14,6 +14,7 @@ namespace {
 // Newest things last: a format that takes less for granted is asked later.
 constexpr std::array kFormats = {
     Format{"recording of paoding", recognises_recording, read_recording_file},
+    Format{"JSON trace (Kineto, XLA, TensorFlow, Chrome)", recognises_json, read_json},
 };
 
 profile::Trace read_file(TraceFile& file) { return format_of(file).read(file); }

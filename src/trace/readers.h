@@ -9,5 +9,7 @@ namespace paoding::trace {
 
 bool recognises_recording(const TraceFile& file);
 profile::Trace read_recording_file(TraceFile& file);
+bool recognises_json(const TraceFile& file);
+profile::Trace read_json(TraceFile& file);
 
 }  // namespace paoding::trace

@@ -138,6 +138,14 @@ std::size_t TraceFile::read(char* to, std::size_t count) {
   return of_head == count ? count : of_head + fill(to + of_head, count - of_head);
 }
 
+void TraceFile::rewind() {
+  bytes_->rewind();
+  unpacker_.reset();
+  problem_.clear();
+  head_given_ = 0;
+  begin();
+}
+
 std::string TraceFile::rest(std::uint64_t most) {
   constexpr std::size_t kAtOnce = std::size_t{1} << 22;
   std::string all;

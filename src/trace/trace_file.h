@@ -32,6 +32,8 @@ class TraceFile {
 
   /// Fills `to` with what of the content comes next, the head first. Fewer than `count` bytes only at the end.
   std::size_t read(char* to, std::size_t count);
+  /// From the beginning again.
+  void rewind();
   /// Once the end was reached: why the content is not whole ("its packed content is cut off"); empty if it is.
   const std::string& problem() const { return problem_; }
   /// All that read() has not given yet. Error (file) where that is more than `most` bytes.
