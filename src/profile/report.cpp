@@ -3,6 +3,7 @@
 #include "profile/report.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 
 #include "base/check.h"
@@ -67,7 +68,7 @@ void count_replays(const Trace& trace, Measures* m) {
 
 Measures measure(const Trace& trace, const ReportOptions& options) {
   Measures m;
-  {
+  const auto add_threads = [&] {
     RowTree threads(trace, options, true);
     m.per_thread = threads.sections();
     if (threads.too_deep > 0) {
@@ -75,13 +76,29 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
           {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
     }
     add_summaries(trace, options, std::move(threads), &m);
+  };
+  const auto add_times = [&] {
+    const std::vector<ThreadTime> times = thread_times(trace);
+    m.budgets = budgets(trace, times);
+    m.steps = step_times(trace, times);
+  };
+  const auto merged = [&] { return RowTree(trace, options, false).sections(); };
+  constexpr std::size_t kWorthTwo = 1 << 17;  // spans, for which another thread is started
+  if (trace.size() < kWorthTwo || options.threads == Threads::per_thread) {
+    add_threads();
+    const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
+    if (both || options.threads == Threads::merged) m.merged = merged();
+    add_times();
+  } else {
+    auto beside = std::async(std::launch::async, [&] {
+      add_times();
+      return merged();
+    });
+    add_threads();
+    std::vector<Section> sections = beside.get();
+    if (options.threads == Threads::merged || m.per_thread.size() > 1) m.merged = std::move(sections);
   }
-  const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
-  if (both || options.threads == Threads::merged) m.merged = RowTree(trace, options, false).sections();
   if (options.threads == Threads::merged) m.per_thread.clear();
-  const std::vector<ThreadTime> times = thread_times(trace);
-  m.budgets = budgets(trace, times);
-  m.steps = step_times(trace, times);
   std::erase_if(m.budgets, [&](const Budget& budget) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });

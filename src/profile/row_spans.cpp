@@ -17,7 +17,11 @@ void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   for (; call != kNone; call = calls_[call].parent) {
     Call& own = calls_[call];
     if (own.is_kept) {
-      pieces_.push_back({call, gpu, interval});
+      if (interval.start == trace_.start(span_) && interval.end == trace_.end(span_)) {
+        pieces_.push_back({call, span_});
+      } else {
+        parts_.push_back({call, interval});
+      }
     } else if (own.span == span_) {
       add_now(own, interval, gpu);
     } else {
@@ -44,11 +48,26 @@ void RowTree::add_now(Call& call, Interval interval, bool gpu) {
 void RowTree::add_work(CallId call, SpanId span) {
   const auto bytes = static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
   const double flops = std::max(trace_.flops(span), 0.0), floor = floor_ns(trace_.site(span), bytes, flops);
+  if (bytes == 0 && flops == 0) return;
   for (; call != kNone; call = calls_[call].parent) {
-    calls_[call].bytes += bytes;
-    calls_[call].flops += flops;
-    calls_[call].floor_ns += floor;
+    Work& work = work_of(call);
+    work.bytes += bytes;
+    work.flops += flops;
+    work.floor_ns += floor;
   }
+}
+
+RowTree::Work& RowTree::work_of(CallId call) {
+  std::uint32_t& own = calls_[call].work;
+  if (own == kNone && !free_works_.empty()) {
+    own = free_works_.back();
+    free_works_.pop_back();
+    works_[own] = {};
+  } else if (own == kNone) {
+    own = static_cast<std::uint32_t>(works_.size());
+    works_.emplace_back();
+  }
+  return works_[own];
 }
 
 // What a GPU takes at least for what an op moves and computes.
@@ -312,9 +331,9 @@ void RowTree::add_replays() {
       CallId call = open_op(kNone, section, part.site, kNone);
       if (options_.detail != Detail::op) call = open(call, section, kComputeLabel);
       for (; call != kNone; call = calls_[call].parent) {
-        Call& own = calls_[call];
+        Work& own = work_of(call);
         own.scaled_ns += scaled_ns;
-        own.scaled_calls = own.in_op ? own.scaled_calls + calls : replays.count;
+        own.scaled_calls = calls_[call].in_op ? own.scaled_calls + calls : replays.count;
         own.bytes += static_cast<double>(calls) * bytes;
         own.flops += static_cast<double>(calls) * flops;
         own.floor_ns += static_cast<double>(calls) * floor;

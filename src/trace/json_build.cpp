@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/json_build.h"
 
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -111,8 +114,15 @@ void note_losses(const JsonEvents& events, const TraceFile& file, TraceSink& sin
 bool recognises_json(const TraceFile& file) { return begins_json_trace(file.head()); }
 
 Trace read_json(TraceFile& file) {
-  JsonEvents events = read_json_events(file);
-  return is_kineto(events) ? build_kineto(events, file) : build_chrome(events, file);
+  Trace trace;
+  {
+    JsonEvents events = read_json_events(file);
+    trace = is_kineto(events) ? build_kineto(events, file) : build_chrome(events, file);
+  }
+#if defined(__GLIBC__)
+  malloc_trim(0);  // what two threads allocated for the events is of no use to those who read the trace
+#endif
+  return trace;
 }
 
 }  // namespace paoding::trace
