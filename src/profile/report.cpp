@@ -103,6 +103,11 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });
   m.runs = trace.runs().size();
+  for (const Process& process : trace.processes()) {
+    const std::string_view name = to_string(process.source);
+    if (process.source == Source::paoding || m.recorded_by.find(name) != std::string::npos) continue;
+    m.recorded_by += fmt::format("{}{}", m.recorded_by.empty() ? "" : ", ", name);
+  }
   count_replays(trace, &m);
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.limit = trace.common_limit();

@@ -97,48 +97,46 @@ class Whole {
  public:
   Whole(EventParser& parser, JsonHead& head) : parser_(parser), head_(head) {}
 
-  // From the beginning of the file; whether it is one of a trace.
-  bool begin(const char* at, Parsed* parsed) {
+  // From the beginning of the file.
+  void begin(const char* at, Parsed* parsed) {
+    knows_beginning_ = true;
     if (std::string_view(at, 3) == "\xef\xbb\xbf") at += 3;
     at = JsonScan::space(at);
     if (*at == '[') {
       is_array_ = head_.has_events = true;
       return events(at + 1, parsed);
     }
-    return *at == '{' && keys(at + 1, parsed);
+    parsed->ending = Ending::inside;
+    if (*at == '{') keys(at + 1, parsed);
   }
   // From inside of the events.
-  bool events(const char* at, Parsed* parsed) {
+  void events(const char* at, Parsed* parsed) {
     const EventParser::Array array = parser_.elements(at);
     parsed->ending = array.ending;
-    if (array.ending != Ending::behind || is_array_) return true;
+    if (array.ending != Ending::behind || is_array_) return;
     at = JsonScan::space(array.at);
-    return keys(*at == ',' ? at + 1 : at, parsed);
+    keys(*at == ',' ? at + 1 : at, parsed);
   }
 
  private:
-  bool keys(const char* at, Parsed* parsed) {
+  // The last brace may be missing in a block that does not know whether the file begins with one.
+  void keys(const char* at, Parsed* parsed) {
     parsed->ending = Ending::inside;
     for (;;) {
       at = JsonScan::space(at);
-      if (*at == '}') {
+      if (*at == '}' || (at >= parser_.scan().end() && !knows_beginning_)) {
         parsed->ending = Ending::behind;
-        return true;
+        return;
       }
-      if (at >= parser_.scan().end()) {  // the file's last brace may be missing, where it was an array's rest
-        parsed->ending = head_.has_events ? Ending::behind : Ending::inside;
-        return head_.has_events;
-      }
-      std::string_view key;
+      std::string_view key, value;
       at = parser_.key(at, &key);
-      if (at == nullptr) return head_.has_events;
+      if (at == nullptr) return;
       if (key == "traceEvents" && *at == '[') {
         head_.has_events = true;
         return events(at + 1, parsed);
       }
-      std::string_view value;
       at = parser_.text(at, &value);
-      if (at == nullptr) return head_.has_events;
+      if (at == nullptr) return;
       take(key, value);
       at = JsonScan::space(at);
       if (*at == ',') ++at;
@@ -156,7 +154,7 @@ class Whole {
 
   EventParser& parser_;
   JsonHead& head_;
-  bool is_array_ = false;
+  bool is_array_ = false, knows_beginning_ = false;
 };
 
 class Blocks {
@@ -191,10 +189,13 @@ class Blocks {
         EventParser parser(text.view(), text.offset, *to_.names[who], scratch, parsed.losses);
         JsonHead head;
         Whole whole(parser, head);
-        const bool is_trace =
-            text.number == 0 ? whole.begin(text.bytes.data(), &parsed) : whole.events(text.bytes.data(), &parsed);
+        if (text.number == 0) {
+          whole.begin(text.bytes.data(), &parsed);
+        } else {
+          whole.events(text.bytes.data(), &parsed);
+        }
         parser.finish();
-        if (!is_trace && text.number == 0 && text.is_last) {
+        if (text.number == 0 && text.is_last && !head.has_events) {
           fail(ErrorKind::file, "{}: it begins as JSON, but has no events of a trace (traceEvents, or an array)",
                file_.name());
         }
