@@ -310,11 +310,12 @@ const char* EventParser::argument(const char* at, std::string_view name, unsigne
       see(want.shape == Shape::external ? kExternal : kCorrelation);
       at = integer(at, &value, &is_one);
       if (!is_one) return at;
+      if (want.shape == Shape::external) return at;  // the op's number, which says no more than where the call stands
       if (value < 0 || value > 0xffffffff) {
         ++losses_.large_numbers;
         value = 0;
       }
-      (want.shape == Shape::external ? event_.external : event_.correlation) = static_cast<std::uint32_t>(value);
+      event_.correlation = static_cast<std::uint32_t>(value);
       return at;
     }
   }

@@ -66,7 +66,7 @@ struct RawEvent {
   std::int64_t start_ns = 0, duration_ns = 0;
   std::uint32_t name = 0;   // of RawStrings
   std::uint32_t place = 0;  // of Places
-  std::uint32_t external = 0, correlation = 0;
+  std::uint32_t correlation = 0;
   std::uint32_t args_begin = 0;
   std::uint8_t args = 0;  // how many
   Category category = Category::none;

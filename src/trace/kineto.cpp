@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
 #include <unordered_set>
 
@@ -59,6 +60,7 @@ class Kineto {
       for (const RawEvent& event : block.events) add(block, event);
       block = {};
     }
+    add_clock();
     note_losses(events_, file_, sink_);
     for (const auto& [category, lost] : events_.losses.categories) {
       sink_.lose(fmt::format("events of the unknown category '{}', taken as work of the host", category), lost);
@@ -119,9 +121,24 @@ class Kineto {
     }
   }
 
+  // By the wall clock ranks are set beside each other. Times count from baseTimeNanoseconds, or from 1970 before 2024.
+  void add_clock() {
+    constexpr std::int64_t kFirst = 1'600'000'000'000'000'000, kYears = std::int64_t{1} << 58;  // 2020, about nine
+    if (first_ns_ == std::numeric_limits<std::int64_t>::max()) return;
+    const std::int64_t base = events_.head.base_time_ns;
+    if (base < 0 || base >= kFirst + kYears) return;
+    const std::int64_t wall = base + first_ns_;
+    if (wall < kFirst || wall >= kFirst + kYears) return;
+    sink_.trace().add_anchor(process(main_pid_), fmt::format("trace of rank {} ?", rank_),
+                             {first_ns_, wall - kFirst, wall});
+  }
+
   void find_steps() {
     for (const EventBlock& block : events_.blocks) {
       for (const RawEvent& event : block.events) {
+        if (event.phase == 'X' && event.has_start && event.start_ns > 0 && event.category != Category::trace) {
+          first_ns_ = std::min(first_ns_, event.start_ns);
+        }
         if (event.category == Category::runtime && is_blocking_copy(block, event)) blocking_.insert(event.correlation);
         if (event.category != Category::annotation || event.phase != 'X') continue;
         std::string_view name;
@@ -376,7 +393,7 @@ class Kineto {
   std::map<std::string_view, ColumnId> columns_;
   std::vector<TrackId> threads_;  // by place
   std::vector<std::int64_t> steps_;
-  std::int64_t main_pid_ = 0;
+  std::int64_t main_pid_ = 0, first_ns_ = std::numeric_limits<std::int64_t>::max();
   int rank_ = -1;
   std::uint32_t place_ = 0;  // of the event at hand
   bool is_step_ = false;     // it is one

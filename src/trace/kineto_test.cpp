@@ -6,7 +6,7 @@
 #include <map>
 
 #include "profile/report.h"
-#include "profile/step_times.h"
+#include "profile/trace_merge.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {
@@ -279,6 +279,30 @@ TEST(KinetoTrace, ReadsTheNamesOf2021) {
      "args": {"correlation": 7, "device": 0, "stream": 7}}]})",
                                       "test");
   EXPECT_EQ(rows(trace), (std::vector<std::string>{"aten::mm 1 22 8"}));
+}
+
+TEST(KinetoTrace, OfSeveralRanksAreSetBesideEachOtherByTheWallClock) {
+  std::vector<NamedTrace> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::string json = an_op_that_launches().json();
+    // The second began a ms later, and counts from another moment.
+    json.insert(1, fmt::format(R"("distributedInfo": {{"rank": {}}}, "baseTimeNanoseconds": {},)", rank,
+                               1'790'000'000'000'000'000 + rank * 1'000'000));
+    ranks.push_back({fmt::format("rank {}", rank), read_trace_text(json, "test")});
+  }
+  const Trace all = merge(std::move(ranks));
+  ASSERT_EQ(all.processes().size(), 2u);
+  EXPECT_EQ(all.processes()[1].rank, 1);
+  std::vector<std::int64_t> starts;
+  for (SpanId i = 0; i < all.size(); ++i) {
+    if (all.kind(i) == SpanKind::kernel) starts.push_back(all.start(i));
+  }
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(starts[1] - starts[0], 1'000'000);
+  for (SpanId i = 0; i < all.size(); ++i) {
+    if (all.kind(i) != SpanKind::kernel) continue;
+    EXPECT_EQ(all.track(all.cause(i)).process, all.track(i).process);
+  }
 }
 
 TEST(KinetoTrace, TakesItsRankFromWhatTheFileSaysOfTheOthers) {

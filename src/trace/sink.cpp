@@ -98,6 +98,18 @@ void TraceSink::lose(std::string_view what, std::uint64_t count, Note::Kind kind
   found->second.first += count;
 }
 
+// Dependent launches and branches of graphs overlap by microseconds; more is a time that was not stamped right.
+std::uint64_t TraceSink::count_too_long() const {
+  constexpr std::int64_t kMost = 1'000'000;
+  std::uint64_t count = 0;
+  for (SpanId i = 0; i + 1 < trace_.size(); ++i) {
+    const bool follows = trace_.on_gpu(i) && trace_.track_id(i) == trace_.track_id(i + 1);
+    const bool is_of_same = trace_.cause(i) != kNone && trace_.cause(i) == trace_.cause(i + 1);
+    if (follows && !is_of_same && trace_.end(i) > trace_.start(i + 1) + kMost) ++count;
+  }
+  return count;
+}
+
 Trace TraceSink::finish() {
   trace_.finish();
   std::uint64_t unlaunched = 0;
@@ -107,6 +119,7 @@ Trace TraceSink::finish() {
     if (trace_.on_gpu(i) && is_work && trace_.cause(i) == kNone) ++unlaunched;
   }
   lose("spans of GPUs whose launch is not in the file", unlaunched);
+  lose("spans of GPUs that last for more than 1 ms beyond the start of what follows on their stream", count_too_long());
   for (const auto& [what, count] : lost_) trace_.add_note(what, count.first, count.second);
   lost_.clear();
   return std::move(trace_);

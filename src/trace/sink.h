@@ -72,6 +72,7 @@ class TraceSink {
   profile::Trace finish();
 
  private:
+  std::uint64_t count_too_long() const;
   struct PlaceHash {
     std::size_t operator()(const Place& place) const;
   };
