@@ -101,8 +101,10 @@ void RowTree::end_spans_outside(SpanId parent) {
   while (!open_.empty() && open_.back().span != parent) {
     const auto [span, first] = open_.back();
     open_.pop_back();
-    if (self_cursor_[span] != kNoSelf) add_self_time(span, trace_.end(span));
-    self_cursor_[span] = kNoSelf;
+    if (has_self_time(span)) {
+      add_self_time(span, trace_.end(span));
+      self_cursor_[span] = kNoSelf;
+    }
     if (!is_kept_[span]) close_calls(first);
   }
 }
@@ -111,6 +113,15 @@ void RowTree::end_spans_outside(SpanId parent) {
 // another framework's that hands them to a GPU.
 void RowTree::find_ops_without_phases() {
   const std::vector<bool> hands_over = threads_that_hand_over(trace_);
+  const auto computes = [&](SpanId i) {
+    const SpanKind kind = trace_.kind(i);
+    return !trace_.on_gpu(i) &&
+           (kind == SpanKind::compute || (kind == SpanKind::op && !hands_over[trace_.track_id(i)]));
+  };
+  SpanId first = 0;
+  while (first < trace_.size() && !computes(first)) ++first;
+  if (first == trace_.size()) return;
+  self_cursor_.assign(call_of_.size(), kNoSelf);
   for (SpanId i = 0; i < trace_.size(); ++i) {
     if (trace_.on_gpu(i)) continue;
     const SpanKind kind = trace_.kind(i);
@@ -132,7 +143,7 @@ void RowTree::add_self_time(SpanId op, std::int64_t until) {
 
 // What of an op is not computation; of a compute phase only what the thread waited or recorded.
 void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
-  if (p == kNone || self_cursor_[p] == kNoSelf) return;
+  if (p == kNone || !has_self_time(p)) return;
   if (trace_.kind(p) == SpanKind::compute && kind != SpanKind::wait && kind != SpanKind::recording) return;
   add_self_time(p, interval.start);
   self_cursor_[p] = std::max(self_cursor_[p], interval.end);
@@ -204,7 +215,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::op:
       call = inner = open_op(outer, section, trace_.site_id(i), trace_.run(i));
       add_work(call, i);
-      if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
+      if (options_.detail != Detail::op && has_self_time(i)) inner = open(call, section, kComputeLabel);
       break;
     case SpanKind::infer_shape:
     case SpanKind::prepare:

@@ -34,7 +34,6 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   inner_of_ = call_of_;
   in_compile_.assign(behind, false);
   is_kept_.assign(behind, false);
-  self_cursor_.assign(behind, kNoSelf);
   has_parts_.assign(trace.sites().size(), false);
   for (const ReplayPart& part : trace.parts()) {
     if (part.site != kNone && part.ns > 0) has_parts_[part.replay] = true;
