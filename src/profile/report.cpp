@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <future>
 #include <map>
+#include <system_error>
 
 #include "base/check.h"
 #include "profile/intervals.h"
@@ -84,16 +85,22 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   };
   const auto merged = [&] { return RowTree(trace, options, false).sections(); };
   constexpr std::size_t kWorthTwo = 1 << 17;  // spans, for which another thread is started
-  if (trace.size() < kWorthTwo || options.threads == Threads::per_thread) {
+  std::future<std::vector<Section>> beside;
+  if (trace.size() >= kWorthTwo && options.threads != Threads::per_thread) {
+    try {
+      beside = std::async(std::launch::async, [&] {
+        add_times();
+        return merged();
+      });
+    } catch (const std::system_error&) {  // no more threads are to be had
+    }
+  }
+  if (!beside.valid()) {
     add_threads();
     const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
     if (both || options.threads == Threads::merged) m.merged = merged();
     add_times();
   } else {
-    auto beside = std::async(std::launch::async, [&] {
-      add_times();
-      return merged();
-    });
     add_threads();
     std::vector<Section> sections = beside.get();
     if (options.threads == Threads::merged || m.per_thread.size() > 1) m.merged = std::move(sections);

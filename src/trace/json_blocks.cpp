@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -165,10 +166,14 @@ class Blocks {
   bool read() {
     const std::size_t threads = file_.stored_bytes() > kWorthTwo ? 2 : 1;
     for (std::size_t i = 0; i < threads; ++i) to_.names.push_back(std::make_unique<Names>());
-    if (threads == 2) {
-      std::jthread other([this] { work(1); });
-      work(0);
-    } else {
+    {
+      std::jthread other;
+      if (threads == 2) {
+        try {
+          other = std::jthread([this] { work(1); });
+        } catch (const std::system_error&) {  // no more threads are to be had: one does it all
+        }
+      }
       work(0);
     }
     if (problem_) std::rethrow_exception(problem_);
