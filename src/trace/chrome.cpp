@@ -44,6 +44,8 @@ Where where_is(const JsonNames::Place& place) {
   int device = number_behind(process, "/device:GPU:");
   if (device < 0) device = number_behind(process, "/gpu:");
   if (device < 0) device = number_behind(process, "/device:TPU:");
+  const bool is_of_ours = process.starts_with("GPU ") || contains(process, " GPU ");  // timelines of paoding
+  if (device < 0 && is_of_ours) device = number_behind(process, "GPU ");
   where.is_timeline = process.ends_with(" Compute") || process.ends_with(" Tensors");
   if (device < 0) return where;
   where.device = device;

@@ -7,6 +7,8 @@
 
 #include "paoding/error.h"
 #include "profile/report.h"
+#include "profile/timeline_rows.h"
+#include "tests/report_rows.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {
@@ -16,23 +18,6 @@ using namespace profile;
 
 Trace read(std::string_view events) {
   return read_trace_text(fmt::format("{{\"traceEvents\": [{}]}}", events), "test");
-}
-
-std::vector<std::string> rows(const Trace& trace, ReportOptions options = {}) {
-  std::vector<std::string> all;
-  for (const Section& section : measure(trace, options).per_thread) {
-    for (const Row& row : section.rows) {
-      all.push_back(fmt::format("{}{} {} {:g} {:g}", std::string(static_cast<std::size_t>(2 * row.depth), ' '),
-                                row.name, row.calls, row.cpu / 1000, row.gpu / 1000));
-    }
-  }
-  return all;
-}
-
-std::map<std::string, std::uint64_t> notes(const Trace& trace) {
-  std::map<std::string, std::uint64_t> all;
-  for (const Note& note : trace.notes()) all[note.text] = note.count;
-  return all;
 }
 
 constexpr std::string_view kXlaDevices = R"json(
@@ -55,8 +40,9 @@ TEST(ChromeTrace, OfXlaNamesKernelsByTheirOps) {
     {"ph": "X", "pid": 1, "tid": 2, "ts": 20, "dur": 6.6849999999999996, "name": "dot.42"},
     {}
   )");
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"dot_general 1 0 6.685", "gemm 1 5 0", "loop_add_fusion 1 0 2"}));
-  EXPECT_EQ(notes(trace),
+  EXPECT_EQ(report_rows(trace),
+            (std::vector<std::string>{"dot_general 1 0 6.685", "gemm 1 5 0", "loop_add_fusion 1 0 2"}));
+  EXPECT_EQ(notes_of(trace),
             (std::map<std::string, std::uint64_t>{{"rows that XLA or TensorFlow made of others, left out", 1},
                                                   {"spans of GPUs whose launch is not in the file", 1}}));
   EXPECT_EQ(trace.processes().at(0).source, Source::jax);
@@ -74,7 +60,7 @@ TEST(ChromeTrace, OfTensorFlowsTimelineHasAStreamForEachOfItsDevices) {
     {"ph": "X", "cat": "Op", "pid": 2, "tid": 0, "ts": 20, "dur": 7, "name": "MatMul", "args": {"name": "dense/MatMul", "op": "MatMul"}},
     {"ph": "X", "cat": "Op", "pid": 3, "tid": 0, "ts": 20, "dur": 7, "name": "MatMul", "args": {"name": "dense/MatMul", "op": "MatMul"}}
   )");
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"Const 1 5 0", "MatMul 1 0 7"}));
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"Const 1 5 0", "MatMul 1 0 7"}));
   EXPECT_EQ(measure(trace).records.gpu_ns, 7000);
   EXPECT_EQ(trace.processes().at(0).source, Source::tensorflow);
 }
@@ -88,9 +74,9 @@ TEST(ChromeTrace, PairsBeginningsAndEndsInTheOrderOfTheirTimes) {
     {"ph": "E", "pid": 1, "tid": 2, "ts": 50},
     {"ph": "B", "pid": 1, "tid": 3, "ts": 50, "name": "never ends"}
   )");
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"outer 1 30 0", "  inner 1 10 0"}));
-  EXPECT_EQ(notes(trace), (std::map<std::string, std::uint64_t>{{"beginnings without an end, left out", 1},
-                                                                {"ends without a beginning, left out", 1}}));
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"outer 1 30 0", "  inner 1 10 0"}));
+  EXPECT_EQ(notes_of(trace), (std::map<std::string, std::uint64_t>{{"beginnings without an end, left out", 1},
+                                                                   {"ends without a beginning, left out", 1}}));
 }
 
 TEST(ChromeTrace, CountsWhatItLeavesOut) {
@@ -104,8 +90,8 @@ TEST(ChromeTrace, CountsWhatItLeavesOut) {
     {"pid": 1, "tid": 2, "ts": 1, "dur": 2, "name": "f"},
     17
   )");
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"f 1 2 0"}));
-  EXPECT_EQ(notes(trace),
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"f 1 2 0"}));
+  EXPECT_EQ(notes_of(trace),
             (std::map<std::string, std::uint64_t>{{"elements of the list of events that are none", 1},
                                                   {"events of phase 'P', left out", 1},
                                                   {"events that are on no thread (asynchronous ones), left out", 1},
@@ -113,6 +99,28 @@ TEST(ChromeTrace, CountsWhatItLeavesOut) {
                                                   {"events without a phase", 1},
                                                   {"events without a time", 1},
                                                   {"values of counters, left out", 1}}));
+}
+
+TEST(ChromeTrace, OfATimelineThatPaodingWroteHasTheSameWorkOfGpus) {
+  Trace trace;
+  const TrackId thread = trace.add_track(TrackKind::thread, "thread0");
+  const TrackId stream = trace.add_track(TrackKind::stream, "stream 7", 0);
+  trace.add({.track = thread,
+             .site = trace.add_site({.op = "matmul", .kind = SpanKind::op}),
+             .start_ns = 0,
+             .duration_ns = 5000});
+  for (int i = 0; i < 3; ++i) {
+    trace.add({.track = stream,
+               .site = trace.add_site({.name = "k", .kind = SpanKind::kernel}),
+               .start_ns = 10'000 * i,
+               .duration_ns = 1001 + i});
+  }
+  trace.finish();
+  std::string json;
+  write_chrome(trace, [&](std::string_view piece) { json += piece; });
+  const Trace again = read_trace_text(json, "test");
+  EXPECT_EQ(measure(again).records.gpu_ns, 3006);
+  EXPECT_EQ(again.processes().at(0).source, Source::chrome);
 }
 
 TEST(TraceFile, ThatIsNoneIsAnErrorThatNamesWhatIsRead) {

@@ -11,6 +11,7 @@
 
 #include "paoding/error.h"
 #include "profile/report.h"
+#include "tests/report_rows.h"
 #include "trace/json_events.h"
 #include "trace/reader.h"
 
@@ -20,8 +21,7 @@ namespace {
 using namespace profile;
 
 std::map<std::string, std::uint64_t> notes(const Trace& trace) {
-  std::map<std::string, std::uint64_t> all;
-  for (const Note& note : trace.notes()) all[note.text] = note.count;
+  std::map<std::string, std::uint64_t> all = notes_of(trace);
   all.erase("spans of GPUs whose launch is not in the file");
   return all;
 }

@@ -405,12 +405,20 @@ class Kineto {
 
 bool is_kineto(const JsonEvents& events) {
   if (events.head.has_schema) return true;
+  bool has_work = false, has_others = !events.losses.categories.empty();
   for (const EventBlock& block : events.blocks) {
     for (const RawEvent& event : block.events) {
-      if (event.category != Category::none && event.category != Category::other) return true;
+      switch (event.category) {
+        case Category::none:
+        case Category::other: break;
+        case Category::kernel:
+        case Category::memcpy:
+        case Category::memset: has_work = true; break;  // timelines of others have such words too
+        default: return true;
+      }
     }
   }
-  return false;
+  return has_work && !has_others;
 }
 
 Trace build_kineto(JsonEvents& events, const TraceFile& file) { return Kineto(events, file).build(); }

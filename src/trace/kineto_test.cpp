@@ -6,7 +6,9 @@
 #include <map>
 
 #include "profile/report.h"
+#include "profile/timeline_rows.h"
 #include "profile/trace_merge.h"
+#include "tests/report_rows.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {
@@ -36,24 +38,6 @@ class Events {
   std::string text_;
 };
 
-// The rows of the report, thread by thread: "aten::mm 1 12.5 4".
-std::vector<std::string> rows(const Trace& trace, ReportOptions options = {}) {
-  std::vector<std::string> all;
-  for (const Section& section : measure(trace, options).per_thread) {
-    for (const Row& row : section.rows) {
-      all.push_back(fmt::format("{}{} {} {:g} {:g}", std::string(static_cast<std::size_t>(2 * row.depth), ' '),
-                                row.name, row.calls, row.cpu / 1000, row.gpu / 1000));
-    }
-  }
-  return all;
-}
-
-std::map<std::string, std::uint64_t> notes(const Trace& trace) {
-  std::map<std::string, std::uint64_t> all;
-  for (const Note& note : trace.notes()) all[note.text] = note.count;
-  return all;
-}
-
 SpanId find(const Trace& trace, std::string_view name) {
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (trace.name(i) == name) return i;
@@ -74,7 +58,7 @@ Events an_op_that_launches() {
 
 TEST(KinetoTrace, GivesAKernelsTimeToTheOpsThatLaunchedIt) {
   const Trace trace = an_op_that_launches().read();
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"aten::linear 1 30 50.5", "  aten::addmm 1 20 50.5"}));
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::linear 1 30 50.5", "  aten::addmm 1 20 50.5"}));
   const Measures m = measure(trace);
   EXPECT_EQ(m.computation, 50500);  // an op that hands work to a GPU computes nothing itself
   EXPECT_EQ(m.framework, 30000);
@@ -84,7 +68,7 @@ TEST(KinetoTrace, GivesAKernelsTimeToTheOpsThatLaunchedIt) {
 }
 
 TEST(KinetoTrace, ShowsKernelsBelowTheirOpsWhereTheyAreAskedFor) {
-  EXPECT_EQ(rows(an_op_that_launches().read(), {.kernels = true}),
+  EXPECT_EQ(report_rows(an_op_that_launches().read(), {.kernels = true}),
             (std::vector<std::string>{"aten::linear 1 30 50.5", "  aten::addmm 1 20 50.5",
                                       "    kernel gemm<float> 1 0 50.5"}));
 }
@@ -174,7 +158,7 @@ TEST(KinetoTrace, TakesNumbersThatAreWrittenAsTexts) {
       .add_raw(R"({"ph": "X", "cat": "kernel", "name": "k", "pid": "0", "tid": "3", "ts": "110", "dur": "4.25",
                    "args": {"device": "0", "stream": "3", "correlation": "5", "kind": "x"}})");
   const Trace trace = events.read();
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"aten::mm 1 25.75 4.25"}));
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::mm 1 25.75 4.25"}));
 }
 
 TEST(KinetoTrace, TimesStepsByTheProfilersMarks) {
@@ -189,7 +173,7 @@ TEST(KinetoTrace, TimesStepsByTheProfilersMarks) {
   EXPECT_EQ(m.steps.p50, 80000);
   EXPECT_EQ(m.steps.worst, 90000);
   EXPECT_EQ(m.steps.worst_step, 2u);
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"aten::mm 4 200 0"}));  // a step has no row
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::mm 4 200 0"}));  // a step has no row
 }
 
 TEST(KinetoTrace, MakesModulesTheScopesOfTheirOpsAndOfTheGradientsOfThose) {
@@ -203,7 +187,7 @@ TEST(KinetoTrace, MakesModulesTheScopesOfTheirOpsAndOfTheGradientsOfThose) {
       .add("cpu_op", "AddmmBackward0", 11, 160, 20, R"("Sequence number": 5, "Fwd thread id": 1)")
       .add("cpu_op", "aten::mm", 11, 165, 5);
   const Trace trace = events.read();
-  EXPECT_EQ(rows(trace, {.nesting = Nesting::scope}),
+  EXPECT_EQ(report_rows(trace, {.nesting = Nesting::scope}),
             (std::vector<std::string>{"Net_0 1 20 0", "  Net_0/Linear_1 1 10 0", "    aten::linear 1 10 0",
                                       "  aten::relu 1 10 0", "aten::sum 1 10 0", "Net_0 1 20 0",
                                       "  Net_0/Linear_1 (backward) 1 20 0", "    AddmmBackward0 1 20 0",
@@ -236,7 +220,8 @@ TEST(KinetoTrace, TellsCopiesApartByTheirNamesAndByWhoWaited) {
   EXPECT_EQ(m.sync_copies.total, 6000);
   EXPECT_EQ(trace.bytes(find(trace, "Memcpy HtoD (Pageable -> Device)")), 4096);
   EXPECT_EQ(trace.kind(find(trace, "cudaMemcpy")), SpanKind::wait);
-  EXPECT_EQ(notes(trace), (std::map<std::string, std::uint64_t>{{"spans of GPUs whose launch is not in the file", 1}}));
+  EXPECT_EQ(notes_of(trace),
+            (std::map<std::string, std::uint64_t>{{"spans of GPUs whose launch is not in the file", 1}}));
 }
 
 TEST(KinetoTrace, LeavesOutWhatIsTheSameOnceMoreAndSaysSo) {
@@ -247,11 +232,11 @@ TEST(KinetoTrace, LeavesOutWhatIsTheSameOnceMoreAndSaysSo) {
       .add("something_new", "x", 10, 135, 1);
   const Trace trace = events.read();
   EXPECT_EQ(measure(trace).records.gpu_ns, 50500);
-  EXPECT_EQ(notes(trace), (std::map<std::string, std::uint64_t>{
-                              {"GPU rows of the user's ranges, left out: copies of the host's", 1},
-                              {"events of the unknown category 'something_new', taken as work of the host", 1},
-                              {"rows that say what a stream or a thread waited for, left out", 1},
-                              {"stretches of the profiler's own overhead, 1.500 ms, left out", 1}}));
+  EXPECT_EQ(notes_of(trace), (std::map<std::string, std::uint64_t>{
+                                 {"GPU rows of the user's ranges, left out: copies of the host's", 1},
+                                 {"events of the unknown category 'something_new', taken as work of the host", 1},
+                                 {"rows that say what a stream or a thread waited for, left out", 1},
+                                 {"stretches of the profiler's own overhead, 1.500 ms, left out", 1}}));
 }
 
 TEST(KinetoTrace, FollowsWhatIsHeldOfMemory) {
@@ -278,7 +263,21 @@ TEST(KinetoTrace, ReadsTheNamesOf2021) {
     {"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 7", "ts": 120, "dur": 8,
      "args": {"correlation": 7, "device": 0, "stream": 7}}]})",
                                       "test");
-  EXPECT_EQ(rows(trace), (std::vector<std::string>{"aten::mm 1 22 8"}));
+  EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::mm 1 22 8"}));
+}
+
+TEST(KinetoTrace, ShowsNothingOfTheEnvironmentThatAFileHas) {
+  std::string json = an_op_that_launches().json();
+  json.insert(1, R"("env": {"API_KEY": "hush-1"}, "host_name": "hush-2", "username": "hush-3",
+                    "distributedInfo": {"rank": 0, "pg_config": [{"desc": "hush-4"}]}, "mast_job_environment": "hush-5",)");
+  const Trace trace = read_trace_text(json, "test");
+  std::string shown;
+  for (const ReportFormat format : {ReportFormat::text, ReportFormat::json, ReportFormat::csv}) {
+    shown += report(trace, {.kernels = true, .format = format});
+  }
+  write_chrome(trace, [&](std::string_view piece) { shown += piece; });
+  EXPECT_NE(shown.find("aten::addmm"), std::string::npos);
+  EXPECT_EQ(shown.find("hush"), std::string::npos);
 }
 
 TEST(KinetoTrace, OfSeveralRanksAreSetBesideEachOtherByTheWallClock) {
