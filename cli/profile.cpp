@@ -231,11 +231,9 @@ void add_report(CLI::App& app, Commands* commands) {
       "trace format,\n"
       "packed by gzip or not. A file is known by its content; one that was cut off is read as far as "
       "it goes, and\n"
-      "the line Not seen of the report says what is missing. Recordings of several processes of one program, ranks of "
-      "a training among "
-      "them, become one report and\n"
-      "one timeline: those of one machine on its clock, machines beside each other by "
-      "their wall clocks.");
+      "the line Not seen of the report says what is missing.\n\n"
+      "Recordings of several processes of one program, ranks of a training among them, become one report and one\n"
+      "timeline: those of one machine on its clock, machines beside each other by their wall clocks.");
   sub->add_option("FILE", options->files, "The recording or trace, or one of every process")->type_name("")->required();
   add_path(*sub, &options->path, &options->state);
   options->report.add_to(*sub);

@@ -59,6 +59,7 @@ struct Stretch {
 struct ThreadTime {
   std::vector<Stretch> stretches;
   bool is_worker = false;  // nothing but its part of parallel regions; in between it waits
+  bool is_none = false;    // kOverheadTrack: no stretches either
 };
 
 /// Per track; empty for those that are no threads.

@@ -45,6 +45,10 @@ struct Process {
   bool operator==(const Process&) const = default;
 };
 
+/// A track of a thread that is none, in traces of others: what their profiler and the driver did on threads that are
+/// not known. It counts as what it is, and has no budget.
+inline constexpr std::string_view kOverheadTrack = "overhead of the profiler and the driver";
+
 /// A line on which spans follow or contain each other.
 struct Track {
   TrackKind kind = TrackKind::thread;

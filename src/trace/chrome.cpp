@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "trace/api_names.h"
 #include "trace/json_build.h"
@@ -68,6 +70,16 @@ std::string_view without_number(std::string_view name) {
   return is_numbered ? name.substr(0, dot) : name;
 }
 
+bool has_xplane_beside(const TraceFile& file) {
+  if (!file.is_on_disk()) return false;
+  std::error_code problem;
+  const std::filesystem::path folder = std::filesystem::path(file.name()).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, problem)) {
+    if (entry.path().filename().string().ends_with(".xplane.pb")) return true;
+  }
+  return false;
+}
+
 class Chrome {
  public:
   Chrome(JsonEvents& events, const TraceFile& file)
@@ -81,6 +93,9 @@ class Chrome {
     }
     for (auto& [place, ends] : ends_) pair_ends(place, ends);
     if (is_capped_) sink_.lose("limit of XLA's for events in such a file; its .xplane.pb has all of them");
+    if (events_.head.has_jax_metadata && has_xplane_beside(file_)) {
+      sink_.lose("this was made from an .xplane.pb, which lies beside it and says more");
+    }
     note_losses(events_, file_, sink_);
     sink_.lose("names that are no UTF-8", names_.unclean());
     sink_.lose("rows that XLA or TensorFlow made of others, left out", derived_);

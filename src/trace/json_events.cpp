@@ -231,6 +231,7 @@ const char* EventParser::time(const char* at, std::int64_t* ns, bool* is_one) co
 
 const char* EventParser::id(const char* at, Id* id) {
   bool is_number = false;
+  *id = {};  // of a key that comes twice
   if (*at != '"') {
     const char* behind = integer(at, &id->value, &is_number);
     if (behind == nullptr || is_number) return behind;

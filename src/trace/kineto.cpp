@@ -68,11 +68,6 @@ class Kineto {
     sink_.lose("names that are no UTF-8", names_.unclean());
     sink_.lose("GPU rows of the user's ranges, left out: copies of the host's", gpu_annotations_);
     sink_.lose("rows that say what a stream or a thread waited for, left out", syncs_);
-    if (overhead_ns_ > 0) {
-      sink_.lose(fmt::format("stretches of the profiler's own overhead, {:.3f} ms, left out",
-                             static_cast<double>(overhead_ns_) / 1e6),
-                 overheads_);
-    }
     return sink_.finish();
   }
 
@@ -214,8 +209,10 @@ class Kineto {
       case Category::sync: ++syncs_; return;
       case Category::trace: return;
       case Category::overhead:
-        ++overheads_;
-        overhead_ns_ += std::max<std::int64_t>(event.duration_ns, 0);
+        sink_.add({.track = sink_.thread(process(main_pid_), kOverheadThread, kOverheadTrack),
+                   .site = overhead(block, event),
+                   .start_ns = event.start_ns,
+                   .duration_ns = event.duration_ns});
         return;
       default: span.site = site(hosts_, block, event, SpanKind::host); break;
     }
@@ -239,6 +236,15 @@ class Kineto {
     return id;
   }
   SiteId frame(const EventBlock& block, const RawEvent& event) { return site(frames_, block, event, SpanKind::frame); }
+
+  // By its CUPTI: what the driver loads and compiles, what a full queue makes wait; the rest is the profiler's.
+  SiteId overhead(const EventBlock& block, const RawEvent& event) {
+    const std::string_view name = names_.raw(block, event.name);
+    SpanKind kind = SpanKind::recording;
+    if (name.find("Loading") != name.npos || name.find("Compiler") != name.npos) kind = SpanKind::compile;
+    if (name == "Command Buffer Full") kind = SpanKind::wait;
+    return sink_.site({.kind = kind, .name = names_.text(block, event.name)});
+  }
 
   SiteId annotation(const EventBlock& block, const RawEvent& event) {
     std::string_view step;
@@ -378,7 +384,7 @@ class Kineto {
     sink_.trace().add_argument(span, column(name, ArgumentType::integer), value);
   }
 
-  static constexpr std::int64_t kSeveral = -1;
+  static constexpr std::int64_t kSeveral = -1, kOverheadThread = std::numeric_limits<std::int64_t>::min();
 
   JsonEvents& events_;
   const TraceFile& file_;
@@ -397,8 +403,7 @@ class Kineto {
   int rank_ = -1;
   std::uint32_t place_ = 0;  // of the event at hand
   bool is_step_ = false;     // it is one
-  std::uint64_t gpu_annotations_ = 0, syncs_ = 0, overheads_ = 0;
-  std::int64_t overhead_ns_ = 0;
+  std::uint64_t gpu_annotations_ = 0, syncs_ = 0;
 };
 
 }  // namespace

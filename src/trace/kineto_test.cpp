@@ -228,15 +228,24 @@ TEST(KinetoTrace, LeavesOutWhatIsTheSameOnceMoreAndSaysSo) {
   Events events = an_op_that_launches();
   events.add("gpu_user_annotation", "train", 7, 140, 60, R"("stream": 7)")
       .add("cuda_sync", "Stream Sync", 7, 150, 10)
-      .add("overhead", "Activity Buffer Request", 0, 50, 1500)
       .add("something_new", "x", 10, 135, 1);
   const Trace trace = events.read();
   EXPECT_EQ(measure(trace).records.gpu_ns, 50500);
   EXPECT_EQ(notes_of(trace), (std::map<std::string, std::uint64_t>{
                                  {"GPU rows of the user's ranges, left out: copies of the host's", 1},
                                  {"events of the unknown category 'something_new', taken as work of the host", 1},
-                                 {"rows that say what a stream or a thread waited for, left out", 1},
-                                 {"stretches of the profiler's own overhead, 1.500 ms, left out", 1}}));
+                                 {"rows that say what a stream or a thread waited for, left out", 1}}));
+}
+
+TEST(KinetoTrace, CountsTheProfilersOwnOverheadAsRecording) {
+  Events events = an_op_that_launches();
+  events.add("overhead", "Activity Buffer Request", 0, 50, 20).add("overhead", "Lazy Function Loading", 0, 75, 10);
+  const Measures m = measure(events.read());
+  EXPECT_EQ(m.recording, 20000);
+  EXPECT_EQ(m.compile, 10000);
+  ASSERT_EQ(m.budgets.size(), 2u);  // of the thread and of the GPU: nobody knows on which thread it was
+  EXPECT_EQ(m.budgets[0].of, "thread 10");
+  EXPECT_EQ(m.budgets[1].of, "GPU 0");
 }
 
 TEST(KinetoTrace, FollowsWhatIsHeldOfMemory) {
