@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding profile: runs a command under the profiler. paoding report: of a recording in a file.
+// paoding profile: runs a command under the profiler. paoding report: of a recording, or of another's trace, in a file.
 #include "paoding/profile.h"
 
 #include <sys/wait.h>
@@ -19,6 +19,7 @@
 #include "profile/save.h"
 #include "recordings.h"
 #include "report_flags.h"
+#include "trace/reader.h"
 
 namespace paoding::cli {
 namespace {
@@ -126,7 +127,7 @@ int run_report(ReadOptions& options) {
     throw UsageError(error.what());
   }
   std::vector<profile::NamedTrace> recordings;
-  for (const std::string& file : options.files) recordings.push_back({file, profile::read_recording(file)});
+  for (const std::string& file : options.files) recordings.push_back({file, trace::read_trace(file)});
   const profile::Trace trace = profile::merge(std::move(recordings));
   show(trace, options.state, options.report, {options.path, options.report.layout.page});
   return kOk;
@@ -172,16 +173,19 @@ void add_profile(CLI::App& app, Commands* commands) {
 
 void add_report(CLI::App& app, Commands* commands) {
   auto options = std::make_shared<ReadOptions>();
-  CLI::App* sub =
-      app.add_subcommand("report",
-                         "Show the Profiling Report of a recording\n\n"
-                         "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
-                         "yours wrote; one that was cut off as far as\n"
-                         "it goes. Recordings of several processes of one program, ranks of a training among "
-                         "them, become one report and\n"
-                         "one timeline: those of one machine on its clock, machines beside each other by "
-                         "their wall clocks.");
-  sub->add_option("FILE", options->files, "The recording, or one of every process")->type_name("")->required();
+  CLI::App* sub = app.add_subcommand(
+      "report",
+      "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
+      "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
+      "yours wrote, and traces that others\n"
+      "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever writes Chrome's "
+      "trace format,\n"
+      "packed by gzip or not. A file is known by its content; one that was cut off is read as far as "
+      "it goes, and\n"
+      "the line Not seen of the report says what is missing.\n\n"
+      "Recordings of several processes of one program, ranks of a training among them, become one report and one\n"
+      "timeline: those of one machine on its clock, machines beside each other by their wall clocks.");
+  sub->add_option("FILE", options->files, "The recording or trace, or one of every process")->type_name("")->required();
   add_path(*sub, &options->path, &options->state);
   options->report.add_to(*sub);
   sub->footer(
@@ -190,6 +194,7 @@ void add_report(CLI::App& app, Commands* commands) {
       "  paoding report run.paoding --format csv > run.csv\n"
       "  paoding report run.paoding --html run.html\n"
       "  paoding report run.paoding --path run.pftrace\n"
+      "  paoding report worker0.pt.trace.json.gz --kernels --width 80\n"
       "  paoding report rank0.paoding rank1.paoding --path all.pftrace");
   commands->push_back({sub, [options] { return run_report(*options); }});
 }

@@ -62,6 +62,8 @@ HostUse use_of(const Trace& trace, SpanId i) {
     case SpanKind::memset: return HostUse::copy;
     case SpanKind::recording: return HostUse::recording;
     case SpanKind::range:
+    case SpanKind::step:
+    case SpanKind::frame:
     case SpanKind::host: return HostUse::yours;
     default: return HostUse::ops;
   }
@@ -242,6 +244,10 @@ bool is_worker(const Trace& trace, SpanId begin, SpanId end) {
   return works;
 }
 
+bool track_is_overhead(const Trace& trace, TrackId track) {
+  return trace.text(trace.tracks()[track].name) == kOverheadTrack;
+}
+
 }  // namespace
 
 std::vector<ThreadTime> thread_times(const Trace& trace) {
@@ -253,6 +259,8 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     SpanId end = i;
     while (end < trace.size() && trace.track_id(end) == track) ++end;
     made[track].is_worker = is_worker(trace, i, end);
+    made[track].is_none = i < end && trace.source(i) != Source::paoding && track_is_overhead(trace, track);
+    if (made[track].is_none) continue;
     const Window recorded = trace.window_of(trace.tracks()[track].process);
     ThreadSweep sweep(trace, recorded, end - i, made[track].is_worker ? HostUse::wait : HostUse::yours);
     for (; i < end; ++i) {
@@ -267,6 +275,7 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
   std::vector<Budget> made;
   for (TrackId track = 0; track < threads.size(); ++track) {
     if (trace.tracks()[track].kind != TrackKind::thread) continue;
+    if (threads[track].is_none) continue;
     std::array<std::int64_t, kHostUses> ns{};
     for (const UseSegment& s : threads[track].segments) ns[static_cast<std::size_t>(s.use)] += s.end - s.start;
     made.push_back(

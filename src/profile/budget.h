@@ -59,6 +59,7 @@ struct UseSegment {
 struct ThreadTime {
   std::vector<UseSegment> segments;
   bool is_worker = false;  // nothing but its part of parallel regions; in between it waits
+  bool is_none = false;    // kOverheadTrack: no stretches either
 };
 
 /// Per track; empty for those that are no threads.

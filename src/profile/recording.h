@@ -46,7 +46,7 @@ class RecordingWriter {
   void clock(std::uint64_t ticks, std::int64_t ns);
   void anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   /// The file's ids; the same facts give the same id.
-  ProcessId process(int pid, int rank, std::string_view name);
+  ProcessId process(int pid, int rank, std::string_view name, Source source = Source::paoding);
   TrackId track(TrackKind kind, std::string_view name, int device, ProcessId process = 0);
   ColumnId column(std::string_view name, ArgumentType type);
   SiteId site(const SiteInfo& info);
@@ -74,7 +74,7 @@ class RecordingWriter {
 
   const Write write_;
   BodyWriter processes_, tracks_, sites_, counters_, columns_;  // not yet written
-  std::map<std::tuple<int, int, std::string>, ProcessId> process_ids_;
+  std::map<std::tuple<int, int, std::string, Source>, ProcessId> process_ids_;
   std::map<std::tuple<TrackKind, std::string, int, ProcessId>, TrackId> track_ids_;
   std::vector<ArgumentType> column_types_;
   std::map<std::pair<std::string, ArgumentType>, ColumnId> column_ids_;

@@ -13,8 +13,8 @@ namespace paoding::profile {
 
 /// What a file begins with: this, the version in one digit, and the end of a line.
 inline constexpr std::string_view kRecordingMark = "paoding recording ";
-/// 1 had no processes, arguments, flows and instants, 2 no anchors.
-inline constexpr int kRecordingVersion = 3;
+/// 1 had no processes, arguments, flows and instants, 2 no anchors, 3 nothing that others recorded.
+inline constexpr int kRecordingVersion = 4;
 std::string recording_head(int version = kRecordingVersion);
 /// Whether a file that begins so is a recording (files::IsOurs).
 bool begins_recording(std::string_view head);

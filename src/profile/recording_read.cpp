@@ -143,10 +143,14 @@ class RecordingReader {
       if (trace_.processes().size() == kMostNames) return false;
       const std::int64_t pid = body.signed_number(), rank = body.signed_number();
       const std::string_view name = body.text();
+      const std::uint64_t source = version_ >= 4 ? body.number() : 0;
       constexpr std::int64_t kMost = 0x7fffffff;
-      if (body.is_broken() || pid < 0 || pid > kMost || rank < -1 || rank > kMost) return false;
+      if (body.is_broken() || pid < 0 || pid > kMost || rank < -1 || rank > kMost || source >= kSources) return false;
       const std::size_t before = trace_.processes().size();
-      if (trace_.add_process(static_cast<int>(pid), static_cast<int>(rank), name) != before) return false;
+      if (trace_.add_process(static_cast<int>(pid), static_cast<int>(rank), name, static_cast<Source>(source)) !=
+          before) {
+        return false;
+      }
     }
     return true;
   }

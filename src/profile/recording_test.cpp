@@ -207,7 +207,7 @@ TEST(Recording, OfALaterVersionIsSaidToBeOne) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::file);
-    EXPECT_STREQ(error.what(), "later: it is a recording of version '9', this paoding reads 1 to 3");
+    EXPECT_STREQ(error.what(), "later: it is a recording of version '9', this paoding reads 1 to 4");
   }
 }
 

@@ -32,13 +32,14 @@ void RecordingWriter::anchor(ProcessId process, std::string_view host, const Sha
   put(ChunkType::anchors, body);
 }
 
-ProcessId RecordingWriter::process(int pid, int rank, std::string_view name) {
+ProcessId RecordingWriter::process(int pid, int rank, std::string_view name, Source source) {
   const auto [found, is_new] =
-      process_ids_.try_emplace({pid, rank, std::string(name)}, static_cast<ProcessId>(process_ids_.size()));
+      process_ids_.try_emplace({pid, rank, std::string(name), source}, static_cast<ProcessId>(process_ids_.size()));
   if (is_new) {
     processes_.signed_number(pid);
     processes_.signed_number(rank);
     processes_.text(name);
+    processes_.number(static_cast<std::uint64_t>(source));
   }
   return found->second;
 }
@@ -242,7 +243,9 @@ void write_recording(const Trace& trace, const std::string& path) {
   files::AtomicFile file(path, begins_recording);
   RecordingWriter writer([&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
   writer.window(trace.window_start(), trace.window_end());
-  for (const Process& process : trace.processes()) writer.process(process.pid, process.rank, trace.text(process.name));
+  for (const Process& process : trace.processes()) {
+    writer.process(process.pid, process.rank, trace.text(process.name), process.source);
+  }
   for (const ClockAnchor& anchor : trace.anchors()) {
     writer.anchor(anchor.process, trace.text(anchor.host), {anchor.ns, anchor.system_ns, anchor.wall_ns});
   }

@@ -3,7 +3,9 @@
 #include "profile/report.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
+#include <system_error>
 
 #include "base/check.h"
 #include "profile/intervals.h"
@@ -67,7 +69,7 @@ void count_replays(const Trace& trace, Measures* m) {
 
 Measures measure(const Trace& trace, const ReportOptions& options) {
   Measures m;
-  {
+  const auto add_threads = [&] {
     RowTree threads(trace, options, true);
     m.per_thread = threads.sections();
     if (threads.too_deep > 0) {
@@ -75,17 +77,44 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
           {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
     }
     add_summaries(trace, options, std::move(threads), &m);
+  };
+  const auto add_times = [&] {
+    const std::vector<ThreadTime> times = thread_times(trace);
+    m.budgets = budgets(trace, times);
+    m.steps = step_times(trace, times);
+  };
+  const auto merged = [&] { return RowTree(trace, options, false).sections(); };
+  constexpr std::size_t kWorthTwo = 1 << 17;  // spans, for which another thread is started
+  std::future<std::vector<Section>> beside;
+  if (trace.size() >= kWorthTwo && options.threads != Threads::per_thread) {
+    try {
+      beside = std::async(std::launch::async, [&] {
+        add_times();
+        return merged();
+      });
+    } catch (const std::system_error&) {  // no more threads are to be had
+    }
   }
-  const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
-  if (both || options.threads == Threads::merged) m.merged = RowTree(trace, options, false).sections();
+  if (!beside.valid()) {
+    add_threads();
+    const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
+    if (both || options.threads == Threads::merged) m.merged = merged();
+    add_times();
+  } else {
+    add_threads();
+    std::vector<Section> sections = beside.get();
+    if (options.threads == Threads::merged || m.per_thread.size() > 1) m.merged = std::move(sections);
+  }
   if (options.threads == Threads::merged) m.per_thread.clear();
-  const std::vector<ThreadTime> times = thread_times(trace);
-  m.budgets = budgets(trace, times);
-  m.steps = step_times(trace, times);
   std::erase_if(m.budgets, [&](const Budget& budget) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });
   m.runs = trace.runs().size();
+  for (const Process& process : trace.processes()) {
+    const std::string_view name = to_string(process.source);
+    if (process.source == Source::paoding || m.recorded_by.find(name) != std::string::npos) continue;
+    m.recorded_by += fmt::format("{}{}", m.recorded_by.empty() ? "" : ", ", name);
+  }
   count_replays(trace, &m);
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.limit = trace.common_limit();

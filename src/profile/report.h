@@ -119,6 +119,7 @@ struct Records {
 };
 
 struct Measures {
+  std::string recorded_by;  // "PyTorch (Kineto)"; empty where paoding did
   // In ns: wall = total + compile + unseen + yours, total = computation + recording + framework.
   double wall = 0;
   double total = 0, computation = 0, framework = 0;

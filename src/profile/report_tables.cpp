@@ -127,6 +127,7 @@ std::string sections_json(const std::vector<Section>& sections) {
 std::string to_json(const Measures& m, const ReportOptions& options) {
   JsonObject all("\n");
   all.add("report", 1).add("place", to_string(options.state)).add("sort", to_string(options.sort));
+  if (!m.recorded_by.empty()) all.add("recorded_by", m.recorded_by);
   JsonObject overhead;
   for (const Part& part : overheads(m)) overhead.add(std::string(part.name) + "_ns", whole(part.ns));
   all.add_json("overhead", overhead.text());

@@ -32,9 +32,10 @@ void append_title(std::string& out, std::string_view title) {
   out += fmt::format("\n------------------------- {} -------------------------\n\n", title);
 }
 
-void append_header(std::string& out, const ReportOptions& options, bool is_merged) {
+void append_header(std::string& out, const Measures& m, const ReportOptions& options, bool is_merged) {
   out += "-------------------------> Profiling Report <-------------------------\n\n";
   if (is_merged) out += "Note! This Report merge all thread info into one.\n";
+  if (!m.recorded_by.empty()) out += fmt::format("Recorded by: {}\n", m.recorded_by);
   out += fmt::format("Place: {}\nTime unit: ms\n{}\n", to_string(options.state), sorted_by(options.sort));
   if (options.nesting == Nesting::scope) out += "Nested by scope: a call of a scope is a run\n";
 }
@@ -234,7 +235,7 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   const bool has_merged = !m.merged.empty() || options.threads == Threads::merged;
   const bool has_both = options.state == State::all && m.has_gpu;
   const int width = options.line_width;
-  append_header(out, options, has_merged);
+  append_header(out, m, options, has_merged);
   append_summaries(out, m, width);
   append_copies(out, m, width);
   append_budgets(out, m, width);
@@ -246,7 +247,7 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';
-    append_header(out, options, false);
+    append_header(out, m, options, false);
     append_title(out, "Event Summary");
     append_events(out, m.per_thread, options, has_both, m.limit);
   }

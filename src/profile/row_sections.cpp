@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls as rows: what they add up to, their order and their names.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "profile/row_tree.h"
@@ -21,9 +22,12 @@ void RowTree::count_call(const Call& call, double whole, double on_gpu) {
     Node& node = nodes_[targets_[t].node];
     const double share = targets_[t].share;
     count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
-    node.row.bytes += share * call.bytes;
-    node.row.flops += share * call.flops;
-    node.row.floor_ns += share * call.floor_ns;
+    if (call.work != kNone) {
+      const Work& work = works_[call.work];
+      node.row.bytes += share * work.bytes;
+      node.row.flops += share * work.flops;
+      node.row.floor_ns += share * work.floor_ns;
+    }
     if (share != 1.0) node.shared += share * whole;
   }
 }
@@ -37,26 +41,44 @@ void RowTree::close_calls(CallId first) {
     call.has_pieces = false;
     if (i + 1 != calls_.size() || call.targets_end != targets_.size()) continue;
     targets_.resize(call.targets_begin);
+    if (call.work != kNone) free_works_.push_back(call.work);
     calls_.pop_back();
   }
 }
 
+namespace {
+
+// Numbers of pieces by the calls that they are of, of each in their order.
+template <class Piece>
+std::vector<std::uint32_t> by_call(const std::vector<Piece>& pieces, std::size_t calls) {
+  std::vector<std::uint32_t> behind(pieces.empty() ? 0 : calls);
+  for (const Piece& piece : pieces) ++behind[piece.call];
+  std::partial_sum(behind.begin(), behind.end(), behind.begin());
+  std::vector<std::uint32_t> order(pieces.size());
+  for (std::size_t i = pieces.size(); i-- > 0;) order[--behind[pieces[i].call]] = static_cast<std::uint32_t>(i);
+  return order;
+}
+
+}  // namespace
+
 void RowTree::count_kept_calls() {
-  const auto is_before = [](const Piece& a, const Piece& b) { return a.call < b.call; };
-  if (!std::is_sorted(pieces_.begin(), pieces_.end(), is_before)) {
-    std::stable_sort(pieces_.begin(), pieces_.end(), is_before);
-  }
+  const std::vector<std::uint32_t> whole = by_call(pieces_, calls_.size()), part = by_call(parts_, calls_.size());
   std::vector<Interval> all, gpu;
-  for (std::size_t first = 0, last = 0; first < pieces_.size(); first = last) {
+  for (std::size_t w = 0, p = 0; w < whole.size() || p < part.size();) {
     all.clear();
     gpu.clear();
-    const Call& call = calls_[pieces_[first].call];
-    for (last = first; last < pieces_.size() && pieces_[last].call == pieces_[first].call; ++last) {
-      append(all, pieces_[last].interval);
-      if (pieces_[last].gpu) append(gpu, pieces_[last].interval);
+    const CallId of_whole = w < whole.size() ? pieces_[whole[w]].call : kNone;
+    const CallId id = std::min(of_whole, p < part.size() ? parts_[part[p]].call : kNone);
+    for (; w < whole.size() && pieces_[whole[w]].call == id; ++w) {
+      const SpanId span = pieces_[whole[w]].span;
+      const Interval interval{trace_.start(span), trace_.end(span)};
+      append(all, interval);
+      if (trace_.on_gpu(span)) append(gpu, interval);
     }
+    for (; p < part.size() && parts_[part[p]].call == id; ++p) append(all, parts_[part[p]].interval);
     unite(all);
     unite(gpu);
+    const Call& call = calls_[id];
     count_call(call, length(all), length(gpu));
     for (auto t = call.targets_begin; t < call.targets_end; ++t) {
       if (targets_[t].share != 1.0) continue;
@@ -68,20 +90,21 @@ void RowTree::count_kept_calls() {
 
 void RowTree::count_scaled_calls() {
   for (const Call& call : calls_) {
-    if (call.scaled_ns <= 0) continue;
+    if (call.work == kNone || works_[call.work].scaled_ns <= 0) continue;
+    const Work& work = works_[call.work];
     for (auto t = call.targets_begin; t < call.targets_end; ++t) {
-      const double share = targets_[t].share, ns = share * call.scaled_ns;
+      const double share = targets_[t].share, ns = share * work.scaled_ns;
       Row& row = nodes_[targets_[t].node].row;
-      const double each = ns / static_cast<double>(std::max<std::uint64_t>(call.scaled_calls, 1));
+      const double each = ns / static_cast<double>(std::max<std::uint64_t>(work.scaled_calls, 1));
       row.min = row.calls == 0 ? each : std::min(row.min, each);
       row.max = std::max(row.max, each);
-      row.calls += call.scaled_calls;
+      row.calls += work.scaled_calls;
       row.total += ns;
       row.gpu += ns;
       row.scaled += ns;
-      row.bytes += share * call.bytes;
-      row.flops += share * call.flops;
-      row.floor_ns += share * call.floor_ns;
+      row.bytes += share * work.bytes;
+      row.flops += share * work.flops;
+      row.floor_ns += share * work.floor_ns;
     }
   }
 }

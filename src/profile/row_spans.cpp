@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "profile/row_tree.h"
+#include "profile/trace_counts.h"
 
 namespace paoding::profile {
 
@@ -16,7 +17,11 @@ void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   for (; call != kNone; call = calls_[call].parent) {
     Call& own = calls_[call];
     if (own.is_kept) {
-      pieces_.push_back({call, gpu, interval});
+      if (interval.start == trace_.start(span_) && interval.end == trace_.end(span_)) {
+        pieces_.push_back({call, span_});
+      } else {
+        parts_.push_back({call, interval});
+      }
     } else if (own.span == span_) {
       add_now(own, interval, gpu);
     } else {
@@ -43,11 +48,26 @@ void RowTree::add_now(Call& call, Interval interval, bool gpu) {
 void RowTree::add_work(CallId call, SpanId span) {
   const auto bytes = static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
   const double flops = std::max(trace_.flops(span), 0.0), floor = floor_ns(trace_.site(span), bytes, flops);
+  if (bytes == 0 && flops == 0) return;
   for (; call != kNone; call = calls_[call].parent) {
-    calls_[call].bytes += bytes;
-    calls_[call].flops += flops;
-    calls_[call].floor_ns += floor;
+    Work& work = work_of(call);
+    work.bytes += bytes;
+    work.flops += flops;
+    work.floor_ns += floor;
   }
+}
+
+RowTree::Work& RowTree::work_of(CallId call) {
+  std::uint32_t& own = calls_[call].work;
+  if (own == kNone && !free_works_.empty()) {
+    own = free_works_.back();
+    free_works_.pop_back();
+    works_[own] = {};
+  } else if (own == kNone) {
+    own = static_cast<std::uint32_t>(works_.size());
+    works_.emplace_back();
+  }
+  return works_[own];
 }
 
 // What a GPU takes at least for what an op moves and computes.
@@ -81,18 +101,31 @@ void RowTree::end_spans_outside(SpanId parent) {
   while (!open_.empty() && open_.back().span != parent) {
     const auto [span, first] = open_.back();
     open_.pop_back();
-    if (self_cursor_[span] != kNoSelf) add_self_time(span, trace_.end(span));
-    self_cursor_[span] = kNoSelf;
+    if (has_self_time(span)) {
+      add_self_time(span, trace_.end(span));
+      self_cursor_[span] = kNoSelf;
+    }
     if (!is_kept_[span]) close_calls(first);
   }
 }
 
-// An op's own time is its computation when no phase or inner op says otherwise.
+// An op's own time is its computation when no phase or inner op says otherwise; not where the ops of its thread are
+// another framework's that hands them to a GPU.
 void RowTree::find_ops_without_phases() {
+  const std::vector<bool> hands_over = threads_that_hand_over(trace_);
+  const auto computes = [&](SpanId i) {
+    const SpanKind kind = trace_.kind(i);
+    return !trace_.on_gpu(i) &&
+           (kind == SpanKind::compute || (kind == SpanKind::op && !hands_over[trace_.track_id(i)]));
+  };
+  SpanId first = 0;
+  while (first < trace_.size() && !computes(first)) ++first;
+  if (first == trace_.size()) return;
+  self_cursor_.assign(call_of_.size(), kNoSelf);
   for (SpanId i = 0; i < trace_.size(); ++i) {
     if (trace_.on_gpu(i)) continue;
     const SpanKind kind = trace_.kind(i);
-    if (kind == SpanKind::op) self_cursor_[i] = trace_.start(i);
+    if (kind == SpanKind::op && !hands_over[trace_.track_id(i)]) self_cursor_[i] = trace_.start(i);
     const SpanId p = trace_.parent(i);
     if (p != kNone && (kind == SpanKind::op || kind == SpanKind::compute)) self_cursor_[p] = kNoSelf;
   }
@@ -110,7 +143,7 @@ void RowTree::add_self_time(SpanId op, std::int64_t until) {
 
 // What of an op is not computation; of a compute phase only what the thread waited or recorded.
 void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
-  if (p == kNone || self_cursor_[p] == kNoSelf) return;
+  if (p == kNone || !has_self_time(p)) return;
   if (trace_.kind(p) == SpanKind::compute && kind != SpanKind::wait && kind != SpanKind::recording) return;
   add_self_time(p, interval.start);
   self_cursor_[p] = std::max(self_cursor_[p], interval.end);
@@ -120,6 +153,12 @@ void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   if (kind == SpanKind::instant) return;  // has no time
   const SpanId p = trace_.parent(i);
+  if (kind == SpanKind::frame) {  // what it calls is in the rows around it
+    if (p == kNone) return;
+    std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
+    in_compile_[i] = in_compile_[p];
+    return;
+  }
   const Interval interval{trace_.start(i), trace_.end(i)};
   if (kind == SpanKind::compile || (p != kNone && in_compile_[p])) {
     in_compile_[i] = true;
@@ -149,8 +188,8 @@ void RowTree::add_host_span(SpanId i) {
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (kind != SpanKind::range) append(total, interval);
-    append(roots_[section].total, interval);
+    if (kind != SpanKind::range && kind != SpanKind::step) append(total, interval);
+    if (kind != SpanKind::step) append(roots_[section].total, interval);
   }
   if (kind == SpanKind::recording) {
     leave_out(p, kind, interval);
@@ -167,14 +206,16 @@ void RowTree::add_host_span(SpanId i) {
   if (!computes && kind != SpanKind::host) leave_out(p, kind, interval);
   switch (kind) {
     case SpanKind::instant:
+    case SpanKind::frame:
     case SpanKind::work:
     case SpanKind::recording:
+    case SpanKind::step:
     case SpanKind::run:
     case SpanKind::compile: break;
     case SpanKind::op:
       call = inner = open_op(outer, section, trace_.site_id(i), trace_.run(i));
       add_work(call, i);
-      if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
+      if (options_.detail != Detail::op && has_self_time(i)) inner = open(call, section, kComputeLabel);
       break;
     case SpanKind::infer_shape:
     case SpanKind::prepare:
@@ -301,9 +342,9 @@ void RowTree::add_replays() {
       CallId call = open_op(kNone, section, part.site, kNone);
       if (options_.detail != Detail::op) call = open(call, section, kComputeLabel);
       for (; call != kNone; call = calls_[call].parent) {
-        Call& own = calls_[call];
+        Work& own = work_of(call);
         own.scaled_ns += scaled_ns;
-        own.scaled_calls = own.in_op ? own.scaled_calls + calls : replays.count;
+        own.scaled_calls = calls_[call].in_op ? own.scaled_calls + calls : replays.count;
         own.bytes += static_cast<double>(calls) * bytes;
         own.flops += static_cast<double>(calls) * flops;
         own.floor_ns += static_cast<double>(calls) * floor;

@@ -34,7 +34,6 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   inner_of_ = call_of_;
   in_compile_.assign(behind, false);
   is_kept_.assign(behind, false);
-  self_cursor_.assign(behind, kNoSelf);
   has_parts_.assign(trace.sites().size(), false);
   for (const ReplayPart& part : trace.parts()) {
     if (part.site != kNone && part.ns > 0) has_parts_[part.replay] = true;
@@ -147,9 +146,9 @@ RowTree::CallId RowTree::open(CallId parent, std::uint32_t section, LabelId id, 
             .section = section,
             .targets_begin = static_cast<std::uint32_t>(targets_.size()),
             .targets_end = 0,
-            .in_op = is_op,
             .scope = scope_of(parent),
             .span = span_,
+            .in_op = is_op,
             .is_kept = is_kept_now()};
   if (parent == kNone) {
     targets_.push_back({child(roots_[section].node, id), 1.0});
@@ -191,7 +190,7 @@ RowTree::CallId RowTree::open_kernel(CallId parent, std::uint32_t section, SiteI
 // an op that runs it, those which that is not in. A scope is called once a run.
 RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
   const Site& site = trace_.sites()[site_id];
-  const Scope outer = scope_of(parent);
+  const Scope outer = scopes_[scope_of(parent)];
   const std::string_view around = outer.name, name = head(trace_.text(site.scope), kLongestRowText);
   const bool is_inside =
       name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
@@ -202,11 +201,13 @@ RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteI
     const std::size_t slash = name.find('/', at + 1);
     at = slash == name.npos ? name.size() : slash;
     call = open_scope(call, section, std::string(name.substr(0, at)), run);
-    calls_[call].scope = {name.substr(0, at), outer.is_backward};
+    calls_[call].scope = static_cast<std::uint32_t>(scopes_.size());
+    scopes_.push_back({name.substr(0, at), outer.is_backward});
   }
   if (!is_backward(site) || outer.is_backward || is_deepest(call)) return call;
   call = open_scope(call, section, name.empty() ? "(backward)" : fmt::format("{} (backward)", name), run);
-  calls_[call].scope = {is_around ? around : name, true};
+  calls_[call].scope = static_cast<std::uint32_t>(scopes_.size());
+  scopes_.push_back({is_around ? around : name, true});
   return call;
 }
 
@@ -256,9 +257,9 @@ RowTree::CallId RowTree::open_members(CallId parent, std::uint32_t section, cons
             .section = section,
             .targets_begin = static_cast<std::uint32_t>(targets_.size()),
             .targets_end = 0,
-            .in_op = true,
             .scope = scope_of(parent),
             .span = span_,
+            .in_op = true,
             .is_kept = is_kept_now()};
   for (const Target& target : outer) {
     for (const auto& [id, share] : bytes) targets_.push_back({child(target.node, id), target.share * share});

@@ -67,12 +67,16 @@ class RowTree {
     std::uint32_t depth;  // within so many others
     std::uint32_t section;
     std::uint32_t targets_begin, targets_end;
+    std::uint32_t scope;  // of scopes_
+    SpanId span;          // that opened it
     bool in_op;
-    Scope scope;
-    SpanId span;   // that opened it
     bool is_kept;  // to the end: pieces come from several tracks. Others are counted when their span is over.
     bool has_pieces = false;
+    std::uint32_t work = kNone;                // of works_: none
     std::int64_t ns = 0, gpu_ns = 0, end = 0;  // of one that is not kept: its pieces so far, the end of the last
+  };
+  // What some calls have beside their time: most have none.
+  struct Work {
     double bytes = 0, flops = 0, floor_ns = 0;
     double scaled_ns = 0;  // beside its pieces, of calls that nobody saw one by one
     std::uint64_t scaled_calls = 0;
@@ -83,8 +87,11 @@ class RowTree {
   };
   struct Piece {
     CallId call;
-    bool gpu;
-    Interval interval;
+    SpanId span;  // all of it
+  };
+  struct Part {
+    CallId call;
+    Interval interval;  // of a host span
   };
   struct SiteLabels {
     LabelId op = kNone, instance = kNone, name = kNone, kernel = kNone;
@@ -103,7 +110,8 @@ class RowTree {
   bool is_deepest(CallId call) const { return call != kNone && calls_[call].depth + 1 >= kMostDepth; }
   // Those of GPU spans have the one piece; those of replays none.
   bool is_kept_now() const { return span_ == kNone || (!trace_.on_gpu(span_) && is_kept_[span_]); }
-  Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }
+  std::uint32_t scope_of(CallId call) const { return call == kNone ? 0 : calls_[call].scope; }
+  Work& work_of(CallId call);
   CallId open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
   CallId open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run);
   bool is_backward(const Site& site) const;
@@ -118,6 +126,7 @@ class RowTree {
   void find_what_is_kept();
   void find_ops_without_phases();
   void end_spans_outside(SpanId parent);
+  bool has_self_time(SpanId i) const { return !self_cursor_.empty() && self_cursor_[i] != kNoSelf; }
   void add_self_time(SpanId op, std::int64_t until);
   void leave_out(SpanId op, SpanKind kind, Interval interval);
   void add_host_span(SpanId i);
@@ -154,8 +163,12 @@ class RowTree {
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
   std::vector<Call> calls_;
+  std::vector<Scope> scopes_{{}};  // the first: none
+  std::vector<Work> works_;
+  std::vector<std::uint32_t> free_works_;
   std::vector<Target> targets_;
   std::vector<Piece> pieces_;  // of calls that are kept
+  std::vector<Part> parts_;    // the same
   struct Open {
     SpanId span;
     CallId first;  // of its calls
@@ -166,10 +179,11 @@ class RowTree {
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section
-  std::vector<CallId> call_of_;            // per host span: the call that spans inside it belong to
-  std::vector<CallId> inner_of_;           // per host span: the call for launches and kernels (a compute row's if any)
-  std::vector<bool> in_compile_;           // per span
-  std::vector<std::int64_t> self_cursor_;  // per op without phases: its time before this is dealt with; else kNoSelf
+  std::vector<CallId> call_of_;   // per host span: the call that spans inside it belong to
+  std::vector<CallId> inner_of_;  // per host span: the call for launches and kernels (a compute row's if any)
+  std::vector<bool> in_compile_;  // per span
+  // Per host span: of an op without phases its time before this is dealt with; else kNoSelf. Empty where none computes.
+  std::vector<std::int64_t> self_cursor_;
   std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)
 };
 

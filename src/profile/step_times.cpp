@@ -14,9 +14,25 @@ struct TimedStep {
   std::array<std::int64_t, kHostUses> uses{};
 };
 
-// The steps of the thread with the most runs. A run that is cut is no step. The last step ends where all that its run
-// started has ended.
+// As they were marked, of the thread with the most.
+std::vector<TimedStep> marked_steps(const Trace& trace, TrackId* track) {
+  std::map<TrackId, std::vector<TimedStep>> marked;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i) || trace.kind(i) != SpanKind::step) continue;
+    const SpanId p = trace.parent(i);
+    if (p == kNone || trace.kind(p) != SpanKind::step)
+      marked[trace.track_id(i)].push_back({trace.start(i), trace.end(i)});
+  }
+  const auto most = std::ranges::max_element(marked, {}, [](const auto& one) { return one.second.size(); });
+  if (most == marked.end()) return {};
+  *track = most->first;
+  return most->second;
+}
+
+// The steps of the thread with the most runs, where none are marked. A run that is cut is no step. The last step ends
+// where all that its run started has ended.
 std::vector<TimedStep> steps_of(const Trace& trace, TrackId* track) {
+  if (std::vector<TimedStep> marked = marked_steps(trace, track); !marked.empty()) return marked;
   std::map<TrackId, std::vector<SpanId>> runs;
   for (const SpanId run : trace.runs()) {
     const bool is_inside = trace.parent(run) != kNone && trace.run(trace.parent(run)) != 0;

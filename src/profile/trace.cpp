@@ -31,6 +31,8 @@ std::string_view to_string(SpanKind kind) {
     case SpanKind::recording: return "recording";
     case SpanKind::replay: return "replay";
     case SpanKind::instant: return "instant";
+    case SpanKind::step: return "step";
+    case SpanKind::frame: return "frame";
   }
   return "?";
 }

@@ -29,13 +29,25 @@ inline constexpr std::uint32_t kNone = 0xffffffffu;
 
 enum class TrackKind : std::uint8_t { thread, stream, copy_engine };
 
+/// Who recorded a process, which says what its spans mean. An op of paoding's that has no phases computes; one of
+/// another framework hands its work to a GPU if its thread launches any.
+enum class Source : std::uint8_t { paoding, pytorch, jax, tensorflow, nsight_systems, perfetto, rocprof, chrome };
+inline constexpr int kSources = static_cast<int>(Source::chrome) + 1;
+/// "paoding", "PyTorch (Kineto)", ...
+std::string_view to_string(Source source);
+
 /// Where tracks and counters are. One that nobody told of is {}.
 struct Process {
   std::int32_t pid = 0;    // 0: not known
   std::int32_t rank = -1;  // among those that work together; -1: alone
   StringId name = 0;       // of the program
+  Source source = Source::paoding;
   bool operator==(const Process&) const = default;
 };
+
+/// A track of a thread that is none, in traces of others: what their profiler and the driver did on threads that are
+/// not known. It counts as what it is, and has no budget.
+inline constexpr std::string_view kOverheadTrack = "overhead of the profiler and the driver";
 
 /// A line on which spans follow or contain each other.
 struct Track {
@@ -66,8 +78,10 @@ enum class SpanKind : std::uint8_t {
   recording,  // the recorder's own work
   replay,     // a launch of a graph on a GPU, of which only the ends were stamped: Trace::parts() says what is in it
   instant,    // a moment that has a name, and no length
+  step,       // one turn of a loop, as a user or a framework marked it: what steps are timed by where there are any
+  frame,      // a function or module of the user's language that was on the stack: on timelines, without a row
 };
-inline constexpr int kSpanKinds = static_cast<int>(SpanKind::instant) + 1;
+inline constexpr int kSpanKinds = static_cast<int>(SpanKind::frame) + 1;
 
 enum class Copy : std::uint8_t { none, host_to_device, device_to_host, same_device, device_to_device, host_to_host };
 
@@ -120,7 +134,7 @@ struct Span {
   std::int64_t start_ns = 0;  // of steady_ns() (clock.h), for every source: a source converts
   std::int64_t duration_ns = 0;
   std::uint32_t run = 0;          // number of the execution it belongs to; 0: its parent's or its cause's
-  std::uint32_t correlation = 0;  // shared by a host span and the GPU spans it caused; 0: none
+  std::uint32_t correlation = 0;  // of a process: shared by a host span and the GPU spans it caused; 0: none
   SpanId parent = kNone;          // kNone: finish() finds the innermost span of the track that contains it
   SpanId cause = kNone;           // the span on another track that started it; kNone: finish() looks for it
   std::int64_t bytes = -1;        // -1: the site's
@@ -241,10 +255,11 @@ class Trace {
   // ---- filling ----
   StringId intern(std::string_view text);
   /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
-  ProcessId add_process(int pid, int rank, std::string_view name);
+  ProcessId add_process(int pid, int rank, std::string_view name, Source source = Source::paoding);
   /// Process by process, of each in the order of their times.
   void add_anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   TrackId add_track(TrackKind kind, std::string_view name, int device = -1, ProcessId process = 0);
+  void rename_track(TrackId track, std::string_view name) { tracks_[track].name = intern(name); }
   /// The same facts give the same id.
   SiteId add_site(const SiteInfo& info);
   /// Room for so many spans in all.
@@ -308,6 +323,11 @@ class Trace {
   std::string_view text(StringId id) const { return strings_[id]; }
   const std::vector<Track>& tracks() const { return tracks_; }
   const std::vector<Process>& processes() const { return processes_; }
+  /// Who recorded the span's process.
+  Source source(SpanId i) const {
+    const ProcessId process = tracks_[track_[i]].process;
+    return process < processes_.size() ? processes_[process].source : Source::paoding;
+  }
   /// "rank 1", "process 4711"; "" where there is one process only.
   std::string process_name(ProcessId id) const;
   /// By process, and in the order of their times.

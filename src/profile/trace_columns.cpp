@@ -8,8 +8,22 @@
 
 namespace paoding::profile {
 
-ProcessId Trace::add_process(int pid, int rank, std::string_view name) {
-  const Process process{pid, rank, intern(name)};
+std::string_view to_string(Source source) {
+  switch (source) {
+    case Source::paoding: return "paoding";
+    case Source::pytorch: return "PyTorch (Kineto)";
+    case Source::jax: return "JAX (XLA)";
+    case Source::tensorflow: return "TensorFlow";
+    case Source::nsight_systems: return "Nsight Systems";
+    case Source::perfetto: return "Perfetto";
+    case Source::rocprof: return "rocprof";
+    case Source::chrome: return "Chrome's trace format";
+  }
+  return "?";
+}
+
+ProcessId Trace::add_process(int pid, int rank, std::string_view name, Source source) {
+  const Process process{pid, rank, intern(name), source};
   const auto found = std::ranges::find(processes_, process);
   const auto id = static_cast<ProcessId>(found - processes_.begin());
   if (found == processes_.end()) processes_.push_back(process);

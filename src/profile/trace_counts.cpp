@@ -84,6 +84,31 @@ std::vector<RangeArgument> range_arguments(const Trace& trace) {
   return made;
 }
 
+std::vector<bool> threads_that_hand_over(const Trace& trace) {
+  std::vector<bool> found(trace.tracks().size());
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    const SpanId cause = trace.cause(i);
+    if (cause == kNone || !trace.on_gpu(i) || trace.source(cause) == Source::paoding) continue;
+    found[trace.track_id(cause)] = true;
+  }
+  return found;
+}
+
+namespace {
+
+// Host spans that are ops of others or lie in one. Of paoding's whatever launches does so for ops.
+std::vector<bool> spans_in_ops(const Trace& trace) {
+  std::vector<bool> found(trace.size());
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i)) continue;
+    const SpanId p = trace.parent(i);
+    found[i] = trace.source(i) == Source::paoding || trace.kind(i) == SpanKind::op || (p != kNone && found[p]);
+  }
+  return found;
+}
+
+}  // namespace
+
 bool is_lost_time(const Trace& trace, SpanId i) {
   return trace.kind(i) == SpanKind::run && trace.cut(i).at_start && trace.cut(i).at_end && trace.run(i) == 0;
 }
@@ -92,6 +117,7 @@ Records count_records(const Trace& trace) {
   Records records{.received = trace.size()};
   std::vector<bool> is_known(trace.sites().size());  // replays whose kernels are
   for (const ReplayPart& part : trace.parts()) is_known[part.replay] = true;
+  const std::vector<bool> in_op = spans_in_ops(trace);
   for (SpanId i = 0; i < trace.size(); ++i) {
     const SpanKind kind = trace.kind(i);
     if (is_lost_time(trace, i)) {  // nobody wrote it
@@ -103,7 +129,7 @@ Records count_records(const Trace& trace) {
     const auto ns = static_cast<double>(trace.duration(i));
     records.gpu_ns += ns;
     const bool is_attributed = kind == SpanKind::replay ? is_known[trace.site_id(i)] : trace.site(i).op != 0;
-    if (is_attributed || trace.cause(i) != kNone) continue;
+    if (is_attributed || (trace.cause(i) != kNone && in_op[trace.cause(i)])) continue;
     records.unattributed += 1;
     records.unattributed_ns += ns;
   }

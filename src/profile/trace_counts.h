@@ -16,6 +16,10 @@ std::vector<Instants> count_instants(const Trace& trace);
 std::vector<RangeArgument> range_arguments(const Trace& trace);
 Records count_records(const Trace& trace);
 
+/// Per track: whether it is a thread of another framework's program that launched something on a GPU, so that its ops
+/// hand work over and compute nothing themselves.
+std::vector<bool> threads_that_hand_over(const Trace& trace);
+
 /// Whether it is no run that somebody wrote, but time of which a recording that was cut off says nothing.
 bool is_lost_time(const Trace& trace, SpanId i);
 

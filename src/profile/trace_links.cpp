@@ -11,42 +11,50 @@
 namespace paoding::profile {
 namespace {
 
-// Spans by a number that several may share, each number's in the order in which they were added.
+// Spans by a number that several may share, each number's in the order in which they were added. A number is one of its
+// process.
 class Numbered {
  public:
+  using Number = std::uint64_t;
+  explicit Numbered(const Trace& trace) : trace_(trace) {}
+
   void add(std::uint32_t number, SpanId span) {
-    if (number != 0) spans_.push_back({number, span});
+    if (number != 0) spans_.push_back({of_process(number, span), span});
   }
   void sort() {
     if (!std::ranges::is_sorted(spans_, {}, &Entry::number)) std::ranges::stable_sort(spans_, {}, &Entry::number);
   }
-  /// How many there are of it.
-  std::size_t count(std::uint32_t number) {
-    look_up(number);
+  /// How many there are of it in the process of the span.
+  std::size_t count(std::uint32_t number, SpanId of) {
+    look_up(number, of);
     return to_ - from_;
   }
   /// Of the last of them; kNone where there is none.
-  SpanId last(std::uint32_t number) {
-    look_up(number);
+  SpanId last(std::uint32_t number, SpanId of) {
+    look_up(number, of);
     return from_ == to_ ? kNone : spans_[to_ - 1].span;
   }
   /// Of the first.
-  SpanId first(std::uint32_t number) {
-    look_up(number);
+  SpanId first(std::uint32_t number, SpanId of) {
+    look_up(number, of);
     return from_ == to_ ? kNone : spans_[from_].span;
   }
   template <class Take>
   void for_each(Take&& take) const {
-    for (const Entry& entry : spans_) take(entry.number, entry.span);
+    for (const Entry& entry : spans_) take(static_cast<std::uint32_t>(entry.number), entry.span);
   }
 
  private:
   struct Entry {
-    std::uint32_t number;
+    Number number;
     SpanId span;
   };
+  Number of_process(std::uint32_t number, SpanId span) const {
+    return Number{trace_.track(span).process} << 32 | number;
+  }
   // Work of one launch comes one behind the other: most often it is the number of before.
-  void look_up(std::uint32_t number) {
+  void look_up(std::uint32_t of, SpanId span) {
+    const Number number = of == 0 ? 0 : of_process(of, span);
     if (number == number_) return;
     const auto range = std::ranges::equal_range(spans_, number, {}, &Entry::number);
     number_ = number;
@@ -54,8 +62,9 @@ class Numbered {
     to_ = static_cast<std::size_t>(range.end() - spans_.begin());
   }
 
+  const Trace& trace_;
   std::vector<Entry> spans_;
-  std::uint32_t number_ = 0;
+  Number number_ = 0;
   std::size_t from_ = 0, to_ = 0;
 };
 
@@ -94,7 +103,7 @@ void Trace::link_parents() {
 
 void Trace::link_causes() {
   if (std::ranges::none_of(tracks_, [](const Track& track) { return track.kind != TrackKind::thread; })) return;
-  Numbered correlated, launches, copies;  // copies by the number that their source gave them
+  Numbered correlated(*this), launches(*this), copies(*this);  // copies by the number that their source gave them
   for (SpanId i = 0; i < size(); ++i) {
     if (on_gpu(i)) continue;
     correlated.add(correlation_[i], i);  // the innermost comes last
@@ -108,11 +117,11 @@ void Trace::link_causes() {
   std::vector<LinkedStep> works;
   for (SpanId i = 0; i < size(); ++i) {
     if (!on_gpu(i)) continue;
-    if (cause_[i] == kNone) cause_[i] = correlated.last(correlation_[i]);
-    if (cause_[i] == kNone && kind(i) == SpanKind::memcpy) cause_[i] = copies.last(run_[i]);
+    if (cause_[i] == kNone) cause_[i] = correlated.last(correlation_[i], i);
+    if (cause_[i] == kNone && kind(i) == SpanKind::memcpy) cause_[i] = copies.last(run_[i], i);
     if (cause_[i] == kNone) {
-      const std::size_t count = launches.count(run_[i]);
-      if (count == 1) cause_[i] = launches.last(run_[i]);
+      const std::size_t count = launches.count(run_[i], i);
+      if (count == 1) cause_[i] = launches.last(run_[i], i);
       if (count > 1) works.push_back({run_[i], site(i).op, site(i).instance, i});
     }
     if (run_[i] == 0 && cause_[i] != kNone) run_[i] = run_[cause_[i]];
@@ -141,7 +150,7 @@ void Trace::link_causes() {
 void Trace::link_feeds() {
   std::vector<bool> is_copied(size());
   std::vector<LinkedStep> sources;
-  Numbered launches;
+  Numbered launches(*this);
   for (SpanId i = 0; i < size(); ++i) {
     if (on_gpu(i)) continue;
     if (kind(i) == SpanKind::launch) launches.add(run_[i], i);
@@ -155,7 +164,7 @@ void Trace::link_feeds() {
     if (kind(i) == SpanKind::feed && run_[i] != 0 && !is_copied[i]) sources.push_back({run_[i], 0, 0, i});
   }
   for (const LinkedStep& source : sources) {
-    const SpanId launch = launches.first(source.run);
+    const SpanId launch = launches.first(source.run, source.span);
     if (launch != kNone && start(launch) >= start(source.span)) flows_.push_back({source.span, launch});
   }
 }

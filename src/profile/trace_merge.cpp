@@ -249,7 +249,7 @@ Trace merge(std::vector<NamedTrace> recordings) {
   std::vector<Window> windows;
   for (const NamedTrace& one : recordings) {
     const Process& process = process_of(one);
-    all.add_process(process.pid, process.rank, one.trace.text(process.name));
+    all.add_process(process.pid, process.rank, one.trace.text(process.name), process.source);
     times.emplace_back(one.trace.anchors(), machines.offset_ns(one));
     windows.push_back({times.back()(one.trace.window_start()), times.back()(one.trace.window_end())});
   }

@@ -39,6 +39,29 @@ void put_roots_first(std::span<SpanId> spans, const Before& before) {
   std::ranges::copy(sorted, spans.begin());
 }
 
+// Files of others list what is in order in a few stretches: all ops, then all launches. False where there are many.
+template <class Iterator, class Before>
+bool merge_few_runs(Iterator from, Iterator to, const Before& before) {
+  std::vector<Iterator> ends{from};
+  const auto most = static_cast<std::size_t>((to - from) / 64 + 1);
+  for (Iterator i = from; std::next(i) < to; ++i) {
+    if (!before(*std::next(i), *i)) continue;
+    if (ends.size() > most) return false;
+    ends.push_back(std::next(i));
+  }
+  ends.push_back(to);
+  while (ends.size() > 2) {
+    std::vector<Iterator> merged{from};
+    for (std::size_t i = 2; i < ends.size(); i += 2) {
+      std::inplace_merge(ends[i - 2], ends[i - 1], ends[i], before);
+      merged.push_back(ends[i]);
+    }
+    if (merged.back() != to) merged.push_back(to);
+    ends = std::move(merged);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool Trace::comes_before(SpanId a, SpanId b) const {
@@ -67,8 +90,10 @@ void Trace::sort_spans() {
   for (auto from = order.begin(); from != order.end();) {
     const TrackId track = track_[*from];
     const auto to = std::upper_bound(from, order.end(), track, [&](TrackId t, SpanId i) { return t < track_[i]; });
-    if (!std::is_sorted(from, to, before)) put_roots_first({from, to}, before);
-    if (!std::is_sorted(from, to, before)) std::sort(from, to, before);
+    if (!merge_few_runs(from, to, before)) {
+      put_roots_first({from, to}, before);
+      if (!std::is_sorted(from, to, before)) std::sort(from, to, before);
+    }
     from = to;
   }
   if (std::ranges::is_sorted(order)) return;

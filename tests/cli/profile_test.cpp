@@ -126,7 +126,7 @@ TEST_F(Profile, SetsRanksBesideEachOtherInOneTimeline) {
   const Ran twice = run("report $D/rank1.paoding $D/rank1.paoding");
   EXPECT_NE(twice.code, 0);
   EXPECT_TRUE(has(twice.err, "are both of rank 1")) << twice.err;
-  EXPECT_TRUE(has(run("report $D/rank1.paoding $D/scale.txt").err, "it is no recording of paoding's"));
+  EXPECT_TRUE(has(run("report $D/rank1.paoding $D/scale.txt").err, "it is no trace that can be read"));
   EXPECT_TRUE(has(run("report tests/recordings/version_2_cpu.paoding $D/rank0.paoding").err,
                   "files of before version 3 do not"));
 }
@@ -232,7 +232,7 @@ TEST_F(Profile, SaysWhatIsWrong) {
            {"run $D/scale.txt --random 1 --html $D/x.html", "--html says how a report looks, but none is asked for"},
            {"profile --state tpu run x", "state is 'tpu'"},
            {"run $D/scale.txt --random 1 --profile-steps 3:3", "needs to be as 2:8"},
-           {"report $D/scale.txt", "it is no recording of paoding's"},
+           {"report $D/scale.txt", "it is no trace that can be read"},
            {"report $D/missing.paoding", "missing.paoding"},
            {"profile /no/such/program", "/no/such/program cannot be started"},
            {"profile true", "nothing was recorded: true is no program of paoding's"},

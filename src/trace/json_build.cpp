@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/json_build.h"
+
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trace/readers.h"
+
+namespace paoding::trace {
+
+using namespace profile;
+
+JsonNames::JsonNames(const JsonEvents& events, TraceSink& sink) : events_(events), sink_(sink) {
+  for (const auto& names : events.names) texts_.emplace_back(names->strings.size(), kNone);
+  for (std::size_t who = 0; who < events.names.size(); ++who) {
+    EventBlock of;
+    of.names = static_cast<std::uint32_t>(who);
+    std::vector<std::uint32_t>& own = places_.emplace_back();
+    for (RawPlace place : events.names[who]->places) {
+      for (Id* id : {&place.pid, &place.tid}) {
+        if (id->is_text) id->value = text(of, static_cast<std::uint32_t>(id->value));
+      }
+      own.push_back(number_of(place));
+    }
+  }
+  read_metadata();
+}
+
+StringId JsonNames::text(const EventBlock& block, std::uint32_t raw) {
+  StringId& id = texts_[block.names][raw];
+  if (id == kNone) {
+    bool is_clean = true;
+    id = sink_.text(unescaped(events_.names[block.names]->strings[raw], &is_clean));
+    unclean_ += is_clean ? 0 : 1;
+  }
+  return id;
+}
+
+std::uint32_t JsonNames::number_of(const RawPlace& place) {
+  const auto [found, is_new] = numbers_.try_emplace(place, static_cast<std::uint32_t>(all_.size()));
+  if (is_new) all_.push_back({place.pid, place.tid, {}, {}});
+  return found->second;
+}
+
+// Names of processes are those of all their threads.
+void JsonNames::read_metadata() {
+  struct Less {
+    bool operator()(const Id& a, const Id& b) const {
+      return std::pair(a.is_text, a.value) < std::pair(b.is_text, b.value);
+    }
+  };
+  std::map<Id, std::string_view, Less> processes;
+  for (const EventBlock& block : events_.blocks) {
+    for (const RawEvent& event : block.events) {
+      if (event.phase != 'M') continue;
+      const std::string_view what = raw(block, event.name);
+      const std::uint32_t name = EventArgs(block, event).text(ArgKey::name);
+      if (name == 0) continue;
+      Place& own = all_[place(block, event.place)];
+      if (what == "thread_name") own.thread = sink_.trace().text(text(block, name));
+      if (what == "process_name") processes[own.pid] = sink_.trace().text(text(block, name));
+    }
+  }
+  for (Place& place : all_) {
+    if (const auto found = processes.find(place.pid); found != processes.end()) place.process = found->second;
+  }
+}
+
+std::string extents(std::string_view list) {
+  std::string made;
+  for (const char c : list) {
+    if (c >= '0' && c <= '9') {
+      made += c;
+    } else if (c == ',') {
+      made += 'x';
+    } else if (c != '[' && c != ']' && c != ' ') {
+      return "";
+    }
+  }
+  return made;
+}
+
+bool is_step_name(std::string_view name, std::string_view* without_number) {
+  constexpr std::string_view kKineto = "ProfilerStep#";
+  const bool is_one = name.starts_with(kKineto) && name.size() > kKineto.size() &&
+                      name.find_first_not_of("0123456789", kKineto.size()) == name.npos;
+  if (is_one) *without_number = kKineto.substr(0, kKineto.size() - 1);
+  return is_one;
+}
+
+void note_losses(const JsonEvents& events, const TraceFile& file, TraceSink& sink) {
+  const Losses& l = events.losses;
+  const auto kDropped = Note::Kind::dropped, kTimeless = Note::Kind::timeless;
+  if (!file.problem().empty()) {
+    sink.lose(fmt::format("the file's rest: {}", file.problem()), 1, Note::Kind::other);
+  } else if (events.is_cut) {
+    sink.lose("the file's rest: it ends in the middle", 1, Note::Kind::other);
+  }
+  if (l.broken > 0) {
+    sink.lose(fmt::format("events that are no JSON, the first at byte {}", l.first_broken), l.broken, kDropped);
+  }
+  sink.lose("elements of the list of events that are none", l.no_events, kDropped);
+  sink.lose("events without a phase", l.incomplete, kDropped);
+  sink.lose("events whose time is no number", l.bad_times, kTimeless);
+  sink.lose("keys that an event has twice, of which the last counts", l.doubled_keys);
+  sink.lose("numbers of launches beyond 32 bits", l.large_numbers);
+  for (const auto& [phase, count] : l.phases) sink.lose(fmt::format("events of the unknown phase '{}'", phase), count);
+}
+
+bool recognises_json(const TraceFile& file) { return begins_json_trace(file.head()); }
+
+Trace read_json(TraceFile& file) {
+  Trace trace;
+  {
+    JsonEvents events = read_json_events(file);
+    trace = is_kineto(events) ? build_kineto(events, file) : build_chrome(events, file);
+  }
+#if defined(__GLIBC__)
+  malloc_trim(0);  // what two threads allocated for the events is of no use to those who read the trace
+#endif
+  return trace;
+}
+
+}  // namespace paoding::trace

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a trace of another profiler: a trace or an error, and its report adds up.
+#include "paoding/error.h"
+#include "profile/report.h"
+#include "profile/timeline_rows.h"
+#include "trace/reader.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace paoding;
+  using namespace paoding::profile;
+  try {
+    const Trace trace = trace::read_trace_text({reinterpret_cast<const char*>(data), size}, "input");
+    const Measures m = measure(trace);
+    if (m.framework < 0 || m.wall != m.total + m.compile + m.unseen + m.yours) __builtin_trap();
+    std::size_t bytes = 0;
+    for (const ReportFormat format : {ReportFormat::text, ReportFormat::json, ReportFormat::csv}) {
+      bytes +=
+          report(trace, {.detail = Detail::instances, .nesting = Nesting::scope, .kernels = true, .format = format})
+              .size();
+    }
+    write_chrome(trace, [&](std::string_view piece) { bytes += piece.size(); });
+    write_perfetto(trace, [&](std::string_view piece) { bytes += piece.size(); });
+    if (bytes > 100'000'000) __builtin_trap();
+  } catch (const Error&) {
+  }
+  return 0;
+}

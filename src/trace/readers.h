@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The readers of all formats, one pair of functions each; the list is in reader.cpp.
+#pragma once
+
+#include "profile/trace.h"
+#include "trace/trace_file.h"
+
+namespace paoding::trace {
+
+bool recognises_recording(const TraceFile& file);
+profile::Trace read_recording_file(TraceFile& file);
+bool recognises_json(const TraceFile& file);
+profile::Trace read_json(TraceFile& file);
+
+}  // namespace paoding::trace

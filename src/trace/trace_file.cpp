@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/trace_file.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "base/check.h"
+#include "io/files.h"
+
+namespace paoding::trace {
+
+// As they are stored, one behind the other.
+class TraceFile::Bytes {
+ public:
+  explicit Bytes(const std::filesystem::path& path) : file_(std::in_place, path), size_(file_->size_bytes()) {}
+  explicit Bytes(std::string_view text) : text_(text), size_(text.size()) {}
+
+  std::uint64_t size() const { return size_; }
+  void rewind() { at_ = 0; }
+  std::size_t read(char* to, std::size_t count) {
+    const auto now = static_cast<std::size_t>(std::min<std::uint64_t>(count, size_ - at_));
+    if (now == 0) return 0;
+    if (file_) {
+      file_->read_at(at_, to, now);
+    } else {
+      std::memcpy(to, text_.data() + at_, now);
+    }
+    at_ += now;
+    return now;
+  }
+
+ private:
+  std::optional<files::InputFile> file_;
+  std::string_view text_;
+  std::uint64_t size_ = 0, at_ = 0;
+};
+
+// gzip, of as many members as there are.
+class TraceFile::Unpacker {
+ public:
+  explicit Unpacker(Bytes& from) : from_(from), input_(kInputBytes) {
+    constexpr int kGzip = 15 + 16;
+    if (inflateInit2(&stream_, kGzip) != Z_OK) fail(ErrorKind::device, "no memory is left to unpack a file");
+  }
+  ~Unpacker() { inflateEnd(&stream_); }
+  Unpacker(const Unpacker&) = delete;
+  Unpacker& operator=(const Unpacker&) = delete;
+
+  std::size_t read(char* to, std::size_t count, std::string* problem) {
+    std::size_t made = 0;
+    while (made < count && !is_over_) {
+      if (stream_.avail_in == 0) {
+        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
+        stream_.avail_in = static_cast<uInt>(from_.read(input_.data(), input_.size()));
+        if (stream_.avail_in == 0) {
+          is_over_ = true;
+          if (is_inside_) *problem = "its packed content is cut off";
+          break;
+        }
+      }
+      if (!is_inside_ && !begin_member(problem)) break;
+      stream_.next_out = reinterpret_cast<Bytef*>(to + made);
+      stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(count - made, std::size_t{1} << 30));
+      const uInt room = stream_.avail_out;
+      const int code = inflate(&stream_, Z_NO_FLUSH);
+      made += room - stream_.avail_out;
+      if (code == Z_STREAM_END) {
+        is_inside_ = false;
+      } else if (code != Z_OK && code != Z_BUF_ERROR) {
+        is_over_ = true;
+        *problem = "its packed content is broken";
+      }
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::size_t kInputBytes = std::size_t{1} << 18;
+
+  // Another one follows where its mark does; zeros that fill up a file do not count.
+  bool begin_member(std::string* problem) {
+    while (members_ > 0 && stream_.avail_in > 0 && *stream_.next_in == 0) ++stream_.next_in, --stream_.avail_in;
+    if (stream_.avail_in == 0) return true;  // more may follow
+    if (members_ > 0 && *stream_.next_in != 0x1f) {
+      is_over_ = true;
+      *problem = "something that is not packed follows its packed content";
+      return false;
+    }
+    ++members_;
+    is_inside_ = true;
+    return inflateReset(&stream_) == Z_OK;
+  }
+
+  Bytes& from_;
+  std::vector<char> input_;
+  z_stream stream_{};
+  bool is_inside_ = false, is_over_ = false;
+  std::uint64_t members_ = 0;
+};
+
+TraceFile::TraceFile(const std::filesystem::path& path)
+    : name_(path.string()), bytes_(std::make_unique<Bytes>(path)), is_on_disk_(true) {
+  begin();
+}
+
+TraceFile::TraceFile(std::string_view bytes, std::string name)
+    : name_(std::move(name)), bytes_(std::make_unique<Bytes>(bytes)) {
+  begin();
+}
+
+TraceFile::~TraceFile() = default;
+
+void TraceFile::begin() {
+  stored_bytes_ = bytes_->size();
+  head_.resize(kHeadBytes);
+  const std::size_t stored = bytes_->read(head_.data(), head_.size());
+  is_packed_ = stored >= 2 && head_[0] == '\x1f' && head_[1] == '\x8b';
+  head_.resize(stored);
+  if (!is_packed_) return;
+  bytes_->rewind();
+  unpacker_ = std::make_unique<Unpacker>(*bytes_);
+  head_.resize(kHeadBytes);
+  head_.resize(fill(head_.data(), head_.size()));
+}
+
+std::size_t TraceFile::fill(char* to, std::size_t count) {
+  return unpacker_ ? unpacker_->read(to, count, &problem_) : bytes_->read(to, count);
+}
+
+std::size_t TraceFile::read(char* to, std::size_t count) {
+  const std::size_t of_head = std::min(count, head_.size() - head_given_);
+  std::memcpy(to, head_.data() + head_given_, of_head);
+  head_given_ += of_head;
+  return of_head == count ? count : of_head + fill(to + of_head, count - of_head);
+}
+
+void TraceFile::rewind() {
+  bytes_->rewind();
+  unpacker_.reset();
+  problem_.clear();
+  head_given_ = 0;
+  begin();
+}
+
+std::string TraceFile::rest(std::uint64_t most) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 22;
+  std::string all;
+  for (;;) {
+    const std::size_t before = all.size();
+    if (all.capacity() - before < kAtOnce) all.reserve(std::max(2 * before, before + kAtOnce));
+    all.resize(before + kAtOnce);
+    const std::size_t more = read(all.data() + before, kAtOnce);
+    all.resize(before + more);
+    if (all.size() > most) fail(ErrorKind::file, "{}: it is longer than {} bytes", name_, most);
+    if (more < kAtOnce) return all;
+  }
+}
+
+}  // namespace paoding::trace
