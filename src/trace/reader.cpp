@@ -14,6 +14,10 @@ namespace {
 // Newest things last: a format that takes less for granted is asked later.
 constexpr std::array kFormats = {
     Format{"recording of paoding", recognises_recording, read_recording_file},
+    Format{"SQLite export of Nsight Systems", recognises_sqlite, read_sqlite},
+    Format{"XPlane protobuf of JAX or TensorFlow", recognises_xplane, read_xplane},
+    Format{"Perfetto trace", recognises_perfetto, read_perfetto},
+    Format{"rocprof JSON", recognises_rocprof, read_rocprof},
     Format{"JSON trace (Kineto, XLA, TensorFlow, Chrome)", recognises_json, read_json},
 };
 

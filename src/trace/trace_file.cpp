@@ -103,7 +103,8 @@ class TraceFile::Unpacker {
   std::uint64_t members_ = 0;
 };
 
-TraceFile::TraceFile(const std::filesystem::path& path) : name_(path.string()), bytes_(std::make_unique<Bytes>(path)) {
+TraceFile::TraceFile(const std::filesystem::path& path)
+    : name_(path.string()), bytes_(std::make_unique<Bytes>(path)), is_on_disk_(true) {
   begin();
 }
 
