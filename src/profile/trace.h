@@ -267,6 +267,7 @@ class Trace {
   void add_argument(SpanId span, ColumnId column, std::int64_t value);
   void add_argument(SpanId span, ColumnId column, double value);
   void add_argument(SpanId span, ColumnId column, std::string_view value);
+  void add_text_argument(SpanId span, ColumnId column, StringId value);
   /// Between spans that were added. What caused a span need not be said once more.
   void add_flow(SpanId from, SpanId to);
   /// Of a span that was cut before it was added.

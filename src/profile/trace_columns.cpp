@@ -82,6 +82,10 @@ void Trace::add_argument(SpanId span, ColumnId column, std::string_view value) {
   add_bits(span, column, ArgumentType::text, intern(value));
 }
 
+void Trace::add_text_argument(SpanId span, ColumnId column, StringId value) {
+  add_bits(span, column, ArgumentType::text, value);
+}
+
 void Trace::add_flow(SpanId from, SpanId to) {
   PD_ASSERT(from < size() && to < size(), "a flow between spans that are not there");
   flows_.push_back({from, to});
@@ -89,6 +93,8 @@ void Trace::add_flow(SpanId from, SpanId to) {
 
 void Trace::sort_columns() {
   for (ArgumentColumn& column : columns_) {
+    if (std::ranges::adjacent_find(column.of, std::ranges::greater_equal()) == column.of.end())
+      continue;  // as they are to be
     std::vector<std::size_t> order(column.of.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return column.of[i]; });

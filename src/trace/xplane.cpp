@@ -81,13 +81,13 @@ class Programs {
 
 // What of a kernel's launch is said in "regs:16 static_shared:0 dynamic_shared:0 grid:8,1,1 block:128,1,1".
 struct KernelDetails {
-  std::string grid, block;
+  StringId grid = 0, block = 0;
   std::int64_t registers = -1, shared = -1;
-  explicit KernelDetails(std::string_view text) {
+  KernelDetails(std::string_view text, TraceSink& sink) {
     const auto size = [&](std::string_view word) {
       std::string value(detail(text, word).substr(0, 64));
       std::ranges::replace(value, ',', 'x');
-      return value;
+      return sink.text(value);
     };
     grid = size("grid");
     block = size("block");
@@ -255,8 +255,7 @@ class Reader {
     SiteId site = 0;
     std::int64_t bytes = -1;
     double flops = -1;
-    std::string shapes, source;
-    std::string_view memory;
+    StringId shapes = 0, source = 0, memory = 0;
     bool is_kernel = false;
   };
 
@@ -313,33 +312,44 @@ class Reader {
       if (!work.is_kernel || !event.has_fact(XFact::kernel_details)) return;
       const XText text = event.fact(XFact::kernel_details);
       const auto known = details.find(text);
-      add_details(id, known != details.end() ? known->second
-                                             : details.emplace(text, KernelDetails(plane.text(text))).first->second);
+      add_details(id, known != details.end()
+                          ? known->second
+                          : details.emplace(text, KernelDetails(plane.text(text), sink())).first->second);
     });
   }
 
+  // Arguments that spans of many sites have, each of one type.
+  class Column {
+   public:
+    Column(std::string_view name, ArgumentType type) : name_(name), type_(type) {}
+    ColumnId id(Trace& trace) {
+      if (id_ == kNone) id_ = trace.add_column(name_, type_);
+      return id_;
+    }
+
+   private:
+    const std::string_view name_;
+    const ArgumentType type_;
+    ColumnId id_ = kNone;
+  };
+  void add_text(SpanId id, Column& column, StringId text) {
+    if (text != 0) sink().trace().add_text_argument(id, column.id(sink().trace()), text);
+  }
+  void add_number(SpanId id, Column& column, std::int64_t number) {
+    if (number >= 0) sink().trace().add_argument(id, column.id(sink().trace()), number);
+  }
+
   void add_arguments(SpanId id, const Work& work) {
-    Trace& trace = sink().trace();
-    const auto add = [&](std::string_view name, std::string_view text) {
-      if (!text.empty()) trace.add_argument(id, trace.add_column(name, ArgumentType::text), text);
-    };
-    add(argument::kShapes, work.shapes);
-    add(argument::kSource, work.source);
-    add(argument::kMemory, work.memory);
+    add_text(id, shapes_, work.shapes);
+    add_text(id, source_, work.source);
+    add_text(id, memory_, work.memory);
   }
 
   void add_details(SpanId id, const KernelDetails& details) {
-    Trace& trace = sink().trace();
-    const auto text = [&](std::string_view name, const std::string& value) {
-      if (!value.empty()) trace.add_argument(id, trace.add_column(name, ArgumentType::text), std::string_view(value));
-    };
-    const auto number = [&](std::string_view name, std::int64_t value) {
-      if (value >= 0) trace.add_argument(id, trace.add_column(name, ArgumentType::integer), value);
-    };
-    text(argument::kGrid, details.grid);
-    text(argument::kBlock, details.block);
-    number(argument::kRegisters, details.registers);
-    number(argument::kShared, details.shared);
+    add_text(id, grid_, details.grid);
+    add_text(id, block_, details.block);
+    add_number(id, registers_, details.registers);
+    add_number(id, shared_, details.shared);
   }
 
   Work work_of(XPlane& plane, const XEvent& event, const Key& key, bool is_gpu) {
@@ -355,7 +365,7 @@ class Reader {
       place.copy = copy.copy;
       place.async = copy.async;
       work.bytes = copy.bytes;
-      work.memory = copy.memory;
+      work.memory = sink().text(copy.memory);
     } else if (name.starts_with("Memset")) {
       place.kind = SpanKind::memset;
     } else {
@@ -387,8 +397,8 @@ class Reader {
       if (path.empty()) title = op->opcode;
       if (op->members.size() > 1) title = fusion_title(*op);
       place->instance = sink().text(op->name);
-      work->shapes = op->operands.empty() ? op->shape : op->operands + " -> " + op->shape;
-      work->source = op->source;
+      work->shapes = sink().text(op->operands.empty() ? op->shape : op->operands + " -> " + op->shape);
+      work->source = sink().text(op->source);
       if (work->bytes < 0 && op->bytes > 0 && work->is_kernel) work->bytes = op->bytes;
       if (op->flops > 0) work->flops = op->flops;
     } else {
@@ -545,6 +555,10 @@ class Reader {
   std::unordered_set<std::uint64_t> launched_;  // correlations of work on GPUs
   std::uint32_t runs_ = 0;
   std::uint64_t broken_ = 0, derived_ = 0;
+  Column shapes_{argument::kShapes, ArgumentType::text}, source_{argument::kSource, ArgumentType::text},
+      memory_{argument::kMemory, ArgumentType::text}, grid_{argument::kGrid, ArgumentType::text},
+      block_{argument::kBlock, ArgumentType::text}, registers_{argument::kRegisters, ArgumentType::integer},
+      shared_{argument::kShared, ArgumentType::integer};
 };
 
 }  // namespace
