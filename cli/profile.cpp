@@ -20,7 +20,7 @@
 #include "profile/save.h"
 #include "profile/trace_merge.h"
 #include "report_flags.h"
-#include "trace/reader.h"
+#include "trace/ranks.h"
 
 namespace paoding::cli {
 namespace {
@@ -170,9 +170,7 @@ int run_report(ReadOptions& options) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  std::vector<profile::NamedTrace> recordings;
-  for (const std::string& file : options.files) recordings.push_back({file, trace::read_trace(file)});
-  const profile::Trace trace = profile::merge(std::move(recordings));
+  const profile::Trace trace = trace::read_traces(options.files);
   save_trace(trace, options.path);
   print_report(report_of(trace, options.state, options.report));
   return kOk;
@@ -225,18 +223,16 @@ void add_report(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "report",
       "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
-      "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
-      "yours wrote, and traces that others\n"
-      "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever writes Chrome's "
-      "trace format,\n"
-      "packed by gzip or not. A file is known by its content; one that was cut off is read as far as "
-      "it goes, and\n"
-      "the line Not seen of the report says what is missing. Recordings of several processes of one program, ranks of "
-      "a training among "
-      "them, become one report and\n"
-      "one timeline: those of one machine on its clock, machines beside each other by "
-      "their wall clocks.");
-  sub->add_option("FILE", options->files, "The recording or trace, or one of every process")->type_name("")->required();
+      "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of yours wrote, and traces that others\n"
+      "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever writes Chrome's trace format; XLA's\n"
+      ".xplane.pb, Nsight Systems' SQLite, Perfetto's and rocprof's traces; packed by gzip or not. A file is known by its\n"
+      "content; one that was cut off is read as far as it goes, and the line Not seen of the report says what is missing.\n"
+      "Recordings of several processes of one program, ranks of a training among them, or a folder of them, become one\n"
+      "report and one timeline: those of one machine on its clock, machines beside each other by their wall clocks; others'\n"
+      "traces by the ends of their collectives where every rank has the same.");
+  sub->add_option("FILE", options->files, "The recording or trace, one of every process, or a folder of them")
+      ->type_name("")
+      ->required();
   add_path(*sub, &options->path, &options->state);
   options->report.add_to(*sub);
   sub->footer(
@@ -245,7 +241,8 @@ void add_report(CLI::App& app, Commands* commands) {
       "  paoding report run.paoding --format csv > run.csv\n"
       "  paoding report run.paoding --path run.pftrace\n"
       "  paoding report worker0.pt.trace.json.gz --kernels --width 80\n"
-      "  paoding report rank0.paoding rank1.paoding --path all.pftrace");
+      "  paoding report rank0.paoding rank1.paoding --path all.pftrace\n"
+      "  paoding report traces/ --format json");
   commands->push_back({sub, [options] { return run_report(*options); }});
 }
 

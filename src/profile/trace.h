@@ -252,6 +252,8 @@ class Trace {
   StringId intern(std::string_view text);
   /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
   ProcessId add_process(int pid, int rank, std::string_view name, Source source = Source::paoding);
+  /// Of every process that there is.
+  void set_rank(int rank);
   /// Process by process, of each in the order of their times.
   void add_anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   TrackId add_track(TrackKind kind, std::string_view name, int device = -1, ProcessId process = 0);

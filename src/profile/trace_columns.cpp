@@ -43,6 +43,11 @@ Window Trace::window_of(ProcessId id) const {
   return {start, std::clamp(own.back().ns, start, window_end_)};
 }
 
+void Trace::set_rank(int rank) {
+  if (processes_.empty()) processes_.emplace_back();
+  for (Process& process : processes_) process.rank = rank;
+}
+
 std::string Trace::process_name(ProcessId id) const {
   if (processes_.size() < 2) return "";
   const Process& process = processes_[id];

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -51,6 +52,7 @@ class Reader {
     read_texts();
     read_names();
     read_limits();
+    read_start();
     find_processes_of_calls();
     read_calls();
     read_ranges();
@@ -97,6 +99,16 @@ class Reader {
     }
     SqliteRows threads = file_.rows("ThreadNames", {"globalTid", "nameId"});
     while (threads.next()) thread_names_[threads.integer(0)] = text(threads.integer(1));
+  }
+
+  // What the wall clock is ahead of the times in the file.
+  void read_start() {
+    SqliteRows start = file_.rows("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs", "systemClockNs"});
+    SqliteRows analysis = file_.rows("ANALYSIS_DETAILS", {"startTime"});
+    constexpr std::int64_t kFrom = 1'000'000'000'000'000'000, kTo = 2'200'000'000'000'000'000;
+    if (!start.next() || start.integer(0) < kFrom || start.integer(0) > kTo) return;
+    const std::int64_t began = analysis.next() ? analysis.integer(0) : start.integer(1);
+    if (began >= 0 && began < kFrom) ahead_ns_ = start.integer(0) - began;
   }
 
   // What the device says that it reads in a second.
@@ -165,7 +177,10 @@ class Reader {
 
   Span span_of(const SqliteRows& rows, int start, int end) {
     Span span{.start_ns = rows.integer(start)};
-    if (__builtin_sub_overflow(rows.integer(end), span.start_ns, &span.duration_ns)) span.duration_ns = -1;
+    if (__builtin_sub_overflow(rows.integer(end), span.start_ns, &span.duration_ns) ||
+        __builtin_add_overflow(span.start_ns, ahead_ns_, &span.start_ns)) {
+      span.duration_ns = -1;
+    }
     return span;
   }
 
@@ -229,8 +244,7 @@ class Reader {
       } else {
         name = parse_nvtx_name(rows.text(5));
       }
-      Span span{.start_ns = rows.integer(0)};
-      if (!is_mark) span = span_of(rows, 0, 1);
+      Span span = span_of(rows, 0, is_mark ? 0 : 1);
       span.track = thread(rows.integer(3));
       add_range(name, is_mark, span);
     }
@@ -285,6 +299,7 @@ class Reader {
     const ColumnId block = trace.add_column(argument::kBlock, ArgumentType::text);
     const ColumnId registers = trace.add_column(argument::kRegisters, ArgumentType::integer);
     const ColumnId shared = trace.add_column(argument::kShared, ArgumentType::integer);
+    const bool has_graphs = file_.has(kGraphs);
     Sizes grids, blocks;
     std::unordered_map<std::int64_t, SiteId> sites;
     while (rows.next()) {
@@ -301,6 +316,7 @@ class Reader {
       span.correlation = sink_.correlation(static_cast<std::uint64_t>(correlation));
       const SpanId id = sink_.add(span);
       if (id == kNone) continue;
+      if (has_graphs) of_kernels_.insert({trace.tracks()[span.track].process, span.correlation});
       if (rows.has(12)) trace.add_argument(id, grid, grids.text(rows, 12));
       if (rows.has(15)) trace.add_argument(id, block, blocks.text(rows, 15));
       if (rows.has(9)) trace.add_argument(id, registers, rows.integer(9));
@@ -394,7 +410,11 @@ class Reader {
                               .name = sink_.text("CUDA graph"),
                               .instance = sink_.text(fmt::format("graph {}", rows.integer(7)))});
       span.correlation = sink_.correlation(static_cast<std::uint64_t>(correlation));
-      if (sink_.add(span) != kNone) ++seen;
+      if (of_kernels_.contains({sink_.trace().tracks()[span.track].process, span.correlation})) {
+        sink_.lose("rows of whole graphs beside those of their kernels, left out");
+      } else if (sink_.add(span) != kNone) {
+        ++seen;
+      }
     }
     sink_.lose("launches of graphs whose kernels were not recorded (nsys profile --cuda-graph-trace=node records them)",
                seen);
@@ -423,7 +443,9 @@ class Reader {
   std::unordered_map<std::int64_t, StringId> thread_names_;
   std::unordered_map<std::int64_t, std::int64_t> pid_of_launch_;
   std::map<std::pair<ProcessId, std::int64_t>, std::int64_t> first_context_;
+  std::set<std::pair<ProcessId, std::uint32_t>> of_kernels_;  // numbers of launches, where there are graphs too
   std::uint32_t runs_ = 0;
+  std::int64_t ahead_ns_ = 0;
   // What was looked up last: rows of one place come one behind the other.
   std::int64_t near_pid_ = -1, near_thread_ = 0;
   ProcessId near_process_ = 0;

@@ -40,6 +40,11 @@ const Format& format_of(const TraceFile& file) {
   std::string names;
   for (const Format& format : formats()) names += fmt::format("{}{}", names.empty() ? "" : ", ", format.name);
   if (file.head().empty()) fail(ErrorKind::file, "{}: the file is empty, needs to be a trace: {}", file.name(), names);
+  if (file.name().ends_with(".nsys-rep") || file.name().ends_with(".qdrep")) {
+    fail(ErrorKind::file,
+         "{}: Nsight Systems' own files cannot be read: nsys export --type sqlite {} makes one that can", file.name(),
+         file.name());
+  }
   fail(ErrorKind::file, "{}: it is no trace that can be read, needs to be one of: {}", file.name(), names);
 }
 

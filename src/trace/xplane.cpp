@@ -178,7 +178,10 @@ class Reader {
     }
     if (plane.name() != kTaskPlane) return;
     if (const XStat* start = plane.stat("profile_start_time"); start != nullptr) {
-      profile_start_ns_ = static_cast<std::int64_t>(start->number);
+      constexpr std::uint64_t kLatest = 2'200'000'000'000'000'000;
+      if (start->number >= static_cast<std::uint64_t>(kSince1970) && start->number < kLatest) {
+        profile_start_ns_ = static_cast<std::int64_t>(start->number);
+      }
     }
   }
 
@@ -187,7 +190,8 @@ class Reader {
     return *process_;
   }
 
-  // Since the profile began, where the file's times are that; where they are of the clock on the wall, since then too.
+  // By the wall clock: as the file has it, or since the profile began.
+  static constexpr std::int64_t kSince1970 = 1'000'000'000'000'000'000;
   std::optional<std::pair<std::int64_t, std::int64_t>> times_of(const XLine& line, const XEvent& event) {
     constexpr std::int64_t kLongest = std::int64_t{1} << 61;
     std::int64_t end_ps = 0, base = line.timestamp_ns;
@@ -196,7 +200,7 @@ class Reader {
       sink().is_sound(0, -1);
       return {};
     }
-    if (profile_start_ns_ > 0 && base >= profile_start_ns_) base -= profile_start_ns_;
+    if (base < kSince1970) base += profile_start_ns_;
     return std::pair(base + ns_of(event.offset_ps), base + ns_of(end_ps));
   }
 
