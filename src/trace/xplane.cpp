@@ -144,6 +144,12 @@ class Reader {
     }
     if (planes.empty()) return {};
     if (all.is_broken()) sink().lose("stretches of the file that are broken or cut off, with all that was in them");
+    std::size_t events = 0;
+    for (const XPlane& plane : planes) {
+      for (const XLine& line : plane.lines()) events += line.events;
+    }
+    constexpr std::size_t kLeastBytes = 8;  // of an event that is one
+    sink().trace().reserve(std::min(events, file_.size() / kLeastBytes));
     for (const XPlane& plane : planes) {
       if (plane.is_broken()) sink().lose("planes that are broken, read as far as they go");
       add_facts(plane);

@@ -74,6 +74,7 @@ void XPlane::add_line(std::string_view message) {
       case 1: line.id = all.number(); break;
       case 2: line.name = all.bytes(); break;
       case 3: line.timestamp_ns = all.signed_number(); break;
+      case 4: ++line.events; break;
       case 11: line.shown = all.bytes(); break;
       default: break;
     }

@@ -55,6 +55,7 @@ struct XLine {
   std::string_view name = {}, shown = {};
   std::int64_t timestamp_ns = 0;
   std::string_view message = {};
+  std::size_t events = 0;
   /// As it is called: what is to be shown, or its name.
   std::string_view title() const { return shown.empty() ? name : shown; }
 };
