@@ -220,16 +220,21 @@ void add_profile(CLI::App& app, Commands* commands) {
 
 void add_report(CLI::App& app, Commands* commands) {
   auto options = std::make_shared<ReadOptions>();
-  CLI::App* sub = app.add_subcommand(
-      "report",
-      "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
-      "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of yours wrote, and traces that others\n"
-      "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever writes Chrome's trace format; XLA's\n"
-      ".xplane.pb, Nsight Systems' SQLite, Perfetto's and rocprof's traces; packed by gzip or not. A file is known by its\n"
-      "content; one that was cut off is read as far as it goes, and the line Not seen of the report says what is missing.\n"
-      "Recordings of several processes of one program, ranks of a training among them, or a folder of them, become one\n"
-      "report and one timeline: those of one machine on its clock, machines beside each other by their wall clocks; others'\n"
-      "traces by the ends of their collectives where every rank has the same.");
+  CLI::App* sub = app.add_subcommand("report",
+                                     "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
+                                     "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
+                                     "yours wrote, and traces that others\n"
+                                     "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever "
+                                     "writes Chrome's trace format; XLA's\n"
+                                     ".xplane.pb, Nsight Systems' SQLite, Perfetto's and rocprof's traces; packed by "
+                                     "gzip or not. A file is known by its\n"
+                                     "content; one that was cut off is read as far as it goes, and the line Not seen "
+                                     "of the report says what is missing.\n"
+                                     "Recordings of several processes of one program, ranks of a training among them, "
+                                     "or a folder of them, become one\n"
+                                     "report and one timeline: those of one machine on its clock, machines beside each "
+                                     "other by their wall clocks; others'\n"
+                                     "traces by the ends of their collectives where every rank has the same.");
   sub->add_option("FILE", options->files, "The recording or trace, one of every process, or a folder of them")
       ->type_name("")
       ->required();

@@ -64,14 +64,36 @@ std::optional<Alignment> by_collectives(const std::vector<NamedTrace>& traces) {
   return made;
 }
 
-// Since 1970 in ns, as clocks on the wall have it: between 2001 and 2040, and within a day of each other.
-bool have_wall_clock(const std::vector<NamedTrace>& traces) {
-  constexpr std::int64_t kFrom = 1'000'000'000'000'000'000, kTo = 2'200'000'000'000'000'000, kDay = 86'400'000'000'000;
-  const std::int64_t first = traces[0].trace.window_start();
-  return std::ranges::all_of(traces, [&](const NamedTrace& one) {
-    const std::int64_t start = one.trace.window_start();
-    return start > kFrom && start < kTo && std::abs(start - first) < kDay;
-  });
+// What the wall clock is ahead of a trace's times: as it says itself, or nothing where they are since 1970 (between
+// 2001 and 2040 then).
+std::optional<std::int64_t> wall_ahead(const Trace& trace) {
+  constexpr std::int64_t kFrom = 1'000'000'000'000'000'000, kTo = 2'200'000'000'000'000'000;
+  if (!trace.anchors().empty()) {
+    const ClockAnchor& anchor = trace.anchors().front();
+    std::int64_t ahead = 0;
+    if (anchor.wall_ns < kFrom || anchor.wall_ns > kTo || __builtin_sub_overflow(anchor.wall_ns, anchor.ns, &ahead)) {
+      return {};
+    }
+    return ahead;
+  }
+  const bool is_wall = trace.window_start() > kFrom && trace.window_start() < kTo;
+  return is_wall ? std::optional<std::int64_t>(0) : std::nullopt;
+}
+
+// None where a trace has none, or they are more than a day apart: that is not one run.
+std::optional<Alignment> by_wall_clock(const std::vector<NamedTrace>& traces) {
+  constexpr std::int64_t kDay = 86'400'000'000'000;
+  Alignment made{.by = Alignment::By::wall_clock};
+  std::int64_t first = 0;
+  for (const NamedTrace& one : traces) {
+    const std::optional<std::int64_t> ahead = wall_ahead(one.trace);
+    std::int64_t start = 0;
+    if (!ahead || __builtin_add_overflow(one.trace.window_start(), *ahead, &start)) return {};
+    if (made.later_ns.empty()) first = start;
+    if (std::abs(start - first) > kDay) return {};
+    made.later_ns.push_back(*ahead);
+  }
+  return made;
 }
 
 // ---- files ----
@@ -178,10 +200,9 @@ void say_alignment(const Alignment& alignment, Trace* all) {
 
 Alignment align(const std::vector<NamedTrace>& traces) {
   if (std::optional<Alignment> found = by_collectives(traces)) return *found;
-  Alignment made{.by = have_wall_clock(traces) ? Alignment::By::wall_clock : Alignment::By::nothing};
-  for (const NamedTrace& one : traces) {
-    made.later_ns.push_back(made.by == Alignment::By::wall_clock ? 0 : -one.trace.window_start());
-  }
+  if (std::optional<Alignment> found = by_wall_clock(traces)) return *found;
+  Alignment made;
+  for (const NamedTrace& one : traces) made.later_ns.push_back(-one.trace.window_start());
   return made;
 }
 

@@ -56,7 +56,7 @@ Sums sums_of(const Trace& trace) {
   return sums;
 }
 
-TEST(OthersTraces, AddUpToWhatOtherDecodersFindToTheNanosecond) {
+TEST(BinaryTraces, AddUpToWhatOtherDecodersFindToTheNanosecond) {
   simdjson::dom::parser parser;
   const simdjson::dom::object expected = parser.load(kFolder + "sums.json");
   ASSERT_GE(expected.size(), 10u);
@@ -94,7 +94,7 @@ std::string all_reports(const Trace& trace) {
   return all;
 }
 
-TEST(OthersTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
+TEST(BinaryTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
   for (const char* file : {"nsight_one_kernel.sqlite.gz", "nsight_two_processes.sqlite.gz", "rocprofv3.json.gz"}) {
     const Trace trace = read_trace(kFolder + file);
     EXPECT_EQ(all_reports(trace).find("do-not-show-me"), std::string::npos) << file;
@@ -105,7 +105,7 @@ TEST(OthersTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
   }
 }
 
-TEST(OthersTraces, OfJaxNameTheUsersOpsWithScopesShapesAndLines) {
+TEST(BinaryTraces, OfJaxNameTheUsersOpsWithScopesShapesAndLines) {
   const Trace trace = read_trace(kFolder + "jax_h200.xplane.pb.gz");
   EXPECT_EQ(trace.processes().at(0).source, Source::jax);
   EXPECT_EQ(trace.processes().at(0).pid, 447);
@@ -130,7 +130,7 @@ TEST(OthersTraces, OfJaxNameTheUsersOpsWithScopesShapesAndLines) {
 }
 
 // Hundreds of kernels have the number of one launch.
-TEST(OthersTraces, OfGraphLaunchesJoinEveryKernelWithItsLaunch) {
+TEST(BinaryTraces, OfGraphLaunchesJoinEveryKernelWithItsLaunch) {
   const Trace trace = read_trace(kFolder + "jax_h200.xplane.pb.gz");
   std::map<SpanId, int> kernels;
   for (SpanId i = 0; i < trace.size(); ++i) {
@@ -145,7 +145,7 @@ TEST(OthersTraces, OfGraphLaunchesJoinEveryKernelWithItsLaunch) {
   EXPECT_GT(most, 100);
 }
 
-TEST(OthersTraces, OfTwoProcessesDoNotMixLaunchesOfOneNumber) {
+TEST(BinaryTraces, OfTwoProcessesDoNotMixLaunchesOfOneNumber) {
   const Trace trace = read_trace(kFolder + "nsight_two_processes.sqlite.gz");
   ASSERT_GE(trace.processes().size(), 2u);
   for (SpanId i = 0; i < trace.size(); ++i) {
@@ -160,7 +160,7 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(OthersTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
+TEST(BinaryTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
   const std::pair<const char*, Source> files[] = {{"jax_h200.xplane.pb.gz", Source::jax},
                                                   {"nsight_old_columns.sqlite.gz", Source::nsight_systems},
                                                   {"nested_tracks.perfetto-trace.gz", Source::perfetto},
@@ -175,7 +175,7 @@ TEST(OthersTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
 }
 
 // A trace that is cut off anywhere is an error, or says that something is missing; no kernel is counted twice.
-TEST(OthersTraces, ThatAreCutOffSayWhatIsMissing) {
+TEST(BinaryTraces, ThatAreCutOffSayWhatIsMissing) {
   for (const char* file : {"rocm_jax_gemm.xplane.pb.gz", "nsight_one_kernel.sqlite.gz",
                            "nested_tracks.perfetto-trace.gz", "rocprofv3.json.gz"}) {
     TraceFile whole_file(kFolder + std::string(file));
