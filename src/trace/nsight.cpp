@@ -273,6 +273,7 @@ class Reader {
   // ---- GPUs ----
 
   void read_kernels() {
+    if (!file_.has(kKernels)) return;
     SqliteRows rows = file_.rows(kKernels, {"start",
                                             "end",
                                             "deviceId",

@@ -46,33 +46,63 @@ std::optional<std::int64_t> number_behind(std::string_view text, std::string_vie
   return problem == std::errc{} && number >= 0 && number < 4096 ? std::optional(number) : std::nullopt;
 }
 
-// Of a GPU's work, by the categories of rocprofv3 and others.
-std::optional<SpanKind> gpu_kind(std::string_view category, std::string_view name) {
-  if (contains(category, "memory_copy") || contains(category, "memcpy")) return SpanKind::memcpy;
-  if (contains(category, "memset")) return SpanKind::memset;
-  if (contains(category, "kernel")) {
-    if (name.starts_with("Memcpy")) return SpanKind::memcpy;
-    return name.starts_with("Memset") ? SpanKind::memset : SpanKind::kernel;
+// What a category says of the events that have it.
+struct CategoryFacts {
+  std::optional<SpanKind> own;  // as paoding's own traces have it
+  bool is_copy = false, is_fill = false, is_kernel = false, is_op = false, is_frame = false, is_range = false;
+
+  explicit CategoryFacts(std::string_view category)
+      : own(own_kind(category)),
+        is_copy(contains(category, "memory_copy") || contains(category, "memcpy")),
+        is_fill(contains(category, "memset")),
+        is_kernel(contains(category, "kernel")),
+        is_op(contains(category, "cpu_op")),
+        is_frame(contains(category, "python_function")),
+        is_range(contains(category, "annotation") || contains(category, "marker")) {}
+
+  // Of a GPU's work, by the categories of rocprofv3 and others.
+  std::optional<SpanKind> gpu_kind(std::string_view name) const {
+    if (is_copy || (is_kernel && name.starts_with("Memcpy"))) return SpanKind::memcpy;
+    if (is_fill || (is_kernel && name.starts_with("Memset"))) return SpanKind::memset;
+    return is_kernel ? std::optional(SpanKind::kernel) : std::nullopt;
   }
-  return {};
-}
+};
+
+// Facts about texts, each found once: events of one text come one behind the other.
+template <class Facts>
+class Known {
+ public:
+  template <class Make>
+  Facts& of(std::string_view text, Make&& make) {
+    if (near_ != nullptr && text.data() == near_text_.data() && text.size() == near_text_.size()) return *near_;
+    auto found = all_.find(text);
+    if (found == all_.end()) found = all_.emplace(text, make(text)).first;
+    near_ = &found->second;
+    near_text_ = text;
+    return *near_;
+  }
+
+ private:
+  std::unordered_map<std::string_view, Facts> all_;
+  Facts* near_ = nullptr;
+  std::string_view near_text_;
+};
 
 class Reader {
  public:
-  explicit Reader(PerfettoEvents from) : from_(std::move(from)), sink_(source_of(from_)) {
-    is_own_ = source_of(from_) == Source::paoding;
-  }
+  explicit Reader(PerfettoEvents from) : from_(std::move(from)), is_own_(is_of_paoding()), sink_(source()) {}
 
   Trace read() {
+    sink_.trace().reserve(from_.events.size() / 2 + from_.stages.size());
     find_gpu_tracks();
-    std::vector<std::uint32_t> order(from_.events.size());
-    std::iota(order.begin(), order.end(), 0u);
-    const auto time = [&](std::uint32_t i) { return from_.events[i].ns; };
-    if (!std::ranges::is_sorted(order, {}, time)) std::ranges::stable_sort(order, {}, time);
-    for (const std::uint32_t i : order) {
-      const PerfettoEvent& event = from_.events[i];
-      last_ns_ = std::max(last_ns_, event.ns);
-      take(i, event);
+    if (is_in_order()) {
+      for (std::uint32_t i = 0; i < from_.events.size(); ++i) take(i, from_.events[i]);
+    } else {
+      std::vector<std::pair<std::int64_t, std::uint32_t>> order;
+      order.reserve(from_.events.size());
+      for (std::uint32_t i = 0; i < from_.events.size(); ++i) order.emplace_back(from_.events[i].ns, i);
+      std::ranges::sort(order);
+      for (const auto& [ns, i] : order) take(i, from_.events[i]);
     }
     close_all();
     for (const PerfettoGpuStage& stage : from_.stages) add_stage(stage);
@@ -82,15 +112,32 @@ class Reader {
   }
 
  private:
-  // Ours where every span says one of our kinds.
-  static Source source_of(const PerfettoEvents& from) {
+  // Where every span says one of our kinds.
+  bool is_of_paoding() {
     bool is_own = false;
-    for (const PerfettoEvent& event : from.events) {
+    for (const PerfettoEvent& event : from_.events) {
       if (event.type == Type::end || event.type == Type::counter) continue;
-      if (!own_kind(event.category)) return Source::perfetto;
+      if (!category(event).own) return false;
       is_own = true;
     }
-    return is_own ? Source::paoding : Source::perfetto;
+    return is_own;
+  }
+  Source source() const { return is_own_ ? Source::paoding : Source::perfetto; }
+
+  const CategoryFacts& category(const PerfettoEvent& event) {
+    return categories_.of(event.category, [](std::string_view text) { return CategoryFacts(text); });
+  }
+
+  // Whether the events of every track come in the order of their times.
+  bool is_in_order() {
+    bool is_sorted = true;
+    for (const PerfettoEvent& event : from_.events) {
+      std::int64_t& before = track_at(event.track).before_ns;
+      is_sorted = is_sorted && event.ns >= before;
+      before = event.ns;
+      last_ns_ = std::max(last_ns_, event.ns);
+    }
+    return is_sorted;
   }
 
   // ---- tracks ----
@@ -98,7 +145,8 @@ class Reader {
   struct Track {
     TrackId id = kNone;
     bool is_gpu = false, has_gpu_work = false;
-    std::vector<std::uint32_t> open;  // events that began
+    std::int64_t before_ns = std::numeric_limits<std::int64_t>::min();  // the time of the event before
+    std::vector<std::uint32_t> open;                                    // events that began
     std::optional<CounterId> counter;
     double value = 0;
   };
@@ -108,7 +156,7 @@ class Reader {
   void find_gpu_tracks() {
     for (const PerfettoEvent& event : from_.events) {
       if (event.type == Type::end || event.type == Type::counter) continue;
-      if (is_own_ || gpu_kind(event.category, event.name)) tracks_[event.track].has_gpu_work = true;
+      if (is_own_ || category(event).gpu_kind(event.name)) track_at(event.track).has_gpu_work = true;
     }
     for (auto& [uuid, track] : tracks_) {
       if (!track.has_gpu_work) continue;
@@ -167,8 +215,16 @@ class Reader {
     return device;
   }
 
+  Track& track_at(std::uint64_t uuid) {
+    if (near_track_ == nullptr || near_uuid_ != uuid) {
+      near_track_ = &tracks_[uuid];
+      near_uuid_ = uuid;
+    }
+    return *near_track_;
+  }
+
   Track& track_of(std::uint64_t uuid) {
-    Track& track = tracks_[uuid];
+    Track& track = track_at(uuid);
     if (track.id != kNone) return track;
     const auto found = from_.tracks.find(uuid);
     const PerfettoTrack own = found == from_.tracks.end() ? PerfettoTrack{} : found->second;
@@ -250,17 +306,17 @@ class Reader {
     return id;
   }
 
-  SpanKind kind_of(const PerfettoEvent& event, bool is_gpu) const {
-    if (is_own_) return *own_kind(event.category);
+  SpanKind kind_of(const PerfettoEvent& event, bool is_gpu) {
+    const CategoryFacts& facts = category(event);
+    if (is_own_) return *facts.own;
     if (event.type == Type::instant) return SpanKind::instant;
-    if (is_gpu) return gpu_kind(event.category, event.name).value_or(SpanKind::host);
-    const SpanKind call = kind_of_call(event.name);
+    if (is_gpu) return facts.gpu_kind(event.name).value_or(SpanKind::host);
+    const SpanKind call = calls_.of(event.name, kind_of_call);
     if (call != SpanKind::host) return call;
     if (event.name.starts_with("ProfilerStep#")) return SpanKind::step;
-    if (contains(event.category, "cpu_op")) return SpanKind::op;
-    if (contains(event.category, "python_function")) return SpanKind::frame;
-    return contains(event.category, "annotation") || contains(event.category, "marker") ? SpanKind::range
-                                                                                        : SpanKind::host;
+    if (facts.is_op) return SpanKind::op;
+    if (facts.is_frame) return SpanKind::frame;
+    return facts.is_range ? SpanKind::range : SpanKind::host;
   }
 
   Copy copy_of(const PerfettoEvent& event) const {
@@ -282,10 +338,23 @@ class Reader {
 
   enum class Fact : std::uint8_t { none, op, scope, instance, kernel, copy, members, run, bytes, flops, correlation };
 
+  // What an argument of a name is: of each type a fact, or a column of the trace.
+  struct ArgumentFacts {
+    Fact if_text = Fact::none, if_number = Fact::none;
+    std::array<ColumnId, 3> columns = {kNone, kNone, kNone};
+  };
+  ArgumentFacts& facts_of(const PerfettoArgument& argument) {
+    return arguments_.of(argument.name, [this](std::string_view name) {
+      return ArgumentFacts{.if_text = fact_of(name, true), .if_number = fact_of(name, false)};
+    });
+  }
+  Fact fact_of(const PerfettoArgument& argument) {
+    const ArgumentFacts& facts = facts_of(argument);
+    return argument.type == PerfettoArgument::Type::text ? facts.if_text : facts.if_number;
+  }
+
   // "members" are in the group's name.
-  Fact fact_of(const PerfettoArgument& argument) const {
-    const bool is_text = argument.type == PerfettoArgument::Type::text;
-    const std::string_view name = argument.name;
+  Fact fact_of(std::string_view name, bool is_text) const {
     if (is_own_) {
       if (is_text && name == "op") return Fact::op;
       if (is_text && name == "scope") return Fact::scope;
@@ -301,7 +370,7 @@ class Reader {
     if (name == "correlation" || name == "correlation_id" || name == "corr_id") return Fact::correlation;
     return Fact::none;
   }
-  bool is_fact(const PerfettoArgument& argument) const { return fact_of(argument) != Fact::none; }
+  bool is_fact(const PerfettoArgument& argument) { return fact_of(argument) != Fact::none; }
 
   void take_fact(const PerfettoArgument& argument) {
     switch (fact_of(argument)) {
@@ -321,27 +390,26 @@ class Reader {
 
   void add_argument(SpanId id, const PerfettoArgument& argument) {
     Trace& trace = sink_.trace();
-    constexpr std::size_t kMostColumns = 256;
-    if (trace.columns().size() >= kMostColumns) return sink_.lose("arguments of more than 256 names, left out");
-    std::string_view name = argument.name;
-    if (is_own_ && name.starts_with("argument ")) name.remove_prefix(9);
+    ColumnId& column = facts_of(argument).columns[static_cast<std::size_t>(argument.type)];
+    if (column == kNone) {
+      constexpr std::size_t kMostColumns = 256;
+      if (trace.columns().size() >= kMostColumns) return sink_.lose("arguments of more than 256 names, left out");
+      std::string_view name = argument.name;
+      if (is_own_ && name.starts_with("argument ")) name.remove_prefix(9);
+      constexpr std::array kTypes = {ArgumentType::integer, ArgumentType::real, ArgumentType::text};
+      column = trace.add_column(name, kTypes[static_cast<std::size_t>(argument.type)]);
+    }
     switch (argument.type) {
-      case PerfettoArgument::Type::number:
-        trace.add_argument(id, trace.add_column(name, ArgumentType::integer), argument.number);
-        break;
-      case PerfettoArgument::Type::real:
-        trace.add_argument(id, trace.add_column(name, ArgumentType::real), argument.real);
-        break;
-      case PerfettoArgument::Type::text:
-        trace.add_argument(id, trace.add_column(name, ArgumentType::text), argument.text);
-        break;
+      case PerfettoArgument::Type::number: trace.add_argument(id, column, argument.number); break;
+      case PerfettoArgument::Type::real: trace.add_argument(id, column, argument.real); break;
+      case PerfettoArgument::Type::text: trace.add_argument(id, column, argument.text); break;
     }
   }
 
   // ---- the rest ----
 
   void add_sample(const PerfettoEvent& event) {
-    Track& track = tracks_[event.track];
+    Track& track = track_at(event.track);
     const auto found = from_.tracks.find(event.track);
     const PerfettoTrack own = found == from_.tracks.end() ? PerfettoTrack{} : found->second;
     if (!track.counter) {
@@ -414,9 +482,14 @@ class Reader {
   }
 
   const PerfettoEvents from_;
+  Known<CategoryFacts> categories_;
+  Known<SpanKind> calls_;
+  Known<ArgumentFacts> arguments_;
+  const bool is_own_;
   TraceSink sink_;
-  bool is_own_ = false;
   std::unordered_map<std::uint64_t, Track> tracks_;
+  Track* near_track_ = nullptr;  // that was looked up last
+  std::uint64_t near_uuid_ = 0;
   std::map<std::pair<std::uint64_t, std::string>, std::int64_t> rows_;  // of our own tracks, by where they lie
   std::int64_t next_track_ = 0, last_ns_ = std::numeric_limits<std::int64_t>::min();
   Facts facts_;

@@ -20,9 +20,9 @@ struct Alignment {
     nothing,      // each begins at its own beginning
   };
   By by = By::nothing;
-  std::vector<std::int64_t> later_ns;  // by which each is moved
-  std::size_t collectives = 0;         // that were compared
-  std::int64_t apart_ns = 0;           // by collectives: how far ends are still apart, of half of them at most
+  std::vector<std::int64_t> later_ns = {};  // by which each is moved
+  std::size_t collectives = 0;              // that were compared
+  std::int64_t apart_ns = 0;                // by collectives: how far ends are still apart, of half of them at most
 };
 
 /// By the collectives of all (NCCL's and RCCL's kernels, in their order) where these are the same on every rank; else

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -481,18 +482,41 @@ std::uint64_t mend_utf8(std::string* text) {
   return mended;
 }
 
-// Cut to where it can be indexed: a file that ends in the middle of a text is not. False where that is nowhere near.
-bool cut_to_whole_texts(json::parser& parser, std::string* text) {
-  constexpr int kMostTries = 16;
-  for (int i = 0; i < kMostTries; ++i) {
-    json::document document;
-    const auto error =
-        parser.iterate(simdjson::padded_string_view(text->data(), text->size(), text->capacity())).get(document);
-    if (error != simdjson::UNCLOSED_STRING) return i > 0;
-    const std::size_t quote = text->rfind('"');
-    if (quote == text->npos || quote == 0) return true;
-    text->resize(quote);
+// Closes what a text that is cut off left open, without which none of it can be read, and leaves out the last element
+// of the innermost list, which is not whole. Returns whether anything was open.
+bool close_what_is_open(std::string* text, bool has_processes) {
+  struct Open {
+    char end;
+    std::size_t at;
+  };
+  std::vector<Open> open;
+  bool is_in_text = false;
+  std::size_t quote = 0;
+  for (std::size_t i = 0; i < text->size(); ++i) {
+    const char c = (*text)[i];
+    if (is_in_text) {
+      if (c == '\\') ++i;
+      if (c == '"') is_in_text = false;
+      continue;
+    }
+    if (c == '"') {
+      is_in_text = true;
+      quote = i;
+    }
+    if (c == '{' || c == '[') open.push_back({c == '{' ? '}' : ']', i});
+    if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
   }
+  if (open.empty()) return false;
+  if (is_in_text) text->resize(quote);
+  const auto list = std::ranges::find(open.rbegin(), open.rend(), ']', &Open::end);
+  const bool is_of_processes = has_processes && open.size() > 1 && list == open.rend() - 2;
+  if (list != open.rend() && !is_of_processes) {
+    if (list != open.rbegin()) text->resize(std::prev(list)->at);
+    open.erase(list.base(), open.end());
+  }
+  while (!text->empty() && (text->back() == ',' || std::isspace(static_cast<unsigned char>(text->back())) != 0))
+    text->pop_back();
+  for (auto one = open.rbegin(); one != open.rend(); ++one) *text += one->end;
   return true;
 }
 
@@ -516,11 +540,12 @@ bool is_rocprof(std::string_view head) {
 Trace read_rocprof_text(std::string text, const std::string& name) {
   std::uint64_t mended = 0;
   if (!simdjson::validate_utf8(text)) mended = mend_utf8(&text);
+  const bool is_of_sdk = std::string_view(text).substr(0, 1 << 16).find(fmt::format("\"{}\"", kTool)) != text.npos;
+  const char* problem = close_what_is_open(&text, is_of_sdk) ? "it is cut off" : nullptr;
   text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
   json::parser parser;
-  const char* problem = cut_to_whole_texts(parser, &text) ? "it ends within a text" : nullptr;
   const simdjson::padded_string_view view(text.data(), text.size(), text.capacity());
-  if (std::string_view(text).substr(0, 1 << 16).find(fmt::format("\"{}\"", kTool)) == text.npos) {
+  if (!is_of_sdk) {
     OldReader old;
     try {
       json::document document = parser.iterate(view);

@@ -32,10 +32,8 @@ std::string call(int correlation, std::int64_t start, std::int64_t end) {
 
 std::string tool(const std::string& records) {
   return R"({"rocprofiler-sdk-tool":[{"metadata":{"pid":4711},)" + kAgents + "," + kStrings +
-         R"(,"kernel_symbols":[{"kernel_id":1,"kernel_name":"gemm.kd","formatted_kernel_name":"gemm(float*)"}],"buffer_records":)" + records + "
-}]
-}
-";
+         R"x(,"kernel_symbols":[{"kernel_id":1,"kernel_name":"gemm.kd","formatted_kernel_name":"gemm(float*)"}])x" +
+         R"(,"buffer_records":)" + records + "}]}";
 }
 
 TEST(Rocprof, JoinsKernelsWithTheirLaunchesAndCountsGpusByTheirPlace) {
