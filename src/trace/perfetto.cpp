@@ -259,7 +259,7 @@ class Reader {
       }
       case Type::instant: add(i, event.ns); break;
       case Type::whole:
-        if (std::int64_t end = 0; !__builtin_add_overflow(event.ns, event.duration_ns, &end)) add(i, end);
+        if (std::int64_t end = 0; !__builtin_add_overflow(event.ns, event.value, &end)) add(i, end);
         break;
       case Type::counter: add_sample(event); break;
     }
@@ -401,7 +401,7 @@ class Reader {
     }
     switch (argument.type) {
       case PerfettoArgument::Type::number: trace.add_argument(id, column, argument.number); break;
-      case PerfettoArgument::Type::real: trace.add_argument(id, column, argument.real); break;
+      case PerfettoArgument::Type::real: trace.add_argument(id, column, argument.real()); break;
       case PerfettoArgument::Type::text: trace.add_argument(id, column, argument.text); break;
     }
   }
@@ -423,8 +423,8 @@ class Reader {
       track.counter = sink_.trace().add_counter(is_gpu ? static_cast<int>(device_of(event.track)) : -1, name,
                                                 process_of(event.track));
     }
-    const double value = (event.is_real ? event.real_value : static_cast<double>(event.value)) *
-                         static_cast<double>(own.unit_multiplier);
+    const double value =
+        (event.is_real ? event.real() : static_cast<double>(event.value)) * static_cast<double>(own.unit_multiplier);
     track.value = own.is_incremental ? track.value + value : value;
     constexpr double kMost = 9e18;
     const bool is_number = track.value > -kMost && track.value < kMost;

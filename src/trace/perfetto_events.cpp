@@ -46,11 +46,20 @@ std::pair<std::uint64_t, std::string_view> entry_of(std::string_view message) {
 class Packets {
  public:
   void read(std::string_view file, int depth) {
+    if (depth == 0) make_room(file);
     WireReader all(file);
     while (all.next()) {
       if (all.field() == 1 && all.type() == WireType::bytes) read_packet(all.bytes(), depth);
     }
     if (all.is_broken()) ++out_.broken;
+  }
+
+  // For as many events as there are packets.
+  void make_room(std::string_view file) {
+    std::size_t packets = 0;
+    for (WireReader all(file); all.next();) ++packets;
+    constexpr std::size_t kLeastBytes = 8;
+    out_.events.reserve(std::min(packets, file.size() / kLeastBytes));
   }
 
   PerfettoEvents finish() { return std::move(out_); }
@@ -376,7 +385,7 @@ class Packets {
         case 23: event.name = all.bytes(); break;
         case 30: event.value = all.signed_number(); break;
         case 44:
-          event.real_value = all.real();
+          event.value = std::bit_cast<std::int64_t>(all.real());
           event.is_real = true;
           break;
         case 36:
@@ -439,8 +448,7 @@ class Packets {
     for (WireReader all(message); all.next();) {
       if (all.field() == 1) event->name = look_up(sequence->names, all.number(), is_missing);
       if (all.field() == 2) phase = all.number();
-      if (all.field() == 3 && __builtin_mul_overflow(all.signed_number(), 1000, &event->duration_ns))
-        event->duration_ns = -1;
+      if (all.field() == 3 && __builtin_mul_overflow(all.signed_number(), 1000, &event->value)) event->value = -1;
     }
     return phase;
   }
@@ -465,7 +473,7 @@ class Packets {
           set(Type::number);
           break;
         case 5:
-          argument.real = all.real();
+          argument.number = std::bit_cast<std::int64_t>(all.real());
           set(Type::real);
           break;
         case 6:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -30,24 +31,24 @@ struct PerfettoTrack {
 struct PerfettoArgument {
   enum class Type : std::uint8_t { number, real, text };
   std::string_view name;
-  Type type = Type::number;
-  std::int64_t number = 0;
-  double real = 0;
   std::string_view text;
+  std::int64_t number = 0;
+  Type type = Type::number;
+  double real() const { return std::bit_cast<double>(number); }
 };
 
 struct PerfettoEvent {
   enum class Type : std::uint8_t { begin, end, instant, counter, whole };
-  std::int64_t ns = 0, duration_ns = 0;
+  std::int64_t ns = 0;
+  std::int64_t value = 0;  // of a counter; of a whole event how long it lasted
   std::uint64_t track = 0;
-  Type type = Type::instant;
   std::string_view name, category;
   std::uint32_t arguments_begin = 0, arguments_end = 0;  // into PerfettoEvents::arguments
   std::uint32_t flows_begin = 0, flows_end = 0;          // into PerfettoEvents::flows
   std::uint64_t correlation = 0;
-  double real_value = 0;  // of a counter
-  std::int64_t value = 0;
-  bool is_real = false;
+  Type type = Type::instant;
+  bool is_real = false;  // the value has the bits of a double
+  double real() const { return std::bit_cast<double>(value); }
 };
 
 /// A stage of work on a GPU, which has a place of its own.
