@@ -19,7 +19,7 @@
 #include "profile/save.h"
 #include "recordings.h"
 #include "report_flags.h"
-#include "trace/reader.h"
+#include "trace/ranks.h"
 
 namespace paoding::cli {
 namespace {
@@ -126,9 +126,7 @@ int run_report(ReadOptions& options) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  std::vector<profile::NamedTrace> recordings;
-  for (const std::string& file : options.files) recordings.push_back({file, trace::read_trace(file)});
-  const profile::Trace trace = profile::merge(std::move(recordings));
+  const profile::Trace trace = trace::read_traces(options.files);
   show(trace, options.state, options.report, {options.path, options.report.layout.page});
   return kOk;
 }
@@ -173,19 +171,24 @@ void add_profile(CLI::App& app, Commands* commands) {
 
 void add_report(CLI::App& app, Commands* commands) {
   auto options = std::make_shared<ReadOptions>();
-  CLI::App* sub = app.add_subcommand(
-      "report",
-      "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
-      "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
-      "yours wrote, and traces that others\n"
-      "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever writes Chrome's "
-      "trace format,\n"
-      "packed by gzip or not. A file is known by its content; one that was cut off is read as far as "
-      "it goes, and\n"
-      "the line Not seen of the report says what is missing.\n\n"
-      "Recordings of several processes of one program, ranks of a training among them, become one report and one\n"
-      "timeline: those of one machine on its clock, machines beside each other by their wall clocks.");
-  sub->add_option("FILE", options->files, "The recording or trace, or one of every process")->type_name("")->required();
+  CLI::App* sub = app.add_subcommand("report",
+                                     "Show the Profiling Report of a recording, or of a trace of another framework\n\n"
+                                     "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
+                                     "yours wrote, and traces that others\n"
+                                     "wrote: JSON of PyTorch's profiler (Kineto), of JAX (XLA), TensorFlow or whoever "
+                                     "writes Chrome's trace format; XLA's\n"
+                                     ".xplane.pb, Nsight Systems' SQLite, Perfetto's and rocprof's traces; packed by "
+                                     "gzip or not. A file is known by its\n"
+                                     "content; one that was cut off is read as far as it goes, and the line Not seen "
+                                     "of the report says what is missing.\n"
+                                     "Recordings of several processes of one program, ranks of a training among them, "
+                                     "or a folder of them, become one\n"
+                                     "report and one timeline: those of one machine on its clock, machines beside each "
+                                     "other by their wall clocks; others'\n"
+                                     "traces by the ends of their collectives where every rank has the same.");
+  sub->add_option("FILE", options->files, "The recording or trace, one of every process, or a folder of them")
+      ->type_name("")
+      ->required();
   add_path(*sub, &options->path, &options->state);
   options->report.add_to(*sub);
   sub->footer(
@@ -195,7 +198,8 @@ void add_report(CLI::App& app, Commands* commands) {
       "  paoding report run.paoding --html run.html\n"
       "  paoding report run.paoding --path run.pftrace\n"
       "  paoding report worker0.pt.trace.json.gz --kernels --width 80\n"
-      "  paoding report rank0.paoding rank1.paoding --path all.pftrace");
+      "  paoding report rank0.paoding rank1.paoding --path all.pftrace\n"
+      "  paoding report traces/ --format json");
   commands->push_back({sub, [options] { return run_report(*options); }});
 }
 

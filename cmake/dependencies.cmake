@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(SQLite3 REQUIRED)
 find_package(hwy REQUIRED)
 
 # Those that bring no CMake package (SLEEF, SentencePiece, zstd before 1.5), or one that asks for more than is used: OpenCL (oneDNN).
@@ -20,7 +21,7 @@ add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
   ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR} ${ZSTD_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
-  fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB ${ZSTD_LIBRARY} hwy::hwy
+  fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB SQLite::SQLite3 ${ZSTD_LIBRARY} hwy::hwy
   ${SENTENCEPIECE_TRAIN_LIBRARY} ${SENTENCEPIECE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # Vectors whose length the compiler does not know cannot be members of a class: NEON is used.

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # Needed to build and test; then what the checks and speed gain from.
 build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-dev libcli11-dev libfmt-dev
-  libsimdjson-dev zlib1g-dev libzstd-dev libsentencepiece-dev libgtest-dev)
+  libsimdjson-dev zlib1g-dev libzstd-dev libsqlite3-dev libsentencepiece-dev libgtest-dev)
 build_likes=(ccache clang-format-14 libbenchmark-dev)
 docs_needs=(doxygen)
 docs_likes=(doxygen-awesome-css)
@@ -96,7 +96,7 @@ install_aarch64() {
   # would take the place of this machine's own.
   install g++-aarch64-linux-gnu qemu-user --
   local packages=(libdnnl2 libdnnl-dev libhwy1 libhwy-dev libsleef3 libsleef-dev libfmt9 libfmt-dev libsimdjson14
-    libsimdjson-dev zlib1g zlib1g-dev libzstd1 libzstd-dev libsentencepiece0 libsentencepiece-dev libgtest-dev
+    libsimdjson-dev zlib1g zlib1g-dev libzstd1 libzstd-dev libsqlite3-0 libsqlite3-dev libsentencepiece0 libsentencepiece-dev libgtest-dev
     libcli11-dev)
   local to=$PWD/.deps-aarch64
   [[ -f $to/installed && "$(cat "$to/installed")" == "${packages[*]}" ]] && return 0

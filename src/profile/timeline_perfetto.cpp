@@ -7,38 +7,11 @@
 #include <string>
 #include <unordered_map>
 
+#include "profile/protobuf.h"
 #include "profile/timeline_rows.h"
 
 namespace paoding::profile {
 namespace {
-
-/// A message under construction.
-class Message {
- public:
-  void number(std::uint32_t field, std::uint64_t value) {
-    tag(field, 0);
-    varint(value);
-  }
-  void fixed64(std::uint32_t field, std::uint64_t value) {
-    tag(field, 1);
-    for (int shift = 0; shift < 64; shift += 8) bytes_.push_back(static_cast<char>(value >> shift));
-  }
-  void text(std::uint32_t field, std::string_view value) {
-    tag(field, 2);
-    varint(value.size());
-    bytes_.append(value);
-  }
-  void message(std::uint32_t field, const Message& value) { text(field, value.bytes_); }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  void tag(std::uint32_t field, std::uint32_t type) { varint(std::uint64_t{field} << 3 | type); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>(value | 0x80));
-    bytes_.push_back(static_cast<char>(value));
-  }
-  std::string bytes_;
-};
 
 class Perfetto {
  public:
@@ -103,9 +76,9 @@ class Perfetto {
 
   static std::uint64_t counter_track(CounterId counter) { return 500'000 + std::uint64_t{counter}; }
 
-  void packet(Message& message) {
+  void packet(ProtobufMessage& message) {
     message.number(kSequence, 1);
-    Message all;
+    ProtobufMessage all;
     all.message(kPacket, message);
     out_ += all.bytes();
     flush(std::size_t{1} << 20);
@@ -122,7 +95,7 @@ class Perfetto {
     for (const Counter& counter : trace_.counters()) places.insert({counter.process, counter.device});
     for (const auto& [id, device] : places) {
       const std::string name = place_name(trace_, id, device);
-      Message process, descriptor, message;
+      ProtobufMessage process, descriptor, message;
       process.number(1, std::uint64_t{id} * kProcessesEach + static_cast<std::uint64_t>(device + 2));
       process.text(6, name);
       descriptor.number(kUuid, process_of(id, device));
@@ -138,7 +111,7 @@ class Perfetto {
     const Track& own = trace_.track(i);
     std::string name(trace_.text(own.name));
     if (rows_[i] > 0) name += " (" + std::to_string(rows_[i] + 1) + ")";
-    Message descriptor, message;
+    ProtobufMessage descriptor, message;
     descriptor.number(kUuid, track);
     descriptor.text(kName, name);
     descriptor.number(kParent, process_of(own.process, own.device));
@@ -158,7 +131,7 @@ class Perfetto {
 
   void describe_counter(CounterId id) {
     const Counter& counter = trace_.counters()[id];
-    Message unit, descriptor, message;
+    ProtobufMessage unit, descriptor, message;
     unit.number(3, kSizeBytes);
     descriptor.number(kUuid, counter_track(id));
     descriptor.text(kName, "memory: " + std::string(trace_.text(counter.name)));
@@ -169,7 +142,7 @@ class Perfetto {
   }
 
   void count(const Sample& sample) {
-    Message event, message;
+    ProtobufMessage event, message;
     event.number(kType, kCounterValue);
     event.number(kTrackUuid, counter_track(sample.counter));
     event.number(kValue, static_cast<std::uint64_t>(sample.value));
@@ -181,7 +154,7 @@ class Perfetto {
   void close_until(std::uint64_t track, std::int64_t ns) {
     std::vector<SpanId>& open = open_[track];
     for (; !open.empty() && trace_.end(open.back()) <= ns; open.pop_back()) {
-      Message event, message;
+      ProtobufMessage event, message;
       event.number(kType, kSliceEnd);
       event.number(kTrackUuid, track);
       message.number(kTimestamp, time(trace_.end(open.back())));
@@ -194,7 +167,7 @@ class Perfetto {
 
   void begin(SpanId i, std::uint64_t track) {
     const Site& site = trace_.site(i);
-    Message event, message;
+    ProtobufMessage event, message;
     std::string name(shown(trace_.name(i)));
     if (name.empty()) name = to_string(site.kind);
     const auto [found, is_new] = names_.try_emplace(name, names_.size() + 1);
@@ -223,7 +196,7 @@ class Perfetto {
     message.number(kTimestamp, time(trace_.start(i)));
     message.message(kTrackEvent, event);
     if (is_new) {
-      Message entry, interned;
+      ProtobufMessage entry, interned;
       entry.number(1, found->second);
       entry.text(2, name);
       interned.message(2, entry);
@@ -233,23 +206,23 @@ class Perfetto {
     packet(message);
   }
 
-  static void annotate(Message& event, std::string_view key, std::string_view value) {
+  static void annotate(ProtobufMessage& event, std::string_view key, std::string_view value) {
     if (value.empty()) return;
-    Message annotation;
+    ProtobufMessage annotation;
     annotation.text(10, key);
     annotation.text(6, shown(value));
     event.message(kAnnotation, annotation);
   }
-  static void annotate(Message& event, std::string_view key, std::uint64_t value) {
+  static void annotate(ProtobufMessage& event, std::string_view key, std::uint64_t value) {
     if (value == 0) return;
-    Message annotation;
+    ProtobufMessage annotation;
     annotation.text(10, key);
     annotation.number(3, value);
     event.message(kAnnotation, annotation);
   }
 
-  void annotate(Message& event, const ArgumentColumn& column, std::size_t at) const {
-    Message annotation;
+  void annotate(ProtobufMessage& event, const ArgumentColumn& column, std::size_t at) const {
+    ProtobufMessage annotation;
     annotation.text(10, argument_name(trace_, column));
     switch (column.type) {
       case ArgumentType::integer: annotation.number(4, static_cast<std::uint64_t>(column.integer(at))); break;

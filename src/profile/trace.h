@@ -256,6 +256,8 @@ class Trace {
   StringId intern(std::string_view text);
   /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
   ProcessId add_process(int pid, int rank, std::string_view name, Source source = Source::paoding);
+  /// Of every process that there is.
+  void set_rank(int rank);
   /// Process by process, of each in the order of their times.
   void add_anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   TrackId add_track(TrackKind kind, std::string_view name, int device = -1, ProcessId process = 0);
@@ -271,6 +273,7 @@ class Trace {
   void add_argument(SpanId span, ColumnId column, std::int64_t value);
   void add_argument(SpanId span, ColumnId column, double value);
   void add_argument(SpanId span, ColumnId column, std::string_view value);
+  void add_text_argument(SpanId span, ColumnId column, StringId value);
   /// Between spans that were added. What caused a span need not be said once more.
   void add_flow(SpanId from, SpanId to);
   /// Of a span that was cut before it was added.

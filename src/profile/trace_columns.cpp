@@ -43,6 +43,11 @@ Window Trace::window_of(ProcessId id) const {
   return {start, std::clamp(own.back().ns, start, window_end_)};
 }
 
+void Trace::set_rank(int rank) {
+  if (processes_.empty()) processes_.emplace_back();
+  for (Process& process : processes_) process.rank = rank;
+}
+
 std::string Trace::process_name(ProcessId id) const {
   if (processes_.size() < 2) return "";
   const Process& process = processes_[id];
@@ -82,6 +87,10 @@ void Trace::add_argument(SpanId span, ColumnId column, std::string_view value) {
   add_bits(span, column, ArgumentType::text, intern(value));
 }
 
+void Trace::add_text_argument(SpanId span, ColumnId column, StringId value) {
+  add_bits(span, column, ArgumentType::text, value);
+}
+
 void Trace::add_flow(SpanId from, SpanId to) {
   PD_ASSERT(from < size() && to < size(), "a flow between spans that are not there");
   flows_.push_back({from, to});
@@ -89,6 +98,8 @@ void Trace::add_flow(SpanId from, SpanId to) {
 
 void Trace::sort_columns() {
   for (ArgumentColumn& column : columns_) {
+    if (std::ranges::adjacent_find(column.of, std::ranges::greater_equal()) == column.of.end())
+      continue;  // as they are to be
     std::vector<std::size_t> order(column.of.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return column.of[i]; });

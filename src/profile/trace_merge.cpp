@@ -138,13 +138,14 @@ class Machines {
 // Puts recordings into one trace, one after the other.
 class Merged {
  public:
-  Merged(Trace* to, const Trace& from, ProcessId process, const ToCommon& time)
-      : to_(*to), from_(from), process_(process), time_(time) {}
+  // `processes`: what those of `from` are in `to`.
+  Merged(Trace* to, const Trace& from, std::vector<ProcessId> processes, const ToCommon& time)
+      : to_(*to), from_(from), processes_(std::move(processes)), time_(time) {}
 
   // Returns the largest number of a run or correlation; `numbers`: those that were given before.
   std::uint32_t add(std::uint32_t numbers, const std::string& prefix) {
     for (const Track& track : from_.tracks()) {
-      tracks_.push_back(to_.add_track(track.kind, from_.text(track.name), track.device, process_));
+      tracks_.push_back(to_.add_track(track.kind, from_.text(track.name), track.device, processes_[track.process]));
     }
     for (SiteId i = 0; i < from_.sites().size(); ++i) {
       SiteInfo info = from_.site_info(i);
@@ -200,7 +201,7 @@ class Merged {
     }
     std::vector<CounterId> counters;
     for (const Counter& counter : from_.counters()) {
-      counters.push_back(to_.add_counter(counter.device, from_.text(counter.name), process_));
+      counters.push_back(to_.add_counter(counter.device, from_.text(counter.name), processes_[counter.process]));
     }
     for (const Sample& sample : from_.samples()) {
       to_.add_sample({counters[sample.counter], time_(sample.ns), sample.value});
@@ -213,7 +214,7 @@ class Merged {
 
   Trace& to_;
   const Trace& from_;
-  const ProcessId process_;
+  const std::vector<ProcessId> processes_;
   const ToCommon& time_;
   std::vector<TrackId> tracks_;
   std::vector<SiteId> sites_;
@@ -264,10 +265,40 @@ Trace merge(std::vector<NamedTrace> recordings) {
       all.add_anchor(i, host_of(one), {ns, system, system + ahead});
     }
     const std::string prefix = all.process_name(i) + " ";
-    numbers += Merged(&all, one.trace, i, times[i]).add(numbers, prefix);
+    numbers += Merged(&all, one.trace, {i}, times[i]).add(numbers, prefix);
     recordings[i].trace = Trace();
   }
   machines.note(&all);
+  all.finish();
+  return all;
+}
+
+Trace merge_ranks(std::vector<NamedTrace> traces, const std::vector<std::int64_t>& later_ns) {
+  PD_ASSERT(!traces.empty() && traces.size() == later_ns.size(), "a trace without the time that it is moved by");
+  std::size_t spans = 0;
+  for (const NamedTrace& one : traces) spans += one.trace.size();
+  if (spans >= kNone) fail(ErrorKind::argument, "{} events in all traces are more than one report holds", spans);
+  Trace all;
+  all.reserve(spans);
+  std::uint32_t numbers = 0;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const Trace& own = traces[i].trace;
+    const ToCommon time({ClockAnchor{.system_ns = later_ns[i]}}, 0);
+    std::vector<ProcessId> processes;
+    for (const Process& process : own.processes()) {
+      processes.push_back(all.add_process(process.pid, process.rank, own.text(process.name), process.source));
+    }
+    if (processes.empty()) processes.push_back(all.add_process(0, static_cast<int>(i), ""));
+    // Of what lies before and behind its recording nothing is known of a rank.
+    for (const ProcessId process : processes) {
+      for (const std::int64_t ns : {own.window_start(), own.window_end()}) {
+        all.add_anchor(process, fmt::format("clock of trace {} ?", i), {time(ns), time(ns), time(ns)});
+      }
+    }
+    const std::string prefix = all.process_name(processes.front()) + " ";
+    numbers += Merged(&all, own, std::move(processes), time).add(numbers, i == 0 && traces.size() == 1 ? "" : prefix);
+    traces[i].trace = Trace();
+  }
   all.finish();
   return all;
 }

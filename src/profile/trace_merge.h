@@ -23,4 +23,8 @@ void check_mergeable(const std::vector<NamedTrace>& recordings);
 /// each other by their wall clocks, which a note says. Errors as check_mergeable.
 Trace merge(std::vector<NamedTrace> recordings);
 
+/// The same of traces that others recorded: of as many processes each as they have, which differ, and on the clock that
+/// they get by moving each by so many ns.
+Trace merge_ranks(std::vector<NamedTrace> traces, const std::vector<std::int64_t>& later_ns);
+
 }  // namespace paoding::profile

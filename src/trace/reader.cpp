@@ -14,6 +14,10 @@ namespace {
 // Newest things last: a format that takes less for granted is asked later.
 constexpr std::array kFormats = {
     Format{"recording of paoding", recognises_recording, read_recording_file},
+    Format{"SQLite export of Nsight Systems", recognises_sqlite, read_sqlite},
+    Format{"XPlane protobuf of JAX or TensorFlow", recognises_xplane, read_xplane},
+    Format{"Perfetto trace", recognises_perfetto, read_perfetto},
+    Format{"rocprof JSON", recognises_rocprof, read_rocprof},
     Format{"JSON trace (Kineto, XLA, TensorFlow, Chrome)", recognises_json, read_json},
 };
 
@@ -36,6 +40,11 @@ const Format& format_of(const TraceFile& file) {
   std::string names;
   for (const Format& format : formats()) names += fmt::format("{}{}", names.empty() ? "" : ", ", format.name);
   if (file.head().empty()) fail(ErrorKind::file, "{}: the file is empty, needs to be a trace: {}", file.name(), names);
+  if (file.name().ends_with(".nsys-rep") || file.name().ends_with(".qdrep")) {
+    fail(ErrorKind::file,
+         "{}: Nsight Systems' own files cannot be read: nsys export --type sqlite {} makes one that can", file.name(),
+         file.name());
+  }
   fail(ErrorKind::file, "{}: it is no trace that can be read, needs to be one of: {}", file.name(), names);
 }
 

@@ -148,8 +148,10 @@ void TraceFile::rewind() {
 }
 
 std::string TraceFile::rest(std::uint64_t most) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 22;
+  constexpr std::size_t kAtOnce = std::size_t{1} << 18;  // what is filled stays near until it is written over
   std::string all;
+  // Of a file that is not packed it is known how much there is, and so that nothing has to be moved.
+  if (!unpacker_) all.reserve(std::min(stored_bytes_, most) + kAtOnce);
   for (;;) {
     const std::size_t before = all.size();
     if (all.capacity() - before < kAtOnce) all.reserve(std::max(2 * before, before + kAtOnce));

@@ -23,6 +23,7 @@ class TraceFile {
 
   /// Its path, where it is on a disk.
   const std::string& name() const { return name_; }
+  /// Whether name() is the path that it was opened by.
   bool is_on_disk() const { return is_on_disk_; }
   /// What the content begins with, unpacked: kHeadBytes, or all of a shorter one.
   std::string_view head() const { return head_; }
@@ -50,7 +51,8 @@ class TraceFile {
   std::string name_;
   std::unique_ptr<Bytes> bytes_;
   std::unique_ptr<Unpacker> unpacker_;  // where it is packed
-  bool is_on_disk_ = false, is_packed_ = false;
+  bool is_on_disk_ = false;
+  bool is_packed_ = false;
   std::uint64_t stored_bytes_ = 0;
   std::string head_;
   std::size_t head_given_ = 0;

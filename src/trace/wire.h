@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protobuf's wire format, read without a schema: the fields of a message, one after the other. Whatever the bytes are,
+// nothing beyond them is read, and a field that is not whole ends its message.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace paoding::trace {
+
+enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, group = 3, end_group = 4, fixed32 = 5 };
+
+/// The fields of one message:
+///   for (WireReader message(bytes); message.next();) switch (message.field()) { ... }
+class WireReader {
+ public:
+  /// Of one that is not there whole the last field is given as far as it goes.
+  enum class Extent : std::uint8_t { whole, beginning };
+
+  WireReader() = default;
+  explicit WireReader(std::string_view message, Extent extent = Extent::whole)
+      : at_(message.data()), end_(message.data() + message.size()), extent_(extent) {}
+
+  /// To the next field. False at the end and where the rest is no field: is_broken() says which.
+  bool next() {
+    while (at_ != end_) {
+      std::uint64_t tag = 0;
+      if (!take_varint(&tag) || tag >> 3 == 0 || tag >> 3 > kMostField) return stop();
+      field_ = static_cast<std::uint32_t>(tag >> 3);
+      type_ = static_cast<WireType>(tag & 7);
+      switch (type_) {
+        case WireType::varint: return take_varint(&number_) || stop();
+        case WireType::bytes: return take_bytes() || stop();
+        case WireType::fixed64: return take_fixed<std::uint64_t>() || stop();
+        case WireType::fixed32: return take_fixed<std::uint32_t>() || stop();
+        case WireType::group:
+          if (!skip_group()) return stop();
+          continue;  // no message that is read here has groups
+        case WireType::end_group: return stop();
+      }
+      return stop();
+    }
+    return false;
+  }
+
+  std::uint32_t field() const { return field_; }
+  WireType type() const { return type_; }
+  /// Of a field that is no bytes; of one that is, 0.
+  std::uint64_t number() const { return type_ == WireType::bytes ? 0 : number_; }
+  std::int64_t signed_number() const { return static_cast<std::int64_t>(number()); }
+  double real() const { return type_ == WireType::fixed64 ? std::bit_cast<double>(number_) : 0; }
+  /// Text, or a message inside of this one; empty for a field that is a number.
+  std::string_view bytes() const { return type_ == WireType::bytes ? bytes_ : std::string_view(); }
+  /// Whether the message did not end where it should.
+  bool is_broken() const { return is_broken_; }
+
+ private:
+  static constexpr std::uint64_t kMostField = (1u << 29) - 1;
+  static constexpr int kMostGroups = 64;  // inside of each other
+
+  bool stop() {
+    is_broken_ = true;
+    at_ = end_;
+    return false;
+  }
+
+  bool take_varint(std::uint64_t* to) {
+    if (at_ != end_ && static_cast<unsigned char>(*at_) < 0x80) {
+      *to = static_cast<unsigned char>(*at_++);
+      return true;
+    }
+    std::uint64_t value = 0;
+    const char* at = at_;
+    for (int shift = 0; shift < 70; shift += 7) {
+      if (at == end_) return false;
+      const auto byte = static_cast<unsigned char>(*at++);
+      if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) {
+        at_ = at;
+        *to = value;
+        return true;
+      }
+    }
+    return false;  // longer than any number
+  }
+
+  bool take_bytes() {
+    std::uint64_t length = 0;
+    if (!take_varint(&length)) return false;
+    if (const auto left = static_cast<std::uint64_t>(end_ - at_); length > left) {
+      if (extent_ == Extent::whole) return false;
+      length = left;
+    }
+    bytes_ = {at_, static_cast<std::size_t>(length)};
+    at_ += length;
+    return true;
+  }
+
+  template <class T>
+  bool take_fixed() {
+    static_assert(std::endian::native == std::endian::little);
+    if (static_cast<std::size_t>(end_ - at_) < sizeof(T)) return false;
+    T value;
+    std::memcpy(&value, at_, sizeof(T));
+    at_ += sizeof(T);
+    number_ = value;
+    return true;
+  }
+
+  // Behind the end that belongs to the group whose beginning was just read.
+  bool skip_group() {
+    std::uint32_t open[kMostGroups] = {field_};
+    for (int depth = 1; depth > 0;) {
+      std::uint64_t tag = 0;
+      if (!take_varint(&tag) || tag >> 3 == 0 || tag >> 3 > kMostField) return false;
+      const auto field = static_cast<std::uint32_t>(tag >> 3);
+      switch (static_cast<WireType>(tag & 7)) {
+        case WireType::varint:
+          if (!take_varint(&number_)) return false;
+          break;
+        case WireType::bytes:
+          if (!take_bytes()) return false;
+          break;
+        case WireType::fixed64:
+          if (!take_fixed<std::uint64_t>()) return false;
+          break;
+        case WireType::fixed32:
+          if (!take_fixed<std::uint32_t>()) return false;
+          break;
+        case WireType::group:
+          if (depth == kMostGroups) return false;
+          open[depth++] = field;
+          break;
+        case WireType::end_group:
+          if (open[--depth] != field) return false;
+          break;
+        default: return false;
+      }
+    }
+    return true;
+  }
+
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;
+  Extent extent_ = Extent::whole;
+  std::uint32_t field_ = 0;
+  WireType type_ = WireType::varint;
+  bool is_broken_ = false;
+  std::uint64_t number_ = 0;
+  std::string_view bytes_;
+};
+
+/// Numbers one behind the other, as a packed field has them. False where they do not end with the bytes.
+template <class Take>
+bool for_each_packed(std::string_view bytes, Take&& take) {
+  for (std::size_t i = 0; i < bytes.size();) {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      if (i == bytes.size() || shift >= 70) return false;
+      const auto byte = static_cast<unsigned char>(bytes[i++]);
+      if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    take(value);
+  }
+  return true;
+}
+
+}  // namespace paoding::trace
