@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recurrent layer over time, forward. Every step each CTA multiplies the state of all units (kDepthPieces pieces in
 // shared memory) by its own units' weights; warps share out the rows of the matrix, which are gates by units, and K
-// (kParts). Threads that have cells finish them, while the others wait for what comes next, and what comes out goes to
-// every CTA of the CTA group (StateExchange).
+// (kParts). Threads that have cells finish them, while the others wait for the next state, and the results go to every
+// CTA of the CTA group (StateExchange).
 
-// What lies in shared memory behind what all recurrences have there; where weights are staged at first.
+// Shared memory behind the parts that all recurrences have; weights are staged here at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
-PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
+PD_DEVICE float* sums_of(const Shared& shared) {                                  // [kParts][kRows][kSumStride]
   return (float*)(shared.work + (kSharesState ? 0 : kStates * kStateBytes));
 }
-// Where the state is shared out, what this CTA makes of the next one.
+// Where the state is shared out, this CTA's part of the next one.
 PD_DEVICE unsigned char* slice_of(const Shared& shared) {
   constexpr int kSumBytes = kParts * kRows * kSumStride * 4;
   constexpr int kTileBytes = kStateBytes + (kWgmma ? (kColumnTiles * 8 - kRows) * 16 : 0);
   return shared.work + (kTileBytes > kSumBytes ? kTileBytes : kSumBytes);
 }
 PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
-  return kSharesState ? slice_of(shared) + kSliceBytes : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
+  return kSharesState ? slice_of(shared) + kSliceBytes
+                      : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
 }
 
 // Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which
@@ -42,8 +43,10 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const CtaGrou
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int row = first + i < kRows ? rows.row[first + i] : -1;
-        if (row >= 0) load<true>(h[i], h0 + (Index)row * hidden + unit);
-        else h[i].put(0, 0.0f);
+        if (row >= 0)
+          load<true>(h[i], h0 + (Index)row * hidden + unit);
+        else
+          h[i].put(0, 0.0f);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -65,33 +68,40 @@ struct NotPipelined {
   PD_DEVICE Index stride(bool is_reverse, Index elements) const { return is_reverse ? -elements : elements; }
   static PD_DEVICE void ask(Part& part, Source from) { load<true>(part, from); }
   static PD_DEVICE float number(const Part& part) { return part.get(0); }
-  template <class SourceOf> PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
+  template <class SourceOf>
+  PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
   PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
   PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
   PD_DEVICE void pass(int, int) const {}
   PD_DEVICE void end() const {}
 };
 
-// What comes from the input in a step that is to come, where it is in registers; else InputAhead has it.
-template <class Part> struct Ahead {
+// The input's values for a later step, where they are in registers; else InputAhead has them.
+template <class Part>
+struct Ahead {
   Part x[kCells][kLaneGates];
 };
 constexpr bool kAsksEarly =
-    !kCopiesAhead && (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
+    !kCopiesAhead &&
+    (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
-// What a thread asks for itself: much of it while groups multiply, little in front of that.
+// Whether a thread asks for much by itself, while groups multiply; it asks for little in front of that.
 constexpr bool kAsksBeside = kWgmma && kCells * kLaneGates > 8;
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
-  if constexpr (kHasGateLanes) cell.advance_by_fma(x[0], sum[0], lane, counts);
-  else if constexpr (kHasGatePairs) cell.advance_by_pairs(x, sum, lane, counts);
-  else if (counts) cell.advance(x, sum);
+  if constexpr (kHasGateLanes)
+    cell.advance_by_fma(x[0], sum[0], lane, counts);
+  else if constexpr (kHasGatePairs)
+    cell.advance_by_pairs(x, sum, lane, counts);
+  else if (counts)
+    cell.advance(x, sum);
 }
 
 // `cta`: of the layer's. `pipeline`: where the input's part comes from, and who waits for the states.
 template <class Pipeline>
-PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta, Pipeline pipeline) {
+PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta,
+                           Pipeline pipeline) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
@@ -166,8 +176,8 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That
-    // is asked for beside the products: polling does not begin before all that was asked for is there.
+    // The input's values, made numbers once they are there: of this step and, for few rows, of the next one. Those are
+    // asked for beside the products: polling does not begin before all that was asked for is there.
     Ahead<typename Pipeline::Part> ahead, next;
     typename Pipeline::Source from[kCells];  // of the step that is asked for next, this thread's first gate
     const Index input_stride = pipeline.stride(is_reverse, input_elements);
@@ -213,8 +223,10 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
     copies_wait<0>();
     if (called_off != 0) return;
     factors_stored();
-    if (turn == 0) exchange.begin();
-    else __syncthreads();
+    if (turn == 0)
+      exchange.begin();
+    else
+      __syncthreads();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].finishes) cell[i].keep_start(operands, place[i], is_reverse ? last * step_elements : 0);
@@ -222,16 +234,16 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
     if (is_reverse) keep_behind();
     clock.ended(kStarting);
 
-    // Counted down, so that whether a step is the last need not be found out from what the launch was given.
+    // Counted down, so that the last step is known without reading the launch's sizes.
     [[maybe_unused]] int left = steps;
     for (int step = 0; (kIsNarrow ? left > 0 : step < steps) && takes_part; ++step) {
       const bool is_last = kIsNarrow ? left == 1 : step + 1 >= steps;
       if constexpr (kIsNarrow) left = kept_known(left - 1);
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
-      // As if all of it lay there.
-      unsigned char* const after = kSharesState ? slice_of(shared) - rank * kSliceBytes
-                                                : states + (state + 1) % kStates * kStateBytes;
+      // The address is as if the whole state lay there.
+      unsigned char* const after =
+          kSharesState ? slice_of(shared) - rank * kSliceBytes : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
       weights.aim(before, is_last);
       if (step > 0) exchange.take(aim, state);
@@ -276,9 +288,12 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
           if (place[i].at >= 0) store_factor(after, place[i].unit, place[i].row, cell[i].h);
         }
         exchange.stored();
-        if constexpr (kFinishers == 32) __syncwarp();
-        else if constexpr (kUnitsPerWarpgroup) barrier_wait(3 + thread / kTogether, kTogether);
-        else barrier_wait(2, kFinishers);
+        if constexpr (kFinishers == 32)
+          __syncwarp();
+        else if constexpr (kUnitsPerWarpgroup)
+          barrier_wait(3 + thread / kTogether, kTogether);
+        else
+          barrier_wait(2, kFinishers);
         if (!is_last) exchange.give(after, aim, state + 1);
       }
       if (step > 0) exchange.taken(state);
@@ -288,9 +303,12 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
       for (int i = 0; i < kCells; ++i) {
         if (place[i].finishes) keep(i, time);
       }
-      if constexpr (kAsksEarly) ahead = next;
-      else if constexpr (kCopiesAhead) input.next(operands, size, step + 1, steps, time_of);
-      else fetch(ahead, step + 1, !is_last);
+      if constexpr (kAsksEarly)
+        ahead = next;
+      else if constexpr (kCopiesAhead)
+        input.next(operands, size, step + 1, steps, time_of);
+      else
+        fetch(ahead, step + 1, !is_last);
       clock.ended(kStoring);
     }
     if (!is_reverse) keep_behind();

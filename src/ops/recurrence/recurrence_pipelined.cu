@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers one above the other in one launch, each some steps behind the one below. What a layer above the first gets
-// from its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the
-// layer's own keep those of the state, and go on to the next step without waiting for anybody who reads what they made.
-// States and products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the
-// one above. So whatever comes is made by CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is
-// of the launch.
+// Layers one above the other in one launch, each some steps behind the one below. The input of a layer above the first
+// is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the layer's own keep
+// those of the state, and go on to the next step without waiting for the readers of their results. States and products
+// go through memory, each step's in words of their own: a layer never waits for the one above. So all data come from
+// CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is of the launch.
 
-constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
+constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: the tasks of the CTAs
 constexpr int kLayerCtas = kCtaGroups * kGroupCtas, kCtaGroupWords = kHidden * kRows;
 // Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
 PD_DEVICE unsigned* launches_of(const LaunchScratch& scratch, bool is_input, unsigned cta) {
   return scratch.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
 }
-PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) { return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4; }
+PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) {
+  return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4;
+}
 PD_DEVICE unsigned* products_of_pipeline(unsigned* tickets, const Sizes& size) {
   return states_of_pipeline(tickets) + (Index)size.steps * (kCtaGroups * kCtaGroupWords);
 }
@@ -33,7 +34,7 @@ struct LaunchEpoch {
   }
 };
 
-// The lowest layer of a pipeline, and what is the same of all.
+// The lowest layer of a pipeline, and the parts that all layers have.
 struct Lowest : NotPipelined {
   unsigned* own;     // word of this CTA
   unsigned* states;  // of the CTA group, in the first step
@@ -42,7 +43,8 @@ struct Lowest : NotPipelined {
   int word[kCells];
 
   PD_DEVICE Lowest(const LaunchScratch& scratch, const Sizes& size, unsigned cta)
-      : own(launches_of(scratch, false, cta)), states(states_of_pipeline(scratch.tickets) + cta / kGroupCtas * kCtaGroupWords),
+      : own(launches_of(scratch, false, cta)),
+        states(states_of_pipeline(scratch.tickets) + cta / kGroupCtas * kCtaGroupWords),
         hands_on((size.part & kHandsOn) != 0) {}
   PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
     launch.begin(own);
@@ -54,11 +56,12 @@ struct Lowest : NotPipelined {
     unsigned* const to = states + (Index)step * (kCtaGroups * kCtaGroupWords);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0) store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
+      if (word[i] >= 0)
+        store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
     }
   }
-  // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the one after the next would
-  // take what they were before for its own.
+  // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the launch after the next
+  // would take their old contents for its own.
   PD_DEVICE void pass(int first, int end) const {
     if (!hands_on) return;
     for (int step = first; step < end; ++step) {
@@ -81,11 +84,13 @@ struct Above : Lowest {
   PD_DEVICE Above(const LaunchScratch& scratch, const Sizes& size, unsigned cta) : Lowest(scratch, size, cta) {
     products = products_of_pipeline(scratch.tickets, size);
   }
-  PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const { return products + step * elements; }
+  PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const {
+    return products + step * elements;
+  }
   PD_DEVICE Index stride(bool, Index elements) const { return elements; }
   static PD_DEVICE void ask(Part& part, Source from) { part = load_relaxed(from); }
   static PD_DEVICE float number(Part part) { return __uint_as_float(part & ~1u); }
-  // What had not come when it was asked for.
+  // Waits for the words that had not come when they were asked for.
   template <class SourceOf>
   PD_DEVICE void await(Part (&parts)[kCells][kLaneGates], const SourceOf& source_of) const {
     unsigned others = 0;
@@ -135,8 +140,8 @@ struct StatesBelow {
   }
 };
 
-// What a layer gets from its input, whose weights are in place of its own. `scratch.workspace`: the tickets of the
-// layer below.
+// The product of a layer's input, whose weights are in place of its own. `scratch.workspace`: the tickets of the layer
+// below.
 PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
@@ -181,7 +186,9 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
     if (step + 1 < steps) below.ask(step + 1);
     weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];
-    if (!weights.multiply(sum, sums, state, thread, place, [] {}, [] {})) continue;
+    if (!weights.multiply(
+            sum, sums, state, thread, place, [] {}, [] {}))
+      continue;
 #pragma unroll
     for (int i = 0; i < kCells * kLaneGates; ++i) give(i, step, sum[i / kLaneGates][i % kLaneGates]);
   }
@@ -194,7 +201,10 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
 }
 
 PD_DEVICE void run_pipelined(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
-  if (size.part == kIsInput) run_input(operands, scratch, size, cta);
-  else if ((size.part & kHasBelow) != 0) run_forward(operands, scratch, size, cta, Above(scratch, size, cta));
-  else run_forward(operands, scratch, size, cta, Lowest(scratch, size, cta));
+  if (size.part == kIsInput)
+    run_input(operands, scratch, size, cta);
+  else if ((size.part & kHasBelow) != 0)
+    run_forward(operands, scratch, size, cta, Above(scratch, size, cta));
+  else
+    run_forward(operands, scratch, size, cta, Lowest(scratch, size, cta));
 }
