@@ -129,15 +129,14 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
     load_weights(piece, column, first, depth, stride, hidden - unit);
     __syncthreads();
     stage_factors(memory.factors, factor_of);
-    __syncthreads();
+      __syncthreads();
   }
 
   cluster_wait();  // all mbarriers are there
   if (threadIdx.x == 0 && mine > 0) mbarrier_arrive_expect_tx(&memory.mbarrier, mine * kCluster * kUnits * 4);
   send_sums(sum, memory, rank);
   if (!finishes) return;
-  while (!mbarrier_try_wait(&memory.mbarrier, 0)) {
-  }
+  while (!mbarrier_try_wait(&memory.mbarrier, 0)) {}
 #pragma unroll
   for (int k = 0; k < kGates; ++k) {
     from_x[k] += __uint_as_float(memory.sums[cell_row][k][of_cta]);

@@ -214,7 +214,7 @@ std::int64_t kept_beside_streams(const CtaGroup& cta_group) {
   return std::clamp<std::int64_t>((kBesideStreams - beside) / 16, 1, cta_group.tiles * cta_group.steps);
 }
 
-// Of tiles those of a step, or of a gradient as many as these can be cut into evenly.
+// A chunk has the tiles of a step, or in a gradient as many as these can be cut into evenly.
 std::int64_t fragments_of_chunk(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (cta_group.simt_fma) return 1;
   if (!layer.is_backward) return cta_group.tiles;

@@ -6,9 +6,9 @@
 // there: recurrence_cluster.cu, recurrence_memory.cu. A cell is one unit of one row; a thread has kCells (CellPlace).
 
 // Weights are multiplied by Factors: elements as stored, or f32 where lanes multiply.
-constexpr int kInPiece = 16 / (int)sizeof(Factor);  // elements
-constexpr int kInStep = 2 * kInPiece;               // elements along K that are multiplied at once
-constexpr int kHidden = kGroupCtas * kUnits;        // the elements behind the last unit are zero
+constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
+constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
+constexpr int kHidden = kGroupCtas * kUnits;                  // the elements behind the last unit are zero
 // Forward, CTAs may share out K (recurrence_sum_peers.cu): each has a part of the state, and multiplies it for all
 // units of its partial-sum peers and its own.
 constexpr bool kSharesState = kSingleBuffered && kSumPeers > 1;
@@ -34,28 +34,23 @@ constexpr int kCells = !kKeepsSums ? kSharedCells : kSimtFma ? kQuads : kTiles;
 constexpr int kWarpUnits = kSimtFma ? kQuads * kQuadUnits : kTiles * 4;
 constexpr bool kGivesEach = (kKeepsSums || kLlProtocol) && !kIsBulk;  // a warp gives its own cells' results
 constexpr int kColumnTiles = (kRows + 7) / 8;
-constexpr int kStateBytes = kDepthPieces * kRows * 16;       // forward: the vectors of one step,
-constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;  // and the part of them that a CTA makes
+constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: the vectors of one step,
+constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and the part of them that a CTA makes
 // Threads that have cells, whole warps; all multiply.
 constexpr int kWarpCells = kHasGateLanes ? 8 : 32;
-constexpr int kFinishers = kIsBulk || kKeepsSums || kSharesState || kCells > 1
-                               ? kThreads
-                               : (kUnits* kRows + kWarpCells - 1) / kWarpCells * 32;
+constexpr int kFinishers =
+    kIsBulk || kKeepsSums || kSharesState || kCells > 1 ? kThreads : (kUnits * kRows + kWarpCells - 1) / kWarpCells * 32;
 
 // Makes a stored value a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
-  if constexpr (sizeof(Stored) == 4 && !kSimtFma)
-    return round_to_tf32(bits);
-  else
-    return bits;
+  if constexpr (sizeof(Stored) == 4 && !kSimtFma) return round_to_tf32(bits);
+  else return bits;
 }
 // Element `element` of row `row`'s vector.
 PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float value) {
   unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Factor);
-  if constexpr (sizeof(Factor) == 4)
-    *(unsigned*)at = factor_bits(__float_as_uint(value));
-  else
-    *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
+  if constexpr (sizeof(Factor) == 4) *(unsigned*)at = factor_bits(__float_as_uint(value));
+  else *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
 }
 
 // Forward, where shared memory has [kParts][kRows][kSumStride] sums: those of all parts of K.
@@ -73,8 +68,7 @@ PD_DEVICE void factors_stored() {
 
 // Where sums are kept, columns of u are staged as the rows of a tile: four units of a gate, the same of the next one ..
 constexpr int kStageGates = kKeepsSums ? 4 : kGates, kStagePiece = kKeepsSums ? 4 : kInPiece;
-constexpr int kStageStride =
-    kStageGates * kMatrixUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+constexpr int kStageStride = kStageGates * kMatrixUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
 PD_DEVICE int staged_column(int gate, int unit) {
   return kKeepsSums ? unit / 4 * 16 + gate * 4 + unit % 4 : gate * kMatrixUnits + unit;
 }
@@ -91,10 +85,8 @@ PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int 
     const bool is_there = row < hidden && unit < hidden && gate < kGates;
     Stored* const to = (Stored*)(stage + line * kStageStride) + staged_column(gate, piece * kPiece);
     const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);
-    if constexpr (kIsInPieces)
-      copy_beside<kPiece*(int)sizeof(Stored)>(to, from, is_there);
-    else
-      *to = is_there ? *from : Stored{};
+    if constexpr (kIsInPieces) copy_beside<kPiece * (int)sizeof(Stored)>(to, from, is_there);
+    else *to = is_there ? *from : Stored{};
   }
   for (int i = threadIdx.x; i < kLines; i += kThreads) {
     *(uint4*)(stage + (i + 1) * kStageStride - 16) = make_uint4(0, 0, 0, 0);
@@ -168,8 +160,7 @@ PD_DEVICE int kept_known(int value) {
 #endif
   return value;
 }
-template <class T>
-PD_DEVICE T* kept_known(T* value) {
+template <class T> PD_DEVICE T* kept_known(T* value) {
 #ifndef PD_EMULATE
   asm volatile("" : "+l"(value));
 #endif
@@ -187,14 +178,8 @@ PD_DEVICE float prepared(float value) {
 // the result.
 #ifdef PD_EMULATE
 using Place = unsigned char*;
-template <class T>
-PD_DEVICE Place place_of(T* at) {
-  return (Place)at;
-}
-template <class T>
-PD_DEVICE Place place_in_shared(T* at) {
-  return (Place)at;
-}
+template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
+template <class T> PD_DEVICE Place place_in_shared(T* at) { return (Place)at; }
 PD_DEVICE uint4 load_piece(Place at) { return *(const uint4*)at; }
 PD_DEVICE void store_piece(Place at, uint4 piece) { *(uint4*)at = piece; }
 PD_DEVICE void store_piece(Place at, uint2 piece) { *(uint2*)at = piece; }
@@ -202,12 +187,8 @@ PD_DEVICE float load_word(Place at) { return *(const float*)at; }
 PD_DEVICE void store_word(Place at, float word) { *(float*)at = word; }
 #else
 using Place = unsigned;
-template <class T>
-PD_DEVICE Place place_in_shared(T* at) {
-  return address_in_shared(at);
-}
-template <class T>
-PD_DEVICE Place place_of(T* at) {
+template <class T> PD_DEVICE Place place_in_shared(T* at) { return address_in_shared(at); }
+template <class T> PD_DEVICE Place place_of(T* at) {
   Place place = address_in_shared(at);
   asm volatile("" : "+r"(place));
   return place;
@@ -215,9 +196,7 @@ PD_DEVICE Place place_of(T* at) {
 PD_DEVICE uint4 load_piece(Place at) {
   uint4 piece;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
-               : "r"(at)
-               : "memory");
+               : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w) : "r"(at) : "memory");
   return piece;
 }
 PD_DEVICE void store_piece(Place at, uint4 piece) {
@@ -240,20 +219,18 @@ PD_DEVICE void store_word(Place at, float word) {
 
 // Where a thread's cell is.
 struct CellPlace {
-  Index at = -1;          // of its row and unit in [batch, hidden]; -1: there is none
-  int unit;               // of the layer
-  int of_cta;             // unit of the CTA
-  int row;                // of the CTA group; kRows or more: no place for one
-  int length = 0;         // steps that count
+  Index at = -1;   // of its row and unit in [batch, hidden]; -1: there is none
+  int unit;        // of the layer
+  int of_cta;      // unit of the CTA
+  int row;         // of the CTA group; kRows or more: no place for one
+  int length = 0;  // steps that count
   bool finishes = false;  // whether the thread finishes a cell that is there, and stores its results
 
   PD_DEVICE void find(int i, const CtaGroupRows& rows, int rank, int hidden) {
     if constexpr (kKeepsSums) {  // where their sums are
       const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * kWarpUnits;
-      if constexpr (kSimtFma)
-        row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
-      else
-        row = lane % 4 * 2 + (kHasGatePairs ? 0 : lane / 16), of_cta = first + i * 4 + lane / 4 % 4;
+      if constexpr (kSimtFma) row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
+      else row = lane % 4 * 2 + (kHasGatePairs ? 0 : lane / 16), of_cta = first + i * 4 + lane / 4 % 4;
       if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
       const int in_warp = kHasGateLanes ? threadIdx.x / 32 * 8 + threadIdx.x % 8 : threadIdx.x % kTogether;
@@ -272,10 +249,8 @@ struct CellPlace {
   }
   // The lane of a warp whose cell has unit `unit` of row `row`.
   static PD_DEVICE int lane_of(int unit, int row) {
-    if constexpr (!kSimtFma)
-      return (row % 2 * 4 + unit) * 4 + row / 2;
-    else
-      return unit * 8 + row;
+    if constexpr (!kSimtFma) return (row % 2 * 4 + unit) * 4 + row / 2;
+    else return unit * 8 + row;
   }
   // The CTA's first one.
   PD_DEVICE void find_first(const CtaGroupRows& rows, int rank, int hidden) {

@@ -6,7 +6,7 @@
 
 // Shared memory behind the parts that all recurrences have; weights are staged here at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
-PD_DEVICE float* sums_of(const Shared& shared) {                                  // [kParts][kRows][kSumStride]
+PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
   return (float*)(shared.work + (kSharesState ? 0 : kStates * kStateBytes));
 }
 // Where the state is shared out, this CTA's part of the next one.
@@ -16,8 +16,7 @@ PD_DEVICE unsigned char* slice_of(const Shared& shared) {
   return shared.work + (kTileBytes > kSumBytes ? kTileBytes : kSumBytes);
 }
 PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
-  return kSharesState ? slice_of(shared) + kSliceBytes
-                      : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
+  return kSharesState ? slice_of(shared) + kSliceBytes : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
 }
 
 // Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which
@@ -43,10 +42,8 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const CtaGrou
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int row = first + i < kRows ? rows.row[first + i] : -1;
-        if (row >= 0)
-          load<true>(h[i], h0 + (Index)row * hidden + unit);
-        else
-          h[i].put(0, 0.0f);
+        if (row >= 0) load<true>(h[i], h0 + (Index)row * hidden + unit);
+        else h[i].put(0, 0.0f);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -68,8 +65,7 @@ struct NotPipelined {
   PD_DEVICE Index stride(bool is_reverse, Index elements) const { return is_reverse ? -elements : elements; }
   static PD_DEVICE void ask(Part& part, Source from) { load<true>(part, from); }
   static PD_DEVICE float number(const Part& part) { return part.get(0); }
-  template <class SourceOf>
-  PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
+  template <class SourceOf> PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
   PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
   PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
   PD_DEVICE void pass(int, int) const {}
@@ -77,31 +73,25 @@ struct NotPipelined {
 };
 
 // The input's values for a later step, where they are in registers; else InputAhead has them.
-template <class Part>
-struct Ahead {
+template <class Part> struct Ahead {
   Part x[kCells][kLaneGates];
 };
 constexpr bool kAsksEarly =
-    !kCopiesAhead &&
-    (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
+    !kCopiesAhead && (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
 // Whether a thread asks for much by itself, while groups multiply; it asks for little in front of that.
 constexpr bool kAsksBeside = kWgmma && kCells * kLaneGates > 8;
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
-  if constexpr (kHasGateLanes)
-    cell.advance_by_fma(x[0], sum[0], lane, counts);
-  else if constexpr (kHasGatePairs)
-    cell.advance_by_pairs(x, sum, lane, counts);
-  else if (counts)
-    cell.advance(x, sum);
+  if constexpr (kHasGateLanes) cell.advance_by_fma(x[0], sum[0], lane, counts);
+  else if constexpr (kHasGatePairs) cell.advance_by_pairs(x, sum, lane, counts);
+  else if (counts) cell.advance(x, sum);
 }
 
 // `cta`: of the layer's. `pipeline`: where the input's part comes from, and who waits for the states.
 template <class Pipeline>
-PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta,
-                           Pipeline pipeline) {
+PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta, Pipeline pipeline) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
@@ -223,10 +213,8 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
     copies_wait<0>();
     if (called_off != 0) return;
     factors_stored();
-    if (turn == 0)
-      exchange.begin();
-    else
-      __syncthreads();
+    if (turn == 0) exchange.begin();
+    else __syncthreads();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].finishes) cell[i].keep_start(operands, place[i], is_reverse ? last * step_elements : 0);
@@ -242,8 +230,8 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
       // The address is as if the whole state lay there.
-      unsigned char* const after =
-          kSharesState ? slice_of(shared) - rank * kSliceBytes : states + (state + 1) % kStates * kStateBytes;
+      unsigned char* const after = kSharesState ? slice_of(shared) - rank * kSliceBytes
+                                                : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
       weights.aim(before, is_last);
       if (step > 0) exchange.take(aim, state);
@@ -288,12 +276,9 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
           if (place[i].at >= 0) store_factor(after, place[i].unit, place[i].row, cell[i].h);
         }
         exchange.stored();
-        if constexpr (kFinishers == 32)
-          __syncwarp();
-        else if constexpr (kUnitsPerWarpgroup)
-          barrier_wait(3 + thread / kTogether, kTogether);
-        else
-          barrier_wait(2, kFinishers);
+        if constexpr (kFinishers == 32) __syncwarp();
+        else if constexpr (kUnitsPerWarpgroup) barrier_wait(3 + thread / kTogether, kTogether);
+        else barrier_wait(2, kFinishers);
         if (!is_last) exchange.give(after, aim, state + 1);
       }
       if (step > 0) exchange.taken(state);
@@ -303,12 +288,9 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
       for (int i = 0; i < kCells; ++i) {
         if (place[i].finishes) keep(i, time);
       }
-      if constexpr (kAsksEarly)
-        ahead = next;
-      else if constexpr (kCopiesAhead)
-        input.next(operands, size, step + 1, steps, time_of);
-      else
-        fetch(ahead, step + 1, !is_last);
+      if constexpr (kAsksEarly) ahead = next;
+      else if constexpr (kCopiesAhead) input.next(operands, size, step + 1, steps, time_of);
+      else fetch(ahead, step + 1, !is_last);
       clock.ended(kStoring);
     }
     if (!is_reverse) keep_behind();

@@ -27,13 +27,12 @@ constexpr bool kIsOnePeer = kGivesEach && kGroupCtas > 1 && kIsNarrow;
 struct StateExchange {
   unsigned long long* mbarriers;
   int rank, thread;
-  int own;  // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
+  int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
   Peer peers[kPeers];  // whom it is sent to
   int next;            // how far behind it this thread's piece of the second turn is
   Aim aims[2];         // of steps in turn, found out beforehand
 
-  PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta)
-      : mbarriers(shared.mbarriers), rank(rank_in_group(cta)) {
+  PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_group(cta)) {
     thread = kept_known((int)threadIdx.x);
     if (kGroupCtas > 1 && threadIdx.x < 2 * kHalves) mbarrier_init(&mbarriers[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
@@ -47,14 +46,12 @@ struct StateExchange {
       const int second = ((int)threadIdx.x + kFinishers) % kSlicePieces;
       next = kHasOnePiece ? 0 : kept_known((second - (int)threadIdx.x % kSlicePieces) * 16);
     } else {
-      own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) +
-                       threadIdx.x % 32 / kGroupCtas * 16);
+      own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kGroupCtas * 16);
       peers[0] = kGroupCtas > 1 ? (Peer)kept_known((int)peer_of(mbarriers, threadIdx.x % kGroupCtas)) : 0;
     }
 #pragma unroll
     for (int i = 0; i < 2 && kIsOnePeer; ++i) {
-      aims[i] = {place_at(place_of(shared.work + i * kStateBytes + own), peers[0]),
-                 place_at(place_of(&mbarriers[i]), peers[0])};
+      aims[i] = {place_at(place_of(shared.work + i * kStateBytes + own), peers[0]), place_at(place_of(&mbarriers[i]), peers[0])};
     }
   }
   // For step `step`, between the states `before` and `after`.
@@ -73,28 +70,23 @@ struct StateExchange {
     if constexpr (kGivesEach && kGroupCtas > 1) {  // of the first two states
       if (threadIdx.x < 2) mbarrier_arrive_expect_tx(&mbarriers[threadIdx.x], kSliceBytes * kGroupCtas);
     }
-    if constexpr (kComesEarly)
-      cluster_wait(), __syncthreads();
-    else
-      synchronize_cta_group();
+    if constexpr (kComesEarly) cluster_wait(), __syncthreads();
+    else synchronize_cta_group();
   }
   PD_DEVICE bool takes_part() const {
     return !kGivesEach || kGroupCtas == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
   }
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim&, int step) const {
-    if constexpr (kGroupCtas > 1)
-      wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
-    else
-      __syncthreads();
+    if constexpr (kGroupCtas > 1) wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
+    else __syncthreads();
     if constexpr (!kIsBulk) factors_stored();  // by others
   }
   // The other half of it.
   PD_DEVICE void take_half(int step) const { wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2); }
   // Behind all that others wait for: the state that comes where that of step `step` came is expected.
   PD_DEVICE void taken(int step) const {
-    if (kGivesEach && kGroupCtas > 1 && thread == 0)
-      mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kGroupCtas);
+    if (kGivesEach && kGroupCtas > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kGroupCtas);
   }
   PD_DEVICE void stored() const {
     if constexpr (kIsBulk || kWgmma) copies_follow_stores();
@@ -135,8 +127,7 @@ struct StateExchange {
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
   // Sends the results of this warp's threads.
-  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int,
-                      bool is_last) const {
+  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int, bool is_last) const {
     const int lane = thread % 32, first = thread / 32 * kWarpUnits;
 #pragma unroll
     for (int packet = 0; packet < kWarpUnits / kPacket; ++packet) {
@@ -159,12 +150,10 @@ struct StateExchange {
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +
                            ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kGroupCtas) * 16;
         const bool is_there = row < kRows && has_units && !is_last;
-        if constexpr (kIsOnePeer)
-          send_words(aim.at + behind, words, aim.mbarrier, is_there);
+        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mbarrier, is_there);
         else if constexpr (kGroupCtas > 1)
           send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mbarrier, peers[0]), is_there);
-        else if (is_there)
-          put_words(state + own + behind, words);
+        else if (is_there) put_words(state + own + behind, words);
       }
     }
   }
@@ -173,14 +162,11 @@ struct StateExchange {
   }
 
  private:
-  template <int kWords>
-  static PD_DEVICE void pack(unsigned (&words)[kWords], const float (&of_units)[kPacket]) {
+  template <int kWords> static PD_DEVICE void pack(unsigned (&words)[kWords], const float (&of_units)[kPacket]) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      if constexpr (kWords == kPacket)
-        words[i] = factor_bits(__float_as_uint(of_units[i]));
-      else
-        words[i] = pair_of<Stored>(of_units[2 * i], of_units[2 * i + 1]);
+      if constexpr (kWords == kPacket) words[i] = factor_bits(__float_as_uint(of_units[i]));
+      else words[i] = pair_of<Stored>(of_units[2 * i], of_units[2 * i + 1]);
     }
   }
 };

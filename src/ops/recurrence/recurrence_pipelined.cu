@@ -11,9 +11,7 @@ constexpr int kLayerCtas = kCtaGroups * kGroupCtas, kCtaGroupWords = kHidden * k
 PD_DEVICE unsigned* launches_of(const LaunchScratch& scratch, bool is_input, unsigned cta) {
   return scratch.tickets + kPipelineAt + (is_input ? kLayerCtas : 0) + cta;
 }
-PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) {
-  return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4;
-}
+PD_DEVICE unsigned* states_of_pipeline(unsigned* tickets) { return tickets + kPipelineAt + (2 * kLayerCtas + 3) / 4 * 4; }
 PD_DEVICE unsigned* products_of_pipeline(unsigned* tickets, const Sizes& size) {
   return states_of_pipeline(tickets) + (Index)size.steps * (kCtaGroups * kCtaGroupWords);
 }
@@ -43,8 +41,7 @@ struct Lowest : NotPipelined {
   int word[kCells];
 
   PD_DEVICE Lowest(const LaunchScratch& scratch, const Sizes& size, unsigned cta)
-      : own(launches_of(scratch, false, cta)),
-        states(states_of_pipeline(scratch.tickets) + cta / kGroupCtas * kCtaGroupWords),
+      : own(launches_of(scratch, false, cta)), states(states_of_pipeline(scratch.tickets) + cta / kGroupCtas * kCtaGroupWords),
         hands_on((size.part & kHandsOn) != 0) {}
   PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
     launch.begin(own);
@@ -56,8 +53,7 @@ struct Lowest : NotPipelined {
     unsigned* const to = states + (Index)step * (kCtaGroups * kCtaGroupWords);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0)
-        store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
+      if (word[i] >= 0) store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
     }
   }
   // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the launch after the next
@@ -84,9 +80,7 @@ struct Above : Lowest {
   PD_DEVICE Above(const LaunchScratch& scratch, const Sizes& size, unsigned cta) : Lowest(scratch, size, cta) {
     products = products_of_pipeline(scratch.tickets, size);
   }
-  PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const {
-    return products + step * elements;
-  }
+  PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const { return products + step * elements; }
   PD_DEVICE Index stride(bool, Index elements) const { return elements; }
   static PD_DEVICE void ask(Part& part, Source from) { part = load_relaxed(from); }
   static PD_DEVICE float number(Part part) { return __uint_as_float(part & ~1u); }
@@ -186,9 +180,7 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
     if (step + 1 < steps) below.ask(step + 1);
     weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];
-    if (!weights.multiply(
-            sum, sums, state, thread, place, [] {}, [] {}))
-      continue;
+    if (!weights.multiply(sum, sums, state, thread, place, [] {}, [] {})) continue;
 #pragma unroll
     for (int i = 0; i < kCells * kLaneGates; ++i) give(i, step, sum[i / kLaneGates][i % kLaneGates]);
   }
@@ -201,10 +193,7 @@ PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch,
 }
 
 PD_DEVICE void run_pipelined(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
-  if (size.part == kIsInput)
-    run_input(operands, scratch, size, cta);
-  else if ((size.part & kHasBelow) != 0)
-    run_forward(operands, scratch, size, cta, Above(scratch, size, cta));
-  else
-    run_forward(operands, scratch, size, cta, Lowest(scratch, size, cta));
+  if (size.part == kIsInput) run_input(operands, scratch, size, cta);
+  else if ((size.part & kHasBelow) != 0) run_forward(operands, scratch, size, cta, Above(scratch, size, cta));
+  else run_forward(operands, scratch, size, cta, Lowest(scratch, size, cta));
 }

@@ -41,8 +41,7 @@ struct StreamedWeights {
   }
   PD_DEVICE void put(int chunk, int piece, uint4 words) { chunks[chunk * kChunkLanes + piece * 32] = words; }
   PD_DEVICE void put(int chunk, int piece, float4 w) {
-    put(chunk, piece,
-        make_uint4(__float_as_uint(w.x), __float_as_uint(w.y), __float_as_uint(w.z), __float_as_uint(w.w)));
+    put(chunk, piece, make_uint4(__float_as_uint(w.x), __float_as_uint(w.y), __float_as_uint(w.z), __float_as_uint(w.w)));
   }
   // Behind the last of them, when nobody stages weights any more.
   PD_DEVICE void start() {
