@@ -19,8 +19,8 @@ struct Cell {
   // on.
   Pack<State, 1> c, next_c;
   Pack<Stored, 1> gates[4], dstate;
-  // Of the step that is prepared: what comes from its state; what of it c has; what of c is left; how steep the gates
-  // are.
+  // The values of the prepared step: its state's gradient; the factors of dh for c and of dc for the c before; the
+  // gates' slopes.
   float of_h, of_c, left, slopes[4];
 
   PD_DEVICE void start(const Operands& operands, Index at) {
