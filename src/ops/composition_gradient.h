@@ -9,8 +9,8 @@
 
 namespace paoding {
 
-/// A gradient rule: the gradient of the node's composition. The composition is computed for it again, so what the node
-/// itself gives need not be kept.
+/// A gradient rule: the gradient of the node's composition. The composition is computed for it again, so the node's
+/// own results need not be kept.
 Values composition_gradient(const GradCall& call);
 /// The same for the results of `compose` from values that stand for the node's inputs.
 Values gradient_through(const GradCall& call, const std::function<Values(Graph& graph, const Values& inputs)>& compose);

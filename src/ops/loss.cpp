@@ -170,7 +170,7 @@ std::pair<Value, Value> as_floats(const Value& logits, const Value& target) {
 Value against(const Value& x) { return select(greater(x, 0.0), -x, x); }
 
 // -target log(s) - (1 - target) log(1 - s) is (1 - target) x right of 0 and -target x left of it, and log(1 + e^-|x|):
-// no difference of large numbers. A side without a share is 0 for infinite logits too.
+// no difference of large numbers. A term whose share is 0 is 0 for infinite logits too.
 Value binary_cross_entropy(const Value& logits, const Value& target, const Attrs&) {
   const auto [x, t] = as_floats(logits, target);
   const Value share = select(greater(x, 0.0), 1.0 - t, -t);

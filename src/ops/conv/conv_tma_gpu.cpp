@@ -19,7 +19,8 @@ namespace tma {
 namespace {
 
 // Tiles of groups of four warps that have 64 windows each. The larger, the fewer bytes has L2 to bring, and the fewer
-// CTAs compute while one stores its results: where the stores are more than the saved loads, two of them are faster.
+// CTAs compute while one stores its results: where a CTA does more than store its sums, two of them on an SM are
+// faster.
 constexpr Tile kNarrow{128, 64, 3}, kUsual{128, 128, 2};
 constexpr std::array<Tile, 5> kTiles{{kUsual, {192, 128, 1}, {256, 128, 1}, {128, 256, 1}, {192, 256, 1}}};
 // Three groups with 128 sums a thread have too few registers, unless a fourth gives some up.

@@ -351,7 +351,7 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
       if (cta_group.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
       consider_stacked(cta_group, cta_groups_at_once(ctas, target));
     }
-    // Forward, sums that lanes keep go through memory, and so do those of tensor cores that do not keep them.
+    // Forward, lanes that keep their sums exchange through memory, and so do tensor cores that do not.
     if (!layer.is_backward && simt_fma != keeps_sums) return;
     cta_group.exchange = Exchange::memory;
     const bool has_quads =

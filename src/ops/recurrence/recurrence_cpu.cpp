@@ -252,7 +252,7 @@ class RecurrenceBackward : public RecurrenceKernel {
 void register_recurrence_cpu() {
   for (const CellForm& form : kForms) {
     const std::string op = std::string(form.name) + "_recurrence";
-    // An LSTM's saved values may lie where xw does, and their gradients where the saved values do.
+    // An LSTM's saved values may lie where xw does, and the gradient of xw where the saved values do.
     using InPlace = decltype(KernelImplementation::in_place);
     const bool is_lstm = form.cell == CellKind::lstm;
     register_kernel(op, {.name = "team",
