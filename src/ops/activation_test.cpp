@@ -30,7 +30,7 @@ struct Result {
   std::vector<double> out, gradient;  // of sum(out)
 };
 
-// Of the overloads of a function, the one on a Value.
+// Chooses, among the overloads of a function, the one on a Value.
 using Unary = Value (*)(const Value&);
 
 Result results_of(const std::function<Value(const Value&)>& op, const std::vector<double>& x, DType dtype = f32,
@@ -87,7 +87,7 @@ TEST(Activation, GradientsAtKinksArePytorchs) {
   expect_all(results_of(sign, {-2, -0.0, 0, 3, kActivationNan}).out, {-1, 0, 0, 1, kActivationNan});
 }
 
-// Slopes are computed as values are, in f32, whether what they consist of is one kernel or several.
+// Slopes are computed as values are, in f32, whether their parts are one kernel or several.
 TEST(Activation, SlopesOf16BitsAreRoundedOnce) {
   const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
   const auto slope_of_mish = [&](double x) {
@@ -272,7 +272,7 @@ TEST(Cast, FromIntegersToBf16RoundsOnce) {
 }
 
 TEST(Formula, IsTracedOnceForANanAttribute) {
-  static std::deque<OpDef> ops;  // what was traced is kept by its address
+  static std::deque<OpDef> ops;  // traced formulas are kept by their op's address
   OpDef& op = ops.emplace_back(*find_op("leaky_relu"));
   int traces = 0;
   op.formula = [&traces, formula = op.formula](const auto&... given) { return ++traces, formula(given...); };

@@ -24,7 +24,7 @@ Value weights_of(const Value& scores, const Value& counts) {
   return select(counts, weights, scalar_like(weights, 0));
 }
 
-// What scaled_dot_product_attention() weighs the values with.
+// The weights that scaled_dot_product_attention() gives the values.
 Value attention_weights(const Value& queries, const Value& keys, const Value& values, const AttentionOptions& options) {
   const char* op = "scaled_dot_product_attention";
   const Shape &q = queries.shape(), &k = keys.shape(), &v = values.shape();

@@ -21,7 +21,7 @@ int plain_axis(const Value& a, std::int64_t axis, std::string_view op);
 /// The extents, as attributes hold them; and back.
 std::vector<std::int64_t> to_ints(const Shape& shape);
 Shape to_shape(const std::vector<std::int64_t>& dims);
-/// `first` and then `ints`: what holds for one more axis in front.
+/// `first` and then `ints`: the same numbers with one more axis in front.
 std::vector<std::int64_t> with_front(const std::vector<std::int64_t>& ints, std::int64_t first);
 
 }  // namespace paoding

@@ -19,7 +19,7 @@ void register_binary(const char* name, const char* summary, F f, const std::vect
                .cases = cases});
 }
 
-// Of integers too, which are finite numbers; infinity has no constant there.
+// Integers are allowed too, which are finite numbers; infinity has no constant there.
 Scalar is_nan(Scalar a) { return logical_not(equal(a, a)); }
 Scalar is_infinite(Scalar a) {
   if (!is_float(a.dtype())) return is_nan(a);

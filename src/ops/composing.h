@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What composed ops share: the call that checks fail through, scalars beside a value, errors that name the scope.
+// The common parts of composed ops: the call that checks fail through, scalars beside a value, errors that name the
+// scope.
 #pragma once
 
 #include <span>

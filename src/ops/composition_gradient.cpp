@@ -14,7 +14,7 @@ Values composition_gradient(const GradCall& call) {
   });
 }
 
-// In a graph of its own: gradients for one input must not flow on into what another is made of.
+// In a graph of its own: gradients for one input must not flow on into the values that another is made of.
 Values gradient_through(const GradCall& call, const std::function<Values(Graph&, const Values&)>& compose) {
   Graph apart;
   apart.scope = call.node.scope;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a composed op that has a rule of its own, by what it consists of instead: where the rule is not made
-// for what is asked, and for the gradients of gradient ops.
+// The gradient of a composed op that has a rule of its own, by its composition instead: where the rule is not made for
+// the call, and for the gradients of gradient ops.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace paoding {
 
-/// A gradient rule: the gradient of the node's composition. The composition is computed for it again, so what the node
-/// itself gives need not be kept.
+/// A gradient rule: the gradient of the node's composition. The composition is computed for it again, so the node's
+/// own results need not be kept.
 Values composition_gradient(const GradCall& call);
-/// The same for what `compose` makes of values that stand for the node's inputs.
+/// The same for the results of `compose` from values that stand for the node's inputs.
 Values gradient_through(const GradCall& call, const std::function<Values(Graph& graph, const Values& inputs)>& compose);
 
 }  // namespace paoding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that make one value of parts and of what stands between them: pad, concat; stack, tile, repeat and roll are
+// Ops that make one value of parts and of the values between them: pad, concat; stack, tile, repeat and roll are
 // written with them. The parts are written where they belong (src/plan/concatenations.cpp).
 #include <algorithm>
 
@@ -104,7 +104,7 @@ Values lift_concat(const LiftCall& call) {
   return {concat(pieces, static_cast<int>(axis < 0 ? axis : axis + 1))};
 }
 
-// ---- what is written with them ----
+// ---- ops that are written with them ----
 
 Values compose_stack(std::span<const Value> in, const Attrs& attrs) {
   std::vector<Type> types;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that are not computed: input, parameter, full, constant and what is written with them.
+// Values that are not computed: input, parameter, full, constant and ops that are written with them.
 #include <algorithm>
 #include <cmath>
 

@@ -68,7 +68,7 @@ TEST(DynamicSlice, WritesAndReadsWhereALoopIs) {
       const double value = x[t * 3 + i];
       EXPECT_EQ(got.at("y").to_doubles()[(3 - t) * 3 + i], value * value);
       EXPECT_EQ(got.at("dx").to_doubles()[t * 3 + i], 2 * value * d[(3 - t) * 3 + i]);
-      // What was written in the step before; in the first step nothing is there.
+      // The value that the step before wrote; in the first step nothing is there.
       EXPECT_EQ(got.at("read").to_doubles()[t * 3 + i], t == 0 ? 0 : x[(t - 1) * 3 + i] * x[(t - 1) * 3 + i]);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// einsum: products of matrices where two operands share what is summed over, else elementwise products and sums.
+// einsum: products of matrices where two operands share a summed axis, else elementwise products and sums.
 #include "paoding/ops/einsum.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ Term without(const Term& term, AxisLabel label) {
   return rest;
 }
 
-// Summed over what is not in `keep`.
+// Summed over the axes that are not in `keep`.
 Term summed(const Term& term, const AxisLabels& keep) {
   Ints axes;
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
@@ -93,7 +93,7 @@ Term diagonal(Term term) {
   return term;
 }
 
-// The axes of both side by side, multiplied, and summed over what is not kept.
+// The axes of both side by side, multiplied, and summed over those that are not kept.
 Term elementwise(const Term& a, const Term& b, const AxisLabels& keep) {
   const AxisLabels all =
       concatenated(a.labels, filtered(b.labels, [&](AxisLabel label) { return !has_label(a.labels, label); }));
@@ -132,7 +132,7 @@ Term matrices(const Term& a, const Term& b, const AxisLabels& batch, const AxisL
 }
 
 Term product(Term a, Term b, const AxisLabels& keep) {
-  // What broadcasts is no axis.
+  // A label that broadcasts is no axis.
   for (const AxisLabel label : AxisLabels(a.labels)) {
     if (!has_label(b.labels, label) || a.extent(label) == b.extent(label)) continue;
     Term& narrow = a.extent(label) == 1 ? a : b;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// einsum against loops over all its letters, and what it is made of.
+// einsum against loops over all its letters, and the ops that it is made of.
 #include "paoding/ops/einsum.h"
 
 #include "tests/support/program_check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with an epilogue: a group that goes over the kernel's result as it lies (a bias, a
-// residual, an activation, a mask, sums per channel) is computed from what the kernel has in its hands, and neither
-// launched nor given the result through memory. The planner asks (plan/epilogues.h).
+// Kernels with an epilogue: a group that goes over the kernel's result as it lies (a bias, a residual, an activation, a
+// mask, sums per channel) is computed from the kernel's registers or shared memory, and neither launched nor given the
+// result through memory. The planner asks (plan/epilogues.h).
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ struct Epilogue {
 
 struct EpilogueKernel {
   std::string name;  // of the implementation in the op's table
-  /// Why it cannot take the epilogue, or had better not: `before` is what runs the call otherwise.
+  /// Why it cannot take the epilogue, or had better not: `before` runs the call otherwise.
   std::function<std::string(const KernelCall&, const Epilogue&, const KernelImplementation& before)> refusal;
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const Epilogue&)> plan_text;
-  /// What the kernel makes is made of much less: each group that takes it in makes it anew, and it is never kept.
+  /// The kernel's result is made of much less: each group that takes it in makes it anew, and it is never kept.
   bool is_rematerialized = false;
 };
 

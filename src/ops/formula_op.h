@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families of elementwise ops share: their usual cases, ops that are one primitive, numbers beside a value.
+// The families of elementwise ops share these: their usual cases, ops that are one primitive, numbers beside a value.
 #pragma once
 
 #include "paoding/op.h"

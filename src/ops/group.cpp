@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// group: what fuse_groups makes of elementwise ops and reductions that share an iteration space; one kernel.
+// group: fuse_groups makes it of elementwise ops and reductions that share an iteration space; one kernel.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/axes.h"

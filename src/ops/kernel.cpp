@@ -88,7 +88,7 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load) {
   std::vector<std::string> unused;
   auto accepting = accepting_kernels(call, &unused);
-  // What was measured since the plan was made may have changed what it says.
+  // Measurements since the plan was made may have changed its answer.
   if (std::ranges::find(accepting, &chosen) == accepting.end()) accepting.insert(accepting.begin(), &chosen);
   for (auto it = std::find(accepting.begin(), accepting.end(), &chosen); it != accepting.end(); ++it) {
     const KernelImplementation& candidate = **it;

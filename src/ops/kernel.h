@@ -27,8 +27,7 @@ struct KernelCall {
   bool allow_tf32 = false;               // f32 products may round their operands to TF32
   std::string scope = {};                // of the node, for errors that only a run can find
   TargetPtr target = std::make_shared<const Target>();
-  /// On a GPU. Bit i: what is launched right before this does not write input i, so it may be read before that has
-  /// ended.
+  /// On a GPU. Bit i: the launch right before this does not write input i, so it may be read before that has ended.
   std::uint32_t unmodified_by_previous = 0;
   /// On a GPU. So many calls of the op stand side by side, this one and others that do not depend on each other, and
   /// may share a launch.
@@ -38,7 +37,7 @@ struct KernelCall {
   std::int64_t pipelined_layers = 1;
 };
 
-/// What a kernel gets when it runs.
+/// The arguments of a kernel's run.
 struct KernelRun {
   void* const* operands;  // inputs, then outputs
   void* scratch;          // scratch_bytes() of the device's memory
@@ -63,7 +62,7 @@ class PreparedKernel {
 
   // ---- on a GPU ----
 
-  /// Throws the error of what a launch left in KernelRun::fault, when the run is waited for.
+  /// Throws the error that a launch left in KernelRun::fault, when the run is waited for.
   virtual void raise(const std::uint64_t* /*fault*/) const {}
 };
 
@@ -71,7 +70,7 @@ namespace gpu {
 struct TextPlan;  // gpu/text_kernel.h
 }
 
-/// What preparing a kernel came to: the kernel, or why there is none after all (a library's heuristics say no).
+/// The result of preparing a kernel: the kernel, or why there is none after all (a library's heuristics say no).
 class Preparation {
  public:
   template <class Kernel>
@@ -88,9 +87,9 @@ class Preparation {
   std::unique_ptr<PreparedKernel> kernel_;
   std::string why_;
 };
-/// Whether a run of a kernel may fail: of values that it cannot do, an index out of range, or in a library. On the CPU
-/// it throws; a launch on a GPU cannot, and leaves in KernelRun::fault what it met. The planner runs what may fail
-/// before the first write of a parameter.
+/// Whether a run of a kernel may fail: for values that it cannot do, an index out of range, or in a library. On the CPU
+/// it throws; a launch on a GPU cannot, and leaves the fault in KernelRun::fault. The planner runs kernels that may
+/// fail before the first write of a parameter.
 enum class Faults : std::uint8_t { none, possible };
 
 struct KernelImplementation {
@@ -112,15 +111,15 @@ struct KernelImplementation {
   /// but the thread that writes the result's there, and before it does.
   std::vector<std::pair<std::size_t, std::size_t>> in_place = {};
   /// Bit i: input i had better be copied first: a matrix in its last two axes, to lie by columns where it lies by rows,
-  /// or the other way round, as what that takes is less than what it saves; weights of a convolution, to have their
-  /// channels innermost, as the kernel would copy them too, and others read them.
+  /// or the other way round, since the copy takes less than it saves; weights of a convolution, to have their channels
+  /// innermost, as the kernel would copy them too, and others read them.
   std::function<std::uint32_t(const KernelCall&)> transposed = {};
   /// On a GPU, of a recurrence: whether its weights had better lie by units (packed_weights.h), where they are put so
   /// but once.
   std::function<bool(const KernelCall&)> wants_by_units = {};
-  /// Of a call that it accepts: why it is chosen, where that is worth a line (PAODING_EXPLAIN=1 prints it).
+  /// Why it is chosen for a call that it accepts, where that is worth a line (PAODING_EXPLAIN=1 prints it).
   std::function<std::string(const KernelCall&)> reason = {};
-  /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.
+  /// On a GPU, for a kernel that is paoding's own, in place of `prepare`: its launches. It needs no GPU.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };
 

@@ -43,9 +43,9 @@ void check_cross_entropy(const Value& logits, const Value& labels, double smooth
 
 std::int64_t classes_of(const Value& logits) { return logits.shape()[logits.shape().rank() - 1]; }
 
-// Whether the element of a row is the one that the label names: [.., V]. All that is made of labels needs this too, so
-// this is where a run checks that they are classes, or negative; what else reads them need not wait for it. A GPU does
-// not check, as that would be one more launch in front of every loss.
+// Whether the element of a row is the one that the label names: [.., V]. All values made of labels need this too, so
+// this is where a run checks that they are classes, or negative; other readers of labels need not wait for it. A GPU
+// does not check, as that would be one more launch in front of every loss.
 Value is_label(const Value& logits, const Value& labels) {
   const std::int64_t classes = classes_of(logits);
   const Value checked = check_indices(labels.dtype() == i64 ? labels : cast(labels, i32), classes - 1,
@@ -159,26 +159,26 @@ Value huber(const Value& prediction, const Value& target, const Attrs& attrs) {
 
 // ---- binary cross entropy ----
 
-// What logits and targets are computed in together: a target may be a bool or an integer.
+// The type that logits and targets are computed in together: a target may be a bool or an integer.
 std::pair<Value, Value> as_floats(const Value& logits, const Value& target) {
   const bool is_float_target = is_float(target.dtype());
   return {is_float(logits.dtype()) ? logits : cast(logits, target.dtype()),
           is_float_target ? target : cast(target, logits.dtype())};
 }
 
-// x towards 0 from below: what the less likely side has.
+// x towards 0 from below: the logit of the less likely side.
 Value against(const Value& x) { return select(greater(x, 0.0), -x, x); }
 
 // -target log(s) - (1 - target) log(1 - s) is (1 - target) x right of 0 and -target x left of it, and log(1 + e^-|x|):
-// no difference of large numbers. What has no share in it is 0 for infinite logits too.
+// no difference of large numbers. A term whose share is 0 is 0 for infinite logits too.
 Value binary_cross_entropy(const Value& logits, const Value& target, const Attrs&) {
   const auto [x, t] = as_floats(logits, target);
   const Value share = select(greater(x, 0.0), 1.0 - t, -t);
   return select(equal(share, 0.0), 0.0, share * x) + softplus(against(x));
 }
 
-// sigmoid(x) - target, with the digits of what is left where they agree. Of its own, as the composition's has the kink
-// of its parts at 0.
+// sigmoid(x) - target, with the digits of the difference where they agree. It has a rule of its own, as the
+// composition's has the kink of its parts at 0.
 Values binary_cross_entropy_gradient(const GradCall& call) {
   const auto [x, t] = as_floats(call.inputs[0], call.inputs[1]);
   Value g = call.grads[0];

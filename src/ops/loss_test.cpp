@@ -9,7 +9,7 @@ namespace {
 
 const double kLossInfinity = std::numeric_limits<double>::infinity();
 
-// What the loss and its slopes are, in f64 and without differences.
+// The loss and its slopes, in f64 and without differences.
 TEST(BinaryCrossEntropy, KeepsTheDigitsOfSmallLossesAndOfInfiniteLogits) {
   const Dense x{-kLossInfinity,
                 kLossInfinity,
@@ -105,7 +105,7 @@ TEST(CrossEntropy, OfALabelThatIsNoClassFailsTheRunAndWritesNothing) {
         const Scope scope(g, "head");
         loss = cross_entropy(w, labels);
       }
-      if (is_trained) {  // what is fetched does not need the loss
+      if (is_trained) {  // the fetched value does not need the loss
         const Value slope = gradients(loss, {w})[0];
         g.assign(w, w - slope);
         g.fetch("slope", slope);

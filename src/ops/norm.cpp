@@ -65,8 +65,8 @@ Value near_means(const Value& x, const Ints& axes) {
 // Where rows are spread over all images, kernels of their own make statistics and results, and each had better read x
 // (of 16 bits, perhaps) than a difference x - mean in f32 that one of them would have to write. So no value of that
 // size has two readers: (x - mean) factor is x factor - mean factor, the second of them a number a row. That loses no
-// more than what rounding x has lost. Mean and variance come from one read: with d = x - a number near the row's
-// mean, mean = that + mean(d), variance = mean(d^2) - mean(d)^2.
+// more than rounding x has lost. Mean and variance come from one read: with d = x - a number near the row's mean, mean
+// = that + mean(d), variance = mean(d^2) - mean(d)^2.
 Values compose_batch_norm(std::span<const Value> in, const Attrs& attrs) {
   const Ints axes = attrs.get_ints("axes");
   check_normalize("batch_norm", in, attrs);

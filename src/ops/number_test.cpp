@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers beside values, in constants, in graph text and in formulas: what an integer or a bool cannot be is refused at
-// every door, held against a list of what each dtype holds.
+// Numbers beside values, in constants, in graph text and in formulas: numbers that an integer or a bool cannot be are
+// refused at every door, held against a list of the numbers that each dtype holds.
 #include "paoding/ops/number.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with a prologue: a group whose one result nobody else reads is computed from what
-// the kernel reads in its place, and neither launched nor written. The planner asks (plan/epilogues.h).
+// Kernels with a prologue: a group whose one result nobody else reads is computed from its operands, which the kernel
+// reads in its place, and neither launched nor written. The planner asks (plan/epilogues.h).
 #pragma once
 
 #include "ops/epilogue.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random ops: formulas of (index, run, seed), so they fuse, lift out of loops and cost no memory. What makes them
-// random is where their inputs come from: random_key() below.
+// Random ops: formulas of (index, run, seed), so they fuse, lift out of loops and cost no memory. They are random by
+// the source of their inputs: random_key() below.
 #include <cmath>
 #include <numbers>
 

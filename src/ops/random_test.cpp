@@ -27,7 +27,7 @@ Moments moments_of(const Dense& values) {
   return m;
 }
 
-// The largest distance between the distribution of values and what it should be (Kolmogorov, Smirnov).
+// The largest distance between the distribution of values and the expected one (Kolmogorov, Smirnov).
 double distance(Dense values, const std::function<double(double)>& expected) {
   std::sort(values.begin(), values.end());
   double most = 0;

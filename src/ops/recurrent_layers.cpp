@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stacks of recurrent layers: for each layer and direction a product of the input for all steps and a recurrence, which
-// a kernel may claim as a whole; or a scan, out of which the passes take what does not depend on the state.
+// a kernel may claim as a whole; or a scan, out of which the passes take the part that does not depend on the state.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/value_scope.h"
@@ -43,7 +43,7 @@ class Stack {
   int gates() const { return kind_ == Kind::lstm ? 4 : kind_ == Kind::gru ? 3 : 1; }
   int biases() const { return kind_ == Kind::gru && options_.reset_after ? 4 : gates(); }
   static std::int64_t hidden_of(const RecurrentParameters& p, int gates) { return p.w.shape()[1] / gates; }
-  // The width of what leaves a step.
+  // The width of a step's output.
   std::int64_t width_of(const RecurrentParameters& p) const {
     return p.projection.valid() ? p.projection.shape()[1] : hidden_of(p, gates());
   }
@@ -154,7 +154,7 @@ class Stack {
     return kind_ == Kind::gru ? options_.reset_after : !p.projection.valid();
   }
 
-  // Some steps of a layer: what leaves them, and the states behind them.
+  // Some steps of a layer: their outputs, and the states behind them.
   struct Steps {
     Value outputs;
     Values states;
@@ -233,13 +233,13 @@ class Stack {
         inputs);
   }
 
-  // A scan over stretches of so many steps, each of them a checkpoint; what is left over at the end is one more.
+  // A scan over stretches of so many steps, each of them a checkpoint; the remaining steps at the end are one more.
   Steps run_stretches(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
                       bool is_reverse) const {
     const Shape& shape = input.shape();
     const std::int64_t each = options_.recompute, count = shape[0] / each, most = count * each, rest = shape[0] - most;
     Steps made{{}, states};
-    Value whole, last;  // what leaves the stretches, and the rest
+    Value whole, last;  // the outputs of the stretches, and of the rest
     const auto run_rest = [&] {
       if (rest == 0) return;
       const Value left = lengths.valid() ? maximum(lengths - static_cast<double>(most), 0.0) : Value();
@@ -283,8 +283,7 @@ class Stack {
     return made.outputs;
   }
 
-  // h + (1 - chance) times what dropout leaves of the change: 0 with the chance, else all of it; in the mean, a
-  // mixture.
+  // h + (1 - chance) times the change after dropout: 0 with the chance, else all of it; in the mean, a mixture.
   Value zoned(const Value& before, const Value& after, double chance) const {
     if (chance == 0) return after;
     const Value change = dropout(after - before, chance, options_.training);

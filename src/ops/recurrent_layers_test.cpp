@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers against the recurrence written with loops over single numbers: every kind, both directions,
-// lengths, projections; what the passes make of them.
+// Recurrent layers against the recurrence written with loops over single numbers: every kind, both directions, lengths,
+// projections; the ops that the passes make of them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -187,7 +187,7 @@ TEST(RecurrentLayers, ProjectTheStateOfAnLstm) {
         {4, 2});
 }
 
-// What stands beyond a length reaches no output and no state, whatever it is.
+// Input beyond a length reaches no output and no state, whatever it is.
 TEST(RecurrentLayers, IgnorePaddingOfAnyValue) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::rnn}) {
     const Case c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = true};

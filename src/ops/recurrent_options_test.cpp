@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recurrent layers may be asked for besides: dropout of the weights over time, zoneout, states computed again.
+// The other options of recurrent layers: dropout of the weights over time, zoneout, states computed again.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -100,7 +100,7 @@ TEST(RecurrentOptions, DropBetweenLayersWhatADropoutDrops) {
   }
 }
 
-// Of dropout between layers only what the upper one reads has memory: no numbers, and no mask.
+// With dropout between layers only the upper one's input has memory: no numbers, and no mask.
 TEST(RecurrentOptions, DropBetweenLayersWithoutAMask) {
   const auto bytes = [](double chance) {
     Graph g;
@@ -113,7 +113,7 @@ TEST(RecurrentOptions, DropBetweenLayersWithoutAMask) {
   EXPECT_LE(bytes(0.3), bytes(0) + states + states / 8);
 }
 
-// The layer written step by step: units keep `stays` of what they were.
+// The layer written step by step: units keep `stays` of their old value.
 Values by_hand(Graph& g, const Layers& s, const Value& xs, double stays_h, double stays_c) {
   const std::int64_t gates = s.kind == OptionKind::lstm ? 4 : s.kind == OptionKind::rnn ? 1 : 3, H = s.width;
   const Value w = g.input("w0", s.dtype, {H, gates * H}), u = g.input("u0", s.dtype, {H, gates * H});
@@ -153,7 +153,7 @@ TEST(RecurrentOptions, ZoneoutMixesByItsChancesWhereNothingIsTrained) {
   }
 }
 
-// Each unit of each step either is what it was or what a step without zoneout makes of what was there.
+// Each unit of each step either keeps its value or has the result of a step without zoneout.
 TEST(RecurrentOptions, ZoneoutKeepsUnitsByChanceInTraining) {
   const Layers s{.kind = OptionKind::rnn, .steps = 60, .batch = 8, .width = 16};
   const Tensors got =
@@ -165,7 +165,7 @@ TEST(RecurrentOptions, ZoneoutKeepsUnitsByChanceInTraining) {
   EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(h.size() - step), 0.3, 0.02);
 }
 
-// In one step all is linear in what a loss weighs, and the gradient has the masks of the run that it belongs to.
+// In one step all is linear in the loss's weights, and the gradient has the masks of the run that it belongs to.
 TEST(RecurrentOptions, ZoneoutHasTheGradientOfTheUnitsThatMoved) {
   const Layers s{.kind = OptionKind::rnn, .steps = 4, .batch = 5};
   Graph g;
@@ -216,7 +216,7 @@ TEST(RecurrentOptions, StatesComputedAgainAreThoseThatWereThere) {
   }
 }
 
-// 70,001 steps: what the gradient needs is there of some of them at a time.
+// 70,001 steps: the values that the gradient needs are there for some of them at a time.
 TEST(RecurrentOptions, LongSequencesTrainInLittleMemory) {
   const Layers s{.steps = 70'001, .batch = 8, .width = 8, .dtype = f32};
   std::int64_t bytes[2];
@@ -238,7 +238,7 @@ TEST(RecurrentOptions, LongSequencesTrainInLittleMemory) {
   for (const auto& [name, tensor] : made[0])
     expect_close(name, made[1].at(name).to_doubles(), tensor.to_doubles(), 1e-4);
   const std::int64_t outputs = s.steps * s.batch * s.width * 4;
-  EXPECT_GT(bytes[0], 6 * outputs);  // four gates, written over what they were made of, states, cells
+  EXPECT_GT(bytes[0], 6 * outputs);  // four gates, written over their operands, states, cells
   EXPECT_LT(bytes[1], 5 * outputs);
 }
 

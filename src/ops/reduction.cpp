@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions: sum, max, min and prod are what groups compute; the others are composed of them.
+// Reductions: groups compute sum, max, min and prod; the others are composed of them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -101,8 +101,8 @@ Values compose_prod_others(std::span<const Value> in, const Attrs& attrs) {
   return {cast(select(is_zero, at_zero, elsewhere), in[0].dtype())};
 }
 
-// Of what it is without a division: the product of those before times that of those behind, along the reduced axes as
-// one.
+// The gradient of its definition without a division: the product of those before times that of those behind, along the
+// reduced axes as one.
 Values prod_others_gradient(const GradCall& call) {
   const Value& a = call.inputs[0];
   const int rank = a.shape().rank();
@@ -266,7 +266,7 @@ void register_composed(const char* name, const char* summary,
 }  // namespace
 
 void register_reduction_ops() {
-  // ---- what groups compute ----
+  // ---- reductions that groups compute ----
   register_reduction("sum", "sum over axes", infer_number_reduction, sum_gradient, {of_nothing(), not_of_bools()});
   register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient,
                      {of_nothing(), of_bools()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions and what is composed of them against loops written out by hand, also where numbers are no numbers.
+// Reductions and ops composed of them against loops written out by hand, also with NaN and infinity.
 #include "tests/support/program_check.h"
 
 namespace paoding::testing_program {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kSampledRows = 20000;
 const Dense kLogits{0.5, -1, 2, 0.25, 1.5, -3};
 
-// What is drawn for kSampledRows rows of the same logits, counted, in a run after `runs` others.
+// The categories drawn for kSampledRows rows of the same logits, counted, in a run after `runs` others.
 std::vector<double> counts(const CategoricalOptions& options, DType dtype = f32, std::uint64_t seed = 5, int runs = 0) {
   Graph g;
   const auto categories = static_cast<std::int64_t>(kLogits.size());
@@ -42,7 +42,7 @@ void expect_drawn(const std::vector<double>& found, const Dense& expected) {
   }
 }
 
-// Of `allowed` alone.
+// The distribution over `allowed` alone.
 Dense limited(Dense all, const std::set<std::size_t>& allowed) {
   double total = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {

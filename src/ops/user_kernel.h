@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What registering a kernel of a user's own comes to where CUDA is in the build: user_kernel_gpu.cpp.
+// Registers a kernel of a user's own where CUDA is in the build: user_kernel_gpu.cpp.
 #pragma once
 
 #include "paoding/cuda_op.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that only say where the elements of one value are: reshape, expand, slice, transpose. As steps they cost nothing
-// where a consumer can address the elements in place, else one copy. view_forms.cpp has what is written with them.
+// where a consumer can address the elements in place, else one copy. view_forms.cpp has the ops that are written with
+// them.
 #include "ops/views.h"
 
 #include <algorithm>
@@ -96,8 +97,8 @@ std::vector<Type> infer_slice(const OpCall& call) {
   return {Type{call.inputs[0].dtype, to_shape(dims)}};
 }
 
-// What a slice took goes back to where it was, with zeros for what it left: a pad, and for a step of more than 1 with
-// zeros in between too. Backwards, the elements are turned round first.
+// The gradient of a slice's elements goes back to their places, with zeros for the others: a pad, and for a step of
+// more than 1 with zeros in between too. Backwards, the elements are reversed first.
 Values slice_gradient(const GradCall& call) {
   const SliceRange range = slice_range(call.node);
   const Shape& whole = call.inputs[0].shape();

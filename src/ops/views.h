@@ -20,7 +20,7 @@ struct SliceRange {
   std::int64_t extent(int axis) const;
 };
 SliceRange slice_range(const Node& slice);
-/// What `outer` takes of what `inner` takes, `shape` being the shape of that.
+/// The slice by `inner` and then by `outer`, as one slice of a value of `shape`.
 SliceRange slice_of_slice(const SliceRange& inner, const SliceRange& outer, const Shape& shape);
 /// Makes `range` take `count` elements of one axis, the first at `start`; steps that nothing is reached with are 1.
 void set_axis(SliceRange* range, int axis, std::int64_t start, std::int64_t count, std::int64_t step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sub-graphs taken apart and put together again: what branches, loops and checkpoints share.
+// Branches, loops and checkpoints take sub-graphs apart and put them together again by these functions.
 #pragma once
 
 #include <map>
@@ -22,16 +22,17 @@ struct BodyInput {
   std::string name = {};  // made up where empty or taken
 };
 
-/// A body with exactly these inputs that fetches these values of `from`. Of `from` it has what the fetches and nodes
-/// with an effect need, and of that what no input stands for.
+/// A body with exactly these inputs that fetches these values of `from`. It has the nodes of `from` that the fetches
+/// and nodes with an effect need, less those that an input stands for.
 std::shared_ptr<Graph> rebuild_body(const Graph& from, const std::vector<BodyInput>& inputs,
                                     const std::vector<Ref>& fetches);
 
 /// Which inputs of a body its nodes and fetches read.
 std::vector<bool> read_inputs(const Graph& body);
 
-/// Copies what `wanted` (values of `from`) need into `to`. `known` gives values that are there already, all inputs that
-/// matter among them; the copies are added to it. Nodes keep their scope and get `to`'s origin where they have none.
+/// Copies the nodes that `wanted` (values of `from`) need into `to`. `known` gives values that are there already, all
+/// inputs that matter among them; the copies are added to it. Nodes keep their scope and get `to`'s origin where they
+/// have none.
 void copy_into(Graph* to, const Graph& from, const std::vector<Ref>& wanted, std::map<Ref, Ref>* known);
 
 /// Differentiating a copy of a body can make nodes in it (scans, branches) save more than before; `original` follows.

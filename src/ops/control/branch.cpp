@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// branch: one of several bodies runs, chosen by an index. What cond, switch_case, case_of and their Variant forms make.
+// branch: one of several bodies runs, chosen by an index. cond, switch_case, case_of and their Variant forms make it.
 #include "ops/control/branch.h"
 
 #include <numeric>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a branch is a branch on the same index whose bodies are the gradients of the bodies. What a gradient
-// needs of the forward body and cannot see is saved by the forward branch, as a result of that body alone: only the one
-// taken computes and stores anything. Views and constants are made again instead.
+// The gradient of a branch is a branch on the same index whose bodies are the gradients of the bodies. Values of the
+// forward body that a gradient needs and cannot see are saved by the forward branch, as results of that body alone:
+// only the one taken computes and stores anything. Views and constants are made again instead.
 #include <algorithm>
 
 #include "base/check.h"
@@ -79,7 +79,7 @@ class BranchGradient {
     return list;
   }
 
-  // Every forward value that the gradient reads comes in from outside, but for what is cheaper to make again.
+  // Every forward value that the gradient reads comes in from outside, but for those that are cheaper to make again.
   void save_residuals(int k, NodeId forward_size, Differentiated* made) {
     const Graph& step = *made->step;
     std::vector<char> seen(static_cast<std::size_t>(step.size()), 0);
@@ -106,7 +106,7 @@ class BranchGradient {
     }
   }
 
-  // Of an outer value among the inputs of the gradient's bodies.
+  // The position of an outer value among the inputs of the gradient's bodies.
   std::size_t position(const Value& outer) {
     const auto [it, is_new] = position_.try_emplace(outer.ref(), outer_.size());
     if (is_new) outer_.push_back(outer);
@@ -115,7 +115,7 @@ class BranchGradient {
 
   const GradCall& call_;
   const BranchView view_;                                // before this saves anything
-  BranchOutputs saved_;                                  // what the forward branch gives for the gradient
+  BranchOutputs saved_;                                  // results of the forward branch for the gradient
   std::vector<std::map<NodeId, std::size_t>> input_of_;  // per body: position of an input node among the inputs
   std::vector<int> wrt_;                                 // of the bodies' inputs
   std::vector<Differentiated> differentiated_;

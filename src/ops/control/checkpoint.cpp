@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint: a part of the model of which the backward pass keeps the inputs only. A node with a body until gradients
 // have been made; then the pass inline_checkpoints puts the body in its place. The gradient is computed by a copy of
-// the body behind a barrier, which keeps the copy from being recognised as what has been computed before, and which
-// waits for the incoming gradient, so that the copy runs no earlier than it is needed.
+// the body behind a barrier, which keeps the copy from being recognised as the computation before, and which waits for
+// the incoming gradient, so that the copy runs no earlier than it is needed.
 #include "base/check.h"
 #include "graph/body_scope.h"
 #include "ops/control/bodies.h"
@@ -40,7 +40,7 @@ Values checkpoint_gradient(const GradCall& call) {
   Values fenced, behind = call.inputs;
   std::vector<std::size_t> at;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    // What is given anyway needs no barrier: nothing is recomputed for it.
+    // Parameters need no barrier: nothing is recomputed for them.
     if (call.graph.node(call.inputs[i].ref().node).op->name == "parameter") continue;
     fenced.push_back(call.inputs[i]);
     at.push_back(i);

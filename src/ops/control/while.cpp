@@ -98,7 +98,7 @@ Values while_loop(const Values& initial, const std::function<Value(const Values&
     home = mine.parent;
   }
   Values outer = initial;
-  std::map<Ref, std::size_t> position;  // of what is captured
+  std::map<Ref, std::size_t> position;  // of the captured values
   for (const auto& each : written) {
     if (each->parent != home) each->move_into(*home);
     for (const Value& value : each->captured()) {

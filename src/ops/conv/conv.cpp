@@ -208,7 +208,7 @@ std::vector<AttrSpec> conv_attrs(std::vector<AttrSpec> first = {}) {
 
 // ---- cases ----
 
-// The same convolutions for all ops, as x, w, and what they give.
+// The same convolutions for all ops, as x, w, and their result.
 struct ConvCase {
   Shape x, w, y;
   Attrs attrs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution to whose result another image is added before it leaves the kernel: the end of a residual block.
-// Composed of what it takes the place of; add_to_convolutions makes it where a kernel claims it.
+// A convolution to whose result another image is added before it leaves the kernel: the end of a residual block. It is
+// composed of the ops that it replaces; add_to_convolutions makes it where a kernel claims it.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/composition_gradient.h"

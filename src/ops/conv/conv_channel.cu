@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions whose groups have few channels, one by one: what they wait for is memory. A thread has kVector channels,
-// which lie side by side, of kStrip neighbouring windows, and reads what those share of a row of the image once. Lanes
-// have channels, so that neighbouring threads read side by side; a CTA has kLanes * kVector channels.
+// Convolutions whose groups have few channels, one by one: they are bound by memory. A thread has kVector channels,
+// which lie side by side, of kStrip neighbouring windows, and reads the pixels of an image's row that those share once.
+// Lanes have channels, so that neighbouring threads read side by side; a CTA has kLanes * kVector channels.
 
 constexpr int kCtaRows = kThreads / kLanes, kCtaChannels = kLanes * kVector;
 constexpr int kReadPieces = kVector > 1 ? 1 : kGroupReads;  // that a window's pixel is read in

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions with few channels a group, depthwise ones above all, as sums by threads that have some channels each
-// (conv_channel*.cu): they are bound by memory, and tiles of the tensor cores would be empty. What is decided here: how
+// (conv_channel*.cu): they are bound by memory, and tiles of the tensor cores would be empty. This file decides how
 // many channels and windows a thread has, and, for the gradient for the weights, how many taps.
 #include <algorithm>
 
@@ -87,7 +87,7 @@ struct Channelwise {
     while (!is_vector(count)) count /= 2;
     return count;
   }
-  // As few walks over the images as sums in registers allow, and of those the one with the most channels at once.
+  // Takes as few walks over the images as sums in registers allow, and of those the one with the most channels at once.
   void choose_taps(const KernelCall& call) {
     std::int64_t fewest = shape.axes[0].kernel + 1;
     for (std::int64_t count = widest(call); count > 0; count /= 2) {
@@ -190,7 +190,7 @@ gpu::TextPlan plan_channel_images(const KernelCall& call) {
 }
 
 gpu::TextPlan plan_channel_weights(const KernelCall& call) {
-  constexpr std::int64_t kMostCtas = 4;  // what they leave is added up
+  constexpr std::int64_t kMostCtas = 4;  // whose sums are added up
   const Channelwise c(call);
   gpu::TextParts text = text_of(call, c);
   text.constants += fmt::format("constexpr int kTapRows = {};\n", c.tap_rows);

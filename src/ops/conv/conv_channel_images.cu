@@ -5,7 +5,7 @@
 
 constexpr int kTaps = kKernelRows * kKernelColumns;
 
-// Of the CTA's channels, as [tap, channel read, channel].
+// Brings the weights of the CTA's channels, as [tap, channel read, channel].
 PD_DEVICE void bring_weights(float* to, const Stored* weights, int first, const Sizes& size) {
   for (int at = threadIdx.x; at < kTaps * kGroupReads * kCtaChannels; at += kThreads) {
     const int channel = first + at % kCtaChannels, r = at / kCtaChannels % kGroupReads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of images whose channels lie innermost, by cuDNN's graph API: where it was measured to be faster than
-// ours, by a rule, or for the very call (PlanCache). What is added behind a convolution is the epilogue of kernels of
-// ours, and a launch of its own behind cuDNN's, so those with a bias stay ours.
+// ours, by a rule, or for the very call (PlanCache). Our kernels add a bias in their epilogue, where cuDNN's would need
+// a launch of its own, so convolutions with a bias stay ours.
 #include "ops/conv/conv_cudnn_gpu.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace paoding {
 namespace {
 
-// To be raised when our own kernels choose tiles in another way: what was measured against them is out of date then.
+// To be raised when our own kernels choose tiles in another way: measurements against them are out of date then.
 constexpr int kOwnRevision = 3;
 constexpr std::int64_t kEngineWorkspace = std::int64_t{64} << 20;
 
@@ -33,12 +33,12 @@ bool is_weight_gradient(const ConvShape& shape) { return shape.kind == ConvKind:
 // Weights as cuDNN takes them beside such images: [o, tap, channel].
 bool are_weights_packed(const ConvShape& shape) { return is_channels_last(shape.w); }
 
-// What a gradient for weights is made in: f32, which is rounded when it is put where it lies.
+// A gradient for weights is made in f32, and rounded when it is put where it lies.
 bool is_result_in_place(const ConvShape& shape) {
   return are_weights_packed(shape) && shape.w.type.dtype == DType::f32;
 }
 
-// Weights, or their gradient, in the workspace, in front of what the engine takes.
+// Weights, or their gradient, in the workspace, in front of the engine's own part.
 std::int64_t weight_bytes(const ConvShape& shape) {
   const bool is_there = is_weight_gradient(shape) ? is_result_in_place(shape) : are_weights_packed(shape);
   if (is_there) return 0;
@@ -104,7 +104,7 @@ std::string reason(const KernelCall& call) {
 // 2026-11-26-convolutions.txt and 2026-11-26-convolutions-3.txt: ResNet-50's convolutions, 256 images), by the engine
 // that the library names first. Timing the call itself knows better.
 std::string rule_refusal(const KernelCall& call) {
-  constexpr std::int64_t kLeastChannels = 64, kLeastWindows = 12544;  // of what was measured
+  constexpr std::int64_t kLeastChannels = 64, kLeastWindows = 12544;  // of the measured calls
   const ConvShape shape(call);
   const auto& [down, across] = shape.axes;
   if (call.target->major != 9) return "ours is not known to be slower on this GPU";

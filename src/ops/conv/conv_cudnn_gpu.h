@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timing cuDNN's convolutions against our own needs to know of them.
+// The parts of cuDNN's convolutions that timing them against our own needs.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ inline constexpr const char* kCudnnRow = "cudnn";
 bool has_cudnn_row(const OpDef& op);
 /// Why cuDNN cannot do the call, whatever is faster; empty when it may.
 std::string cudnn_refusal(const KernelCall& call);
-/// The key under which it is kept what is fastest for the call.
+/// The key under which the fastest kernel for the call is kept.
 std::string timing_key(const KernelCall& call);
 /// Memory beside the operands that cudnn_kernels() may use.
 std::int64_t cudnn_workspace_bytes(const KernelCall& call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN: the engines that timing lets through against sums in f64, on a GPU or a pretended one; when a
-// plan has them, by the rule and by what was timed; that they are declined, and why.
+// plan has them, by the rule and by timing; that they are declined, and why.
 #include "ops/conv/conv_cudnn_gpu.h"
 
 #include <fmt/format.h>
@@ -95,7 +95,7 @@ std::vector<KernelCall> calls_of(const EngineCase& c, DType dtype, bool tf32, co
   return calls;
 }
 
-// What the call's definition gives, in f64.
+// The result by the call's definition, in f64.
 Dense expected_of(const KernelCall& call, const std::vector<Dense>& inputs) {
   Graph g;
   const Value a = g.input("a", f64, call.inputs[0].type.shape), b = g.input("b", f64, call.inputs[1].type.shape);
@@ -153,7 +153,7 @@ void check_engine(const KernelCall& call, const std::string& name) {
 
 bool is_there() { return Device::best().kind == DeviceKind::cuda && gpu::cudnn_functions() != nullptr; }
 
-// Of engines that cuDNN 9.19 offers two gave wrong gradients for weights: timing refuses what gives other numbers.
+// Two engines of cuDNN 9.19 gave wrong gradients for weights: timing refuses engines that give other numbers.
 TEST(ConvByCudnn, IsRightByTheEngineThatTimingFindsOnAGpu) {
   if (!is_there()) GTEST_SKIP() << "NOT CHECKED: no GPU here, or no cuDNN";
   const TargetPtr target = target_of(Device::cuda(0));

@@ -46,7 +46,7 @@ gpu::FormulaUse use_of(const Group& group) {
   return gpu::used_by(group, gpu::live_values(group, std::vector<bool>(group.outputs.size(), true)));
 }
 
-// A number that follows from where a channel of a pixel is: what "pixel" and "channel" say in the text.
+// A number that follows from where a channel of a pixel is: the text's "pixel" and "channel".
 std::string index_text(gpu::TextParts* parts, const Group& group, std::size_t i) {
   const GroupIndex& index = group.indices[i];
   const char* const places[] = {"place.n", "(first + v)", "place.h", "place.w"};
@@ -152,7 +152,7 @@ std::string epilogue_text(gpu::TextParts* parts, const Epilogue& epilogue, int a
   }
   text.raw("};");
 
-  // What 8 channels have of numbers, and what a pixel's 8 have of images.
+  // The numbers of 8 channels, and the images' values of a pixel's 8.
   text.raw("struct EpilogueChannels {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     if (!used[i] || is_image(group, i)) continue;

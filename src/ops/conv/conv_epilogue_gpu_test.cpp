@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that are the epilogue of a convolution's kernel: which are, and what comes of them in the emulation, against
+// Groups that are the epilogue of a convolution's kernel: which are, and their results in the emulation, against
 // float64.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using Axes = std::array<std::int64_t, 3>;
 constexpr Axes kPixels{0, 2, 3};
 
-// What stands behind a convolution `y` of an image of `x` by `w`.
+// The ops behind a convolution `y` of an image of `x` by `w`.
 struct EndCase {
   const char* what;
   Shape x, w;
@@ -120,7 +120,7 @@ Value convolution(Graph& g, const EndCase& c) {
   return gradients(std::array{sum(cast(y, f32) * cast(dy, f32))}, std::array{x})[0];
 }
 
-// Of a chip whose memory is so slow that every epilogue pays; with few SMs a CTA has several tiles.
+// A chip whose memory is so slow that every epilogue pays; with few SMs a CTA has several tiles.
 TargetPtr chip_of(int sms, std::int64_t cache_bytes = 0) {
   Target chip = named_target("h200");
   chip.sm_count = sms, chip.last_cache_bytes = cache_bytes;
@@ -225,7 +225,7 @@ TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
   EXPECT_EQ(std::ranges::count_if(plan.steps, has_epilogue), 2) << to_string(plan);
 }
 
-// What another reads of the same memory, and what lies otherwise, stays a group of its own.
+// A group whose result another reads from the same memory, or that lies otherwise, stays a group of its own.
 TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
   const auto epilogues = [](void (*build)(Graph&, const Value&)) {
     Graph g;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs have added up for an epilogue's channels, kColumns of which each has, in pieces of 8, by its first
-// kConsumers threads: the last CTA of its columns adds up what all of them found. Stands behind the text of an
-// epilogue.
+// The sums of CTAs for an epilogue's channels, kColumns of which each has, in pieces of 8, by its first kConsumers
+// threads: the last CTA of its columns adds up those of all. Stands behind the text of an epilogue.
 
-// As is_last_arriver, by shared memory that is this CTA's own where the emulation runs all at once.
+// The same as is_last_arriver, by shared memory that is this CTA's own where the emulation runs all at once.
 PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* shared) {
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution as a product of matrices, one of which is never laid out: its rows are windows of an image, its columns
-// are (tap, channel), and what is in it is gathered from the image when it is wanted. Where an element lies, and whether
-// it is on the image at all, follows from what is known of its row and of its column.
+// are (tap, channel), and its elements are gathered from the image when they are wanted. The place of an element, and
+// whether it is on the image at all, follows from its row and its column.
 constexpr int kFar = -(1 << 30);  // no position along an axis
 
 struct alignas(16) Place { int offset, h, w, other; };
@@ -98,7 +98,7 @@ template <int kTilesM, int kTilesN> PD_DEVICE void clear_sums(float (&sum)[kTile
   }
 }
 
-// By three products each (exact_factors.cu), what is small first, as the tensor cores cut off what they add; for the same
+// Three products each (exact_factors.cu), the small ones first, as the tensor cores cut off their sums; for the same
 // reason they add up the products of one step alone.
 template <int kTilesM, int kTilesN>
 PD_DEVICE void add_exact_tiles(float (&sum)[kTilesM][kTilesN][4], unsigned (&a)[kTilesM][4], unsigned (&b)[kTilesN][2]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on the GPU as products of matrices that are gathered on the way (conv_gemm*.cu): on the tensor cores in
 // TF32, bf16 and f16, and by three products in TF32 where f32 is not to be rounded. Images had better lie with their
-// channels innermost, so that 16 bytes are gathered at once. What is decided here: the tile of a CTA, how much a thread
+// channels innermost, so that 16 bytes are gathered at once. This file decides the tile of a CTA, how much a thread
 // brings at once, and into how many parts the sums of a gradient for weights are cut.
 #include <algorithm>
 #include <numeric>
@@ -55,7 +55,7 @@ struct Image {
   int piece(std::int64_t group_channels) const { return gpu::channels_at_once(layout, alignment, group_channels); }
 };
 
-// Of a gradient for an image, taps that read the same pixels are so many apart.
+// In a gradient for an image, taps that read the same pixels are so many apart.
 std::int64_t apart_of(const WindowAxis& axis) { return axis.stride / std::gcd(axis.stride, axis.dilation); }
 
 // The sizes and constants that all of the texts need.
@@ -129,7 +129,7 @@ class ConvText {
   gpu::TextParts parts_;
 };
 
-// As many as fit, up to 4; no more than there are blocks for, and at least 2.
+// The number of stages: as many as fit, up to 4; no more than there are blocks for, and at least 2.
 std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes, std::int64_t blocks) {
   return std::clamp<std::int64_t>((kGemmSharedBytes - other_bytes) / stage_bytes, 2,
                                   std::clamp<std::int64_t>(blocks, 2, 4));
@@ -142,7 +142,7 @@ constexpr std::int64_t kPlaceBytes = 16;
 constexpr std::int64_t kWorthPacking = 8;
 
 // Where the tiles are fewer than the SMs, their sums are cut into parts for twice as many CTAs, of which each has
-// blocks enough to be worth its part of what is added up.
+// blocks enough to be worth the adding up of its part.
 constexpr std::int64_t kLeastBlocksOfPart = 8, kMostParts = 16;
 
 std::int64_t parts_of(std::int64_t tiles, std::int64_t blocks, const Target& target) {
@@ -161,7 +161,7 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   const std::int64_t channels = image.extent(1) / shape.groups, columns = out.extent(1) / shape.groups;
   const std::int64_t size = size_bytes(shape.dtype);
   const auto& [vertical, horizontal] = shape.axes;
-  // Of one phase, of which there is one without strides.
+  // The extents are of one phase; without strides there is one phase.
   const std::int64_t phases = is_back ? vertical.stride * horizontal.stride : 1;
   const auto of_phase = [&](std::int64_t extent, std::int64_t steps) {
     return is_back ? ceil_div(extent, steps) : extent;
@@ -171,7 +171,7 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   const std::int64_t depth =
       channels * of_phase(vertical.kernel, apart_of(vertical)) * of_phase(horizontal.kernel, apart_of(horizontal));
 
-  // The narrowest tile that has all columns; of 64 or 128 what leaves fewer of them empty.
+  // The narrowest tile that has all columns; of 64 and 128 the one that leaves fewer of them empty.
   std::int64_t tile_columns = 8;
   while (tile_columns < 64 && tile_columns < columns) tile_columns *= 2;
   if (columns > 64 && ceil_div(columns, 128) * 2 == ceil_div(columns, 64)) tile_columns = 128;
@@ -186,7 +186,7 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
   text.constant("int kWarpRows", rows / 4), text.constant("int kWarpColumns", tile_columns / warps_n);
   text.constant("int kStages", stages_of((rows + tile_columns) * 80, (rows + 2 * block) * kPlaceBytes, blocks));
   text.walk(image, out, is_back, channels);
-  // [column, channel, h, w] as an image: what is side by side are the channels.
+  // [column, channel, h, w] as an image: the channels lie side by side.
   Layout weights = shape.w;
   if (is_back) {
     std::swap(weights.strides[0], weights.strides[1]);
@@ -235,12 +235,12 @@ gpu::TextPlan plan_gemm_images(const KernelCall& call) {
 constexpr std::int64_t kLeastWindows = 256, kLeastOfLarge = 512;
 constexpr std::int64_t kLeastOfFew = 128;  // where SMs have no tile otherwise
 
-// What a CTA has of a gradient for weights, and how its warps share it.
+// A CTA's part of a gradient for weights, and how its warps share it.
 struct WeightTile {
   std::int64_t rows = 16, columns = 16;
   int warps_m = 1, warps_n = 1, warps = 4;
 
-  // By warps that have all of a small tile. Every tile of columns reads the gradient again; 72 is 9 taps of 8 channels.
+  // Warps have all of a small tile. Every tile of columns reads the gradient again; 72 is 9 taps of 8 channels.
   static WeightTile small(std::int64_t all_rows, std::int64_t depth) {
     WeightTile tile;
     tile.rows = all_rows <= 16 ? 16 : 32;
@@ -250,7 +250,7 @@ struct WeightTile {
     }
     return tile;
   }
-  // By warps that have 64 x 32, or 32 x 32, of a large one, which is read less often.
+  // Warps have 64 x 32, or 32 x 32, of a large tile, which is read less often.
   static WeightTile large(std::int64_t all_rows, std::int64_t depth) {
     const auto is_double = [](std::int64_t count) {
       return count > 64 && ceil_div(count, 128) * 2 == ceil_div(count, 64);

@@ -48,7 +48,7 @@ const std::vector<GemmCase>& gemm_cases() {
 }
 
 // Groups of few channels: depthwise, with several results a channel, small groups; rows shorter and longer than a
-// strip; strides, whose gradients have phases that no tap reads; taps on either side of what a thread keeps.
+// strip; strides, whose gradients have phases that no tap reads; taps on either side of those that a thread keeps.
 const std::vector<GemmCase>& grouped_cases() {
   static const std::vector<GemmCase> all = {
       {{2, 32, 9, 10}, {32, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 32}},
@@ -64,8 +64,8 @@ const std::vector<GemmCase>& grouped_cases() {
   return all;
 }
 
-// What Hopper's TMA brings by TMA: channels that end within a TMA tile, windows within a tile; strides, whose
-// gradients have phases without a tap, or of other taps than the next; taps and padding of all sides.
+// Convolutions by Hopper's TMA: channels that end within a TMA tile, windows within a tile; strides, whose gradients
+// have phases without a tap, or of other taps than the next; taps and padding of all sides.
 const std::vector<GemmCase>& tma_cases() {
   static const std::vector<GemmCase> all = {
       {{2, 40, 9, 7}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
@@ -90,7 +90,7 @@ const std::vector<GemmCase>& patch_cases() {
   return all;
 }
 
-// Few channels, of which rows of taps are brought: with what lies beside the image, rows of taps apart.
+// Few channels, of which rows of taps are brought: with padding beside the image, rows of taps apart.
 const std::vector<GemmCase>& tap_row_cases() {
   static const std::vector<GemmCase> all = {
       {{2, 3, 15, 14}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
@@ -114,7 +114,8 @@ const std::vector<GemmCase>& window_row_cases() {
   return all;
 }
 
-// The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
+// The three convolutions of a case. Results that are only fetched lie densely; those that are used lie as they are
+// wanted.
 void build(Graph& g, const GemmCase& c, DType dtype, bool is_used) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
@@ -303,7 +304,7 @@ TEST(ConvByTma, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
     EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
   }
 }
-// Launches of the convolution of a program that computes from parameters alone what it may.
+// Launches of the convolution of a program that computes from parameters alone as much as it may.
 std::size_t launches_of(const GemmCase& c, CompileOptions options, Preprocess preprocess,
                         std::size_t* preprocessed = nullptr) {
   Graph g;

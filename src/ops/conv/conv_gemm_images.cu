@@ -3,15 +3,15 @@
 // image. A CTA has kRows windows by kColumns columns o of one group; blocks of kDepth along (tap, channel) are on their
 // way, kStages of them, while warps, which have kWarpRows by kWarpColumns each, multiply one. A row of a block is 64
 // bytes in shared memory, and 16 more from row to row, so that a warp's words come from different banks. Where tiles
-// are few, the blocks of one are shared out to CTAs, its parts, of which the last to be done adds up what all came to,
+// are few, the blocks of one are shared out to CTAs, its parts, of which the last to be done adds up the sums of all,
 // in their order.
 
 constexpr int kDepth = 64 / (int)sizeof(Stored), kStride = 80 / (int)sizeof(Stored);
 constexpr int kStageElements = (kRows + kColumns) * kStride;
 constexpr int kTilesM = kWarpRows / 16, kTilesN = kWarpColumns / 8, kWarpsN = kColumns / kWarpColumns;
 
-// What a thread brings of the image: pieces of one column and some rows, or of one row and some columns if a piece is
-// an element, as pixels, not channels, then lie side by side.
+// A thread's part of the image: pieces of one column and some rows, or of one row and some columns if a piece is an
+// element, as pixels, not channels, then lie side by side.
 constexpr bool kIsByRows = kPiece == 1;
 constexpr int kInRow = kDepth / kPiece, kPieces = kRows * kInRow / kThreads;
 static_assert(kRows * kInRow % kThreads == 0 && (kIsByRows ? kThreads % kRows == 0 : kThreads % kInRow == 0));
@@ -36,7 +36,7 @@ PD_DEVICE void bring_image(Stored* to, const Stored* image, const Place (&rows)[
   }
 }
 
-// Of the weights it brings pieces of one (tap, channel) for some columns, or the other way round, whichever lies closer
+// Brings pieces of the weights, of one (tap, channel) for some columns, or the other way round, whichever lies closer
 // together. `weights` are those of the CTA's columns, of which `count` are there.
 PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Place* taps, int count, const Sizes& size) {
   constexpr int kInRow = kDepth / kWeightPiece, kPieces = kColumns * kInRow;

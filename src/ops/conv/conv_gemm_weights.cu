@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] image[window, (tap,
 // channel)]: a convolution's gradient for its weights, whose results are few and whose sums are long. A CTA has kRows
-// outputs by kColumns (tap, channel)s of one group, and a part of all windows. Of a small tile each of its warps has
-// all, and a share of the windows of every block (kWarpsK); of a large one each has a part. What warps and parts come
-// to is added up in their order.
+// outputs by kColumns (tap, channel)s of one group, and a part of all windows. Each of its warps has all of a small
+// tile, and a share of the windows of every block (kWarpsK), or a part of a large one. The sums of warps and parts are
+// added up in their order.
 
 constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that a warp multiplies at once
 constexpr int kWarpsK = kThreads / 32 / (kWarpsM * kWarpsN), kDepth = kWarpsK * kStep;
@@ -33,7 +33,7 @@ PD_DEVICE void bring_gradient(Stored* to, const Stored* gradient, const Place* w
   }
 }
 
-// What the warp has of a block; a and b are where its windows begin.
+// The warp's products of a block; a and b are where its windows begin.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, const Stored* b) {
   const Lane lane;
   unsigned rows[kTilesM][4], columns[kTilesN][2];

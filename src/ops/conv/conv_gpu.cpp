@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on the GPU, any float, layout and group count: the sums of the definition, one thread per element of an
-// image and one CTA per weight, in a fixed order. For what the others decline.
+// image and one CTA per weight, in a fixed order. They take the calls that the other kernels decline.
 #include "base/check.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
@@ -15,7 +15,7 @@ namespace {
 constexpr int kElementThreads = 256;
 
 // y[n, o, i, j]; c counts the channels of o's group.
-// x[n, c, h, w]: what the outputs of c's group that read it give back.
+// x[n, c, h, w]: the sum of the gradients of the outputs of c's group that read it.
 // w[o, c, k, l]: a sum over all windows of all images, which the threads of a CTA share.
 gpu::TextPlan plan(const KernelCall& call) {
   const ConvShape shape(call);

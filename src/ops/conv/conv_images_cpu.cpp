@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by oneDNN, a few images at a time: every thread has images of its own, the same ones in every kernel of
-// a program, so that what one kernel has written the next finds in the cache of the core that reads it. Windows that
+// a program, so that the next kernel finds the results of one in the cache of the core that reads them. Windows that
 // are pooled, and gradients that pools spread, never leave that cache. A gradient of weights is summed up by every
 // thread for its images, then over the threads.
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::int64_t kLine = 256;                 // pieces of scratch memory 
 constexpr std::int64_t kMostWindowBytes = 1 << 20;  // of the windows of one image that are pooled: a core's own cache
 constexpr std::int64_t kPieceBytes = 256 << 10;     // of the windows of the images that go together
 
-// The least share of the threads that have work until the end: what a pool of its own saves is more.
+// The least share of the threads that have work until the end: a pool of its own saves more than that.
 constexpr double kLeastBusy = 0.94, kLeastBusyPooled = 0.88;
 
 std::int64_t whole_lines(std::int64_t bytes) { return round_up(bytes, kLine); }
@@ -34,7 +34,7 @@ Layout of_images(Layout layout, std::int64_t images) {
   return layout;
 }
 
-// What the windows that are pooled would be, of so many images.
+// All windows, before they are pooled, of so many images.
 Layout all_windows(const ConvShape& shape, std::int64_t images) {
   return channels_last({shape.dtype, {images, shape.outputs, shape.axes[0].outputs, shape.axes[1].outputs}});
 }
@@ -92,7 +92,7 @@ std::string refusal_of(const KernelCall& call) {
 // A piece's operands as the primitives of a thread see them.
 enum Place : std::size_t { kX, kW, kY, kBias, kAdded, kPooled, kIndex, kPooledHere, kIndexHere, kPlaces };
 
-// What one thread does with so many images: converts and multiplies, around a pool of its own where there is one.
+// One thread's work on so many images: converts and multiplies, around a pool of its own where there is one.
 class Piece {
  public:
   Piece(const ConvShape& whole, std::int64_t images, const dnnl::memory::desc* weights) : images_(images) {
@@ -125,7 +125,7 @@ class Piece {
   const dnnl::memory::desc& weights() const { return weights_; }
   const dnnl::memory::desc& bias() const { return bias_; }
   std::int64_t images() const { return images_; }
-  /// Of the operands that are no operands of the kernel, but the thread's own.
+  /// The size of those operands that are no operands of the kernel, but the thread's own.
   std::int64_t bytes_of(Place place) const { return own_bytes_[place]; }
   std::int64_t scratch_bytes() const { return std::max(before_.scratch_bytes(), after_.scratch_bytes()); }
 
@@ -237,8 +237,8 @@ class ConvolutionByImages : public PreparedKernel {
     return call;
   }
 
-  // What threads do at once, by the number of images: two numbers at most for a thread, and shares differ by one. The
-  // primitives are made for one thread, and each thread has its own, since they know where their operands lie.
+  // The pieces that threads do at once, by the number of images: two numbers at most for a thread, and shares differ by
+  // one. The primitives are made for one thread, and each thread has its own, since they know where their operands lie.
   void make_pieces() {
     const SerialScope serial(true);
     std::optional<dnnl::memory::desc> lies;
@@ -257,7 +257,7 @@ class ConvolutionByImages : public PreparedKernel {
       });
     }
     weights_lie_ = *lies;
-    // The windows' own bytes hold what is pooled of them, too.
+    // The windows' own bytes hold the pooled ones, too.
     if (is_pool_unread()) own_bytes_[kPooledHere] = own_bytes_[kY];
   }
 
@@ -272,7 +272,7 @@ class ConvolutionByImages : public PreparedKernel {
     }
   }
 
-  // The weights in front of all, or the sums of all threads behind them; then what is each thread's own.
+  // The weights in front of all, or the sums of all threads behind them; then each thread's own memory.
   void lay_out() {
     const auto weight_bytes = static_cast<std::int64_t>(weights_lie_.get_size());
     const auto given = given_weights(shape_);

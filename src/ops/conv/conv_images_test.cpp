@@ -44,7 +44,7 @@ std::string to_string(const ImageCase& c) {
                      c.pool[1], c.options.stride[0]);
 }
 
-// The result, and the gradients of everything for what is given for it.
+// The result, and the gradients of all inputs for the gradient that is given for it.
 void build(Graph& g, const ImageCase& c, bool is_pooled, DType dtype = f32) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
@@ -199,7 +199,7 @@ TEST(ConvolutionsByImages, DeclineWindowsThatOutgrowACoreAndSumsThatOutgrowTheIm
   EXPECT_EQ(kernels_of(deep, false, 16).count("conv2d_grad_weight by onednn by images"), 0u);
 }
 
-// What is fetched is the windows' index, of a pool by itself: 255 is not for users to see.
+// The test fetches the windows' index, of a pool by itself: 255 is not for users to see.
 TEST(ConvolutionsByImages, LeaveAPoolAloneWhoseIndexIsFetched) {
   Graph g;
   const Value x = g.input("x", f32, {8, 3, 9, 9}), w = g.input("w", f32, {5, 3, 3, 3}), b = g.input("b", f32, {5});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as plain loops over any layout: f64, empty extents, and what oneDNN has no code for. A row of the result
-// is summed in a buffer per thread, so that the inner loop runs along rows.
+// Convolutions as plain loops over any layout: f64, empty extents, and calls that oneDNN has no code for. A row of the
+// result is summed in a buffer per thread, so that the inner loop runs along rows.
 #include <algorithm>
 
 #include "base/check.h"

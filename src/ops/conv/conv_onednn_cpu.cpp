@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by oneDNN, in f32 and bf16. Images whose channels lie last are read and written as they are; others, and
-// the weights, are converted within the kernel to what oneDNN prefers.
+// the weights, are converted within the kernel to the layout that oneDNN prefers.
 #include "ops/conv/conv_onednn_cpu.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ dnnl::memory::desc given_image(const Layout& layout) {
 
 namespace {
 
-// What the convolution itself should read or write.
+// The layout that the convolution itself should read or write.
 dnnl::memory::desc wanted_image(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   return {Dims(shape.begin(), shape.end()), onednn_type(layout.type.dtype),
@@ -57,7 +57,7 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive, const dn
   const Dims strides{shape.axes[0].stride, shape.axes[1].stride};
   const Dims dilation{shape.axes[0].dilation - 1, shape.axes[1].dilation - 1};
   const Dims before{shape.axes[0].before, shape.axes[1].before};
-  // oneDNN wants the padding that the last window uses, not what lies behind it.
+  // oneDNN wants the padding that the last window uses, not the rows behind it.
   const auto used_after = [&](std::size_t i) {
     const WindowAxis& axis = shape.axes[i];
     return axis.input(axis.outputs - 1, axis.kernel - 1) + 1 - axis.size;
@@ -155,7 +155,7 @@ std::string onednn_refusal(const ConvShape& shape) {
   try {
     const std::string name = make_convolution(shape, false).name;
     if (name.starts_with("ref")) return "it has only its reference loops for this convolution";
-    // Of AArch64, for one: what is added to an image of channels inside comes from another element there (2.6.3).
+    // On AArch64, for one, the element that is added to an image of channels inside comes from another place (2.6.3).
     if (shape.has_added && name == "gemm:ref") return "behind its products it adds an image wrongly";
     return "";
   } catch (const dnnl::error& error) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of few channels: what a CTA's windows read of the images is brought into shared memory once, as a patch,
-// and every tap reads it there. The images are taken as one tall image: the rows that windows read, padding included, of
-// one after the other, size.tall_rows each. A patch is some of those rows, whole. A slot is a pixel's place in it.
-// Windows come in cells, kPoolRows by kPoolColumns of them that a pool makes one of; else a cell is a window.
+// Convolutions of few channels: the images' part that a CTA's windows read is brought into shared memory once, as a
+// patch, and every tap reads it there. The images are taken as one tall image: the rows that windows read, padding
+// included, of one after the other, size.tall_rows each. A patch is some of those rows, whole. A slot is a pixel's
+// place in it. Windows come in cells, kPoolRows by kPoolColumns of them that a pool makes one of; else a cell is a
+// window.
 using Word = unsigned;
 constexpr int kInWord = 4 / (int)sizeof(Stored);
 
-// An element that lies anywhere, as a part of what the tensor cores take.
+// An element that lies anywhere, as a part of a word for the tensor cores.
 PD_DEVICE Word bits_at(const Stored* at) {
   return sizeof(Stored) == 4 ? *(const Word*)at : (Word)*(const unsigned short*)at;
 }
@@ -17,8 +18,8 @@ constexpr int kNoWindow = 255;                                                //
 
 struct alignas(16) Window { int slot, out, row, index; };  // where it begins in the patch, and where its cell lies
 
-// Of a warp's windows g + 8 i, with g below 8, those of one g are below each other, i / kPoolRows cells apart, and those
-// of one i side by side, as they are in the patch.
+// A warp's windows are g + 8 i, with g below 8: those of one g are below each other, i / kPoolRows cells apart, and
+// those of one i side by side, as they are in the patch.
 struct Member { int cell, row, column; };
 PD_DEVICE Member member_at(int r) {
   const int i = r % kWarpRows / 8, across = i / kPoolRows * 8 + r % 8;
@@ -29,7 +30,7 @@ PD_DEVICE int row_of(int cell, int row, int column) {
   return cell / kWarpCells * kWarpRows + (across / 8 * kPoolRows + row) * 8 + across % 8;
 }
 
-// The first row of the tall image that window r of a tile reads, and the rest of what there is to know about the window.
+// The first row of the tall image that window r of a tile reads, and the other fields of the window.
 PD_DEVICE Window window_at(int first_cell, int r, const Sizes& size) {
   const Member m = member_at(r);
   int cell = first_cell + m.cell;
@@ -42,7 +43,7 @@ PD_DEVICE Window window_at(int first_cell, int r, const Sizes& size) {
   return window;
 }
 
-// As the tensor cores are given it.
+// The value as the tensor cores are given it.
 PD_DEVICE float as_factor(float value) {
   return kSame<Stored, float> ? __uint_as_float(round_to_tf32(__float_as_uint(value))) : value;
 }
@@ -65,8 +66,8 @@ template <int kCount> PD_DEVICE void bring_piece(Stored* to, const Stored* from,
   }
 }
 
-// Calls visit(where in the patch, n, h, w, c, whether it is there) for the pieces of rows [first, last] of the tall image
-// that this thread has. Warps have rows, lanes what lies side by side in them.
+// Calls visit(where in the patch, n, h, w, c, whether it is there) for this thread's pieces of rows [first, last] of
+// the tall image. Warps have rows, lanes have pieces that lie side by side in them.
 template <class Visit> PD_DEVICE void for_each_piece(int first, int last, const Sizes& size, Visit visit) {
   constexpr int kInSlot = kChannels / kPiece;
   const int pieces = size.patch_columns * kInSlot, lane = threadIdx.x % 32;
@@ -91,7 +92,7 @@ PD_DEVICE void bring_patch(Stored* patch, const Stored* images, int first, int l
   copies_end_group();
 }
 
-// Rounds what this thread has brought, once for all taps.
+// Rounds this thread's part of the patch, once for all taps.
 PD_DEVICE void finish_patch(Stored* patch, int first, int last, const Sizes& size) {
   copies_wait<0>();
   if constexpr (kSame<Stored, float>) {

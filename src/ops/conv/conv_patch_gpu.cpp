@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of few channels on the tensor cores (conv_patch*.cu), and those whose windows are pooled: what a CTA's
-// windows read is brought near once, not once per tap. What is decided here: whether the weights and a patch of the
+// Convolutions of few channels on the tensor cores (conv_patch*.cu), and those whose windows are pooled: the pixels of
+// a CTA's windows are brought near once, not once per tap. This file decides whether the weights and a patch of the
 // images fit beside those of other CTAs, and how many CTAs share the windows.
 #include <algorithm>
 #include <bit>
@@ -23,7 +23,7 @@ constexpr int kPatchThreads = 128;
 constexpr std::int64_t kMostChannels = 64, kMostDepth = 1024;  // in and out; of (tap, channel)
 constexpr std::int64_t kMostPatchOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
-// CTAs of an SM: what registers for 32 columns allow, and for more.
+// CTAs of an SM that registers for 32 columns allow, and for more.
 constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
 constexpr std::int64_t kLongPart = 2 << 10;                      // of the sums of a gradient for weights
 constexpr std::int64_t kMostPooledChannels = 32;                 // in and out, where there are TMA tiles
@@ -68,7 +68,7 @@ struct PatchTile {
     const std::int64_t rows = out.type.shape[2], row = std::max<std::int64_t>(out.type.shape[3], 1);
     tall_rows = (rows * cell[0] - 1) * steps[0] + spans[0] + 1;
     patch_columns = (row * cell[1] - 1) * steps[1] + spans[1] + 1;
-    // Of the rows of cells that a tile touches, those that begin another image are further apart.
+    // Among the rows of cells that a tile touches, those that begin another image are further apart.
     const std::int64_t touched = ceil_div(cells_of_tile() - 1, row) + 1;
     const std::int64_t images = ceil_div(touched - 1, std::max<std::int64_t>(rows, 1));
     patch_rows =
@@ -313,7 +313,7 @@ void register_convolution_patch_gpu() {
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(op, "patch", patch_refusal, plan_patch_weights);
   }
-  // Images; what is pooled lies as its other readers want it.
+  // Images; pooled ones lie as their other readers want them.
   gpu::register_text_kernel("conv2d_pool", "patch", patch_refusal, plan_patch_images, Faults::none, 0b10001, 0b01000);
   gpu::register_text_kernel("conv2d_pool_grad_input", "patch", patch_refusal, plan_patch_images, Faults::none, 0b1000);
   gpu::register_text_kernel("conv2d_pool_grad_weight", "patch", patch_refusal, plan_patch_weights, Faults::none,

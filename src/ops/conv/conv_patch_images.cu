@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[window, o] = patch[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image
-// where windows are next to each other. A CTA has all weights in shared memory, and goes through tiles of kRows windows;
-// each of its 4 warps has a quarter of them, and all columns. While the sums of a tile are stored the next patch comes.
-// What is stored may be the largest of each cell; what is read may be a pool's gradient, which its index spreads.
+// out[window, o] = patch[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the
+// image where windows are next to each other. A CTA has all weights in shared memory, and goes through tiles of kRows
+// windows; each of its 4 warps has a quarter of them, and all columns. While the sums of a tile are stored the next
+// patch comes. It may store the largest of each cell; it may read a pool's gradient, which its index spreads.
 
 constexpr int kTilesM = kWarpRows / 16, kTilesN = kColumns / 8;
 constexpr int kStep = 8 * kInWord;                                               // elements that are multiplied at once
@@ -43,7 +43,7 @@ PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Sizes& siz
 struct Fragments {
   Word rows[kTilesM][4], columns[kTilesN][2];
 
-  // Of the weights, from element k on.
+  // Loads the weights from element k on.
   PD_DEVICE void load_weights(const Stored* weights, int k) {
     const int lane = threadIdx.x % 32;
     if constexpr (kTilesN % 2 == 0) {
@@ -162,7 +162,7 @@ PD_DEVICE bool is_larger(float a, int member, float b, int other) {
   return a > b || (a == b && member < other);
 }
 
-// Of each cell the largest, and which of its windows that is. A lane has windows below each other; lanes 4 apart have
+// Stores each cell's largest, and which of its windows that is. A lane has windows below each other; lanes 4 apart have
 // those beside them.
 PD_DEVICE void store_largest(const float (&sum)[kTilesM][kTilesN][4], const Stored* bias, Stored* out,
                              unsigned char* index, const Window* windows, int first_cell, const Sizes& size) {
@@ -210,8 +210,8 @@ PD_DEVICE void store_largest(const float (&sum)[kTilesM][kTilesN][4], const Stor
   }
 }
 
-// What bring_patch() and finish_patch() do, where the image is a pool's gradient: a pixel has what its cell got if the
-// index says so.
+// Does the work of bring_patch() and finish_patch() where the image is a pool's gradient: a pixel has its cell's
+// gradient if the index says so.
 PD_DEVICE void bring_spread(Stored* patch, const Stored* gradient, const unsigned char* index, int first, int last,
                             const Sizes& size) {
   for_each_piece(first, last, size, [&](int to, int n, int h, int w, int c, bool is_there) {

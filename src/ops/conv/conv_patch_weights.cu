@@ -25,8 +25,8 @@ PD_DEVICE void for_each_gradient(const Window* windows, int first_cell, int firs
   }
 }
 
-// Of a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded
-// and spread. A thread always has the same outputs, and adds up what the bias gets.
+// In a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded
+// and spread. A thread always has the same outputs, and adds up the bias's gradient.
 PD_DEVICE void bring_spread(Stored* to, const Stored* gradient, const unsigned char* index, const Window* windows,
                             int first_cell, int first_output, float (&of_bias)[kGradientPiece], const Sizes& size) {
   constexpr int kInRow = kOutputs / kGradientPiece;
@@ -75,9 +75,9 @@ PD_DEVICE void add_up_bias(float* partial, float* shared, const float (&of_bias)
   partial[first_output + o] = sum;
 }
 
-// A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. A lane
-// reads them itself, or, of 16 bits and whole steps of channels, says where rows of 8 begin, which the squares are
-// transposed out of.
+// A step of windows: the factors are `offsets` of their (tap, channel)s, a lane's column of each tile. A lane reads
+// them itself, or, in 16 bits and whole steps of channels, says where rows of 8 begin, which the squares are transposed
+// out of.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradient, const Stored* patch,
                         const Window* windows, const int (&offsets)[kTilesN]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution whose windows are pooled before they leave the kernel, and its gradients, which are asked for where a
-// pool's gradient is read: in between the image of all windows is never there. Composed of what they take the place of;
-// pool_convolutions makes them where a kernel claims them.
+// pool's gradient is read: in between the image of all windows is never there. They are composed of the ops that they
+// replace; pool_convolutions makes them where a kernel claims them.
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/conv/window.h"

@@ -40,7 +40,7 @@ std::string to_string(const PoolEndCase& c) {
                      c.pool[1], c.options.stride[0]);
 }
 
-// The result, and the gradients of everything for what is given for it.
+// The result, and the gradients of all inputs for the gradient that is given for it.
 void build(Graph& g, const PoolEndCase& c, DType dtype = f32) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
   Conv2dOptions options = c.options;
@@ -57,7 +57,7 @@ CompileOptions in_tf32() {
   return options;
 }
 
-// Of a chip so small that a CTA has several tiles, or of the whole.
+// A plan for a chip so small that a CTA has several tiles, or for the whole one.
 Plan plan_of(const Graph& g, bool is_small, const CompileOptions& options = in_tf32(), const char* name = "h200") {
   Target chip = named_target(name);
   if (is_small) chip.sm_count = 1;
@@ -74,7 +74,7 @@ std::multiset<std::string> ops_of(const Plan& plan) {
 
 const std::multiset<std::string> kPooled{"conv2d_pool", "conv2d_pool_grad_input", "conv2d_pool_grad_weight"};
 
-// A gradient for an image whose windows are apart is not spread by what reads it.
+// A gradient for an image whose windows are apart is not spread by its reader.
 const std::multiset<std::string> kWithStride{"conv2d_grad_input", "conv2d_pool", "conv2d_pool_grad_weight",
                                              "max_pool2d_grad"};
 
@@ -110,7 +110,7 @@ TEST(ConvPool, IsRightInTheEmulation) {
   made.check(kPoolRoundings);
 }
 
-// Of a chip that has no TMA tiles to take what has more channels.
+// The chip has no TMA tiles to take cases of more channels.
 void check_in_emulation(DType dtype) {
   EmulatedCases made;
   unsigned seed = 0;

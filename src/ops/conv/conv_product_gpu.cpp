@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what cuBLAS itself takes on Hopper
+constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // cuBLAS's own choice on Hopper
 // For fewer, tiles of our own fill the chip as well; in f32 they are slow, and are not cut along the channels.
 constexpr std::int64_t kLeastPixels = 1024, kLeastPixelsOfF32 = 64;
 

@@ -33,7 +33,7 @@ class RandomShapes {
  public:
   explicit RandomShapes(unsigned seed) : random_(seed) {}
 
-  /// Of no more than `most` products, so that many fit into a test.
+  /// A case of no more than `most` products, so that many fit into a test.
   RandomCase next(double most) {
     for (;;) {
       const RandomCase c = any();
@@ -45,7 +45,7 @@ class RandomShapes {
 
  private:
   std::int64_t upto(std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random_); }
-  // As likely between 1 and 10 as between 10 and 100.
+  // The number is between 1 and 10 as likely as between 10 and 100.
   std::int64_t spread(double most) {
     const double share = std::uniform_real_distribution<double>(0, 1)(random_);
     return std::clamp<std::int64_t>(std::llround(std::pow(most, share)), 1, static_cast<std::int64_t>(most));

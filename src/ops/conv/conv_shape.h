@@ -22,18 +22,19 @@ struct ConvShape {
   Layout added;    // as y, with has_added
   bool has_bias = false, has_added = false;
   bool has_relu = false, has_limit = false;  // has_limit: of 6, relu6
-  /// Of conv2d_pool and its gradients: windows that are pooled. y is what pools give then, [N, O, PH, PW], and so is
+  /// For conv2d_pool and its gradients: windows that are pooled. y is the pools' result then, [N, O, PH, PW], and so is
   /// the index, where it is read; has_bias says whether the gradient of the bias is.
   std::array<std::int64_t, 2> pool = {1, 1};
   Layout index;
   bool is_pooled = false, has_index = false;
-  /// Whether the first result is read, and not the second alone; of one that is not the layout is what it would be.
+  /// Whether the first result is read, and not the second alone; the layout of one that is not is as if it were.
   bool has_result = true;
 
   explicit ConvShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
   std::int64_t products() const;
-  /// Why a kernel that looks for what is added where it puts the result cannot; empty when it can, or nothing is added.
+  /// Why a kernel that reads the added image from the place of its result cannot; empty when it can, or nothing is
+  /// added.
   std::string added_refusal() const;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image [n, channel, row, column] of few channels as [n, row, plane, column, 8], plane 0 with every `planes`-th column
-// from the first on, with what windows read beside it and channels that are not there as zeros. A thread has a pixel.
+// An image [n, channel, row, column] of few channels as [n, row, plane, column, 8], plane 0 with every `planes`-th
+// column from the first on, with zeros for windows' pixels beside it and channels that are not there. A thread has a
+// pixel.
 PD_DEVICE void lay_tap_rows(const Stored* image, Stored* rows, const Sizes& size) {
   const int pixel = blockIdx.x * kThreads + threadIdx.x;
   if (pixel >= size.pixels) return;

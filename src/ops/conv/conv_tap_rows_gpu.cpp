@@ -12,8 +12,8 @@ namespace {
 constexpr int kTapThreads = 256;
 constexpr std::int64_t kMostInRow = 64;  // elements of a TMA tile
 constexpr std::int64_t kTapAlign = 256;
-// By rows of windows: of which a tile is one, for the columns that it has; phases of its pixels; pixels of 128 bytes,
-// of which a TMA tile has so many.
+// Limits of convolutions by rows of windows: a tile is one row, for the columns that it has; phases of its pixels;
+// pixels of 128 bytes, of which a TMA tile has so many.
 constexpr std::int64_t kMostWindows = 128, kMostOutputs = 64, kMostKernelRows = 8, kMostStep = 2;
 constexpr std::int64_t kAlignedPixels = 8, kMostPieces = 256, kWindowsAtOnce = 16;  // of which none may be missing
 

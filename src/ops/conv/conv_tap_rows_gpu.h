@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of few channels as ones of many: with 8 channels a pixel, 16 bytes of 16 bits, what a window reads of a
-// row of taps is one stretch of memory, and the next window's begins whole pixels further on. So a row of taps is one
+// Convolutions of few channels as ones of many: with 8 channels a pixel, 16 bytes of 16 bits, a window's pixels of a
+// row of taps are contiguous in memory, and the next window's begin whole pixels further on. So a row of taps is one
 // tap of an image whose pixels overlap.
 #pragma once
 

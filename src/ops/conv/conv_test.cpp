@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pools beyond what the sweep tries: larger extents against float64, gradients of gradients, one axis,
+// Convolutions and pools beyond the sweep's cases: larger extents against float64, gradients of gradients, one axis,
 // NaN, and the same bits on every run.
 #include <gtest/gtest.h>
 

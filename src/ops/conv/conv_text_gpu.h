@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the texts of all convolutions forward, and of gradients for images, name alike.
+// Names that the texts of all convolutions forward, and of gradients for images, share.
 #pragma once
 
 #include "gpu/text_kernel.h"
@@ -29,7 +29,7 @@ template <class Value> PD_DEVICE Value activated(Value value) {{
                      shape.has_relu, shape.has_limit ? "value > Value(6) ? Value(6) : value" : "value");
 }
 
-/// The constants that say what happens to a sum before it is stored.
+/// The constants that define the epilogue of a sum before it is stored.
 inline std::string epilogue_constants(const ConvShape& shape) {
   return fmt::format("constexpr bool kHasBias = {}, kHasAdded = {};\n{}", shape.has_bias, shape.has_added,
                      activation_text(shape));

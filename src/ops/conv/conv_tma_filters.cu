@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How weights [o, tap, channel] of one tap come, from depth `c` and column `column` on: in TMA tiles that lie along
-// what is added up, or, for gradients, which add up along o, across it, 64 columns a TMA tile.
+// How weights [o, tap, channel] of one tap come, from depth `c` and column `column` on: in TMA tiles that lie along the
+// summed axis, or, for gradients, which add up along o, across it, 64 columns a TMA tile.
 PD_DEVICE void bring_weights(Stored* to, const Map& weights, int c, int tap, int column, unsigned long long* full) {
   if constexpr (kIsAcross) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and gradients for their images, by TMA: the tile, what a CTA keeps, and which groups behind are worth
-// having as ends.
+// Convolutions, and gradients for their images, by TMA: the tile, the data that a CTA keeps, and which groups behind
+// are worth having as epilogues.
 #include <algorithm>
 
 #include "base/check.h"
@@ -18,15 +18,16 @@ namespace paoding {
 namespace tma {
 namespace {
 
-// Of groups of four warps that have 64 windows each. The larger, the fewer bytes has L2 to bring, and the fewer CTAs
-// make something else while one stores what it made: where that is more than the result, two of them are faster.
+// Tiles of groups of four warps that have 64 windows each. The larger, the fewer bytes has L2 to bring, and the fewer
+// CTAs compute while one stores its results: where a CTA does more than store its sums, two of them on an SM are
+// faster.
 constexpr Tile kNarrow{128, 64, 3}, kUsual{128, 128, 2};
 constexpr std::array<Tile, 5> kTiles{{kUsual, {192, 128, 1}, {256, 128, 1}, {128, 256, 1}, {192, 256, 1}}};
 // Three groups with 128 sums a thread have too few registers, unless a fourth gives some up.
 constexpr int kRegisters = 160, kFewRegisters = 32;
 bool takes_registers(const Tile& tile) { return tile.rows == 192 && tile.columns == 256; }
 
-constexpr std::int64_t kLeastStages = 2, kMostAhead = 4;  // beside what ends read; pixels of a thread
+constexpr std::int64_t kLeastStages = 2, kMostAhead = 4;  // beside the epilogue's reads; pixels of a thread
 constexpr int kMostAtOnce = 2;                            // images of four pixels that have registers beside few sums
 constexpr std::int64_t kKeptBytes = 110 << 10;  // weights of all taps and a stage of patches: two CTAs fit an SM
 constexpr std::int64_t kPartsAlignment = 256;
@@ -55,7 +56,8 @@ Tile fastest(const Target& target, std::int64_t windows, std::int64_t columns, s
                                    [&](const Tile& tile) { return takes_us(target, tile, windows, columns, blocks); });
 }
 
-// Rows of windows over an image of few channels: a stage has what one reads, or where it is gone over afterwards.
+// Rows of windows over an image of few channels: a stage has a row's pixels, or its results when the epilogue goes over
+// them.
 struct Rows {
   TapRows laid;
   std::int64_t zeros_at, kept_bytes;
@@ -71,7 +73,7 @@ struct Rows {
   std::int64_t stage_bytes() const { return zeros_at + kAlign; }
 };
 
-// How a launch goes over its windows: what a CTA makes at once, and of what.
+// How a launch goes over its windows: the tile of a CTA, and the form of its factors.
 struct Tiles {
   std::optional<Patch> patch;  // neither: tap by tap
   std::optional<Rows> by_rows;
@@ -106,12 +108,12 @@ struct Tiles {
       const std::int64_t turns = tile.rows * tile.columns / 8 / consumers();
       ahead = std::min({turns, kMostAhead, tile.bytes_beside(*call.target, kLeastStages) / bytes_ahead()});
     }
-    // What comes from memory is asked for while a tile is gone over: the image, unless L2 has it, or those that an
-    // epilogue reads.
+    // Data from memory are asked for while a tile is gone over: the image, unless L2 has it, or those that an epilogue
+    // reads.
     is_ahead = epilogue != nullptr && images == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
     stages = tile.stages(*call.target, own_bytes());
   }
-  /// Of all phases, where there is one.
+  /// The tiles of all phases, where there is one.
   Tiles(const KernelCall& call, const Walked& walked, const Epilogue& epilogue)
       : Tiles(call, walked, walked.walk(0, 0), walked.walk(1, 0), &epilogue) {}
 
@@ -283,8 +285,8 @@ gpu::TextPlan plan_with_epilogue(const KernelCall& call, const Epilogue* epilogu
 
 gpu::TextPlan plan_box_images(const KernelCall& call) { return plan_with_epilogue(call, nullptr); }
 
-// What the epilogue does not read and write again, and how much longer the kernel takes than the one that has no
-// epilogue, where that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
+// The memory accesses that the epilogue saves, and how much longer the kernel takes than the one that has no epilogue,
+// where that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
 // results/2026-11-25-convolutions.txt). Images that the epilogue reads take no longer than in a kernel of its own
 // (results/2026-11-25-convolutions-2.txt).
 double saved_us(const Target& target, const Epilogue& epilogue, std::int64_t bytes) {

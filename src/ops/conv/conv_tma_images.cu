@@ -2,12 +2,12 @@
 // out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a
 // phase of its gradient for the image. One warp has TMA load factors of kRows windows, by taps (conv_tma_windows.cu) or
 // once for all of them (conv_tma_patches.cu); groups of four warps multiply 64 windows each by all kColumns columns.
-// What stands behind the convolution (conv_epilogue_gpu.h) goes over the tile while it is in shared memory; a CTA has
-// tile after tile then, and the last CTA of its columns adds up what all of them found.
+// The convolution's epilogue (conv_epilogue_gpu.h) goes over the tile while it is in shared memory; a CTA has tile
+// after tile then, and the last CTA of its columns adds up the sums of all.
 
 constexpr int kOutStride = kColumns + 8;  // a warp's words go to different banks
 
-// What the bias adds to two neighbouring columns.
+// The bias of two neighbouring columns.
 PD_DEVICE void read_bias(float (&of_bias)[2], const Stored* bias, int column, const Sizes& size) {
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -43,7 +43,7 @@ PD_DEVICE void lay_down(const float (&sum)[kColumns / 2], Stored* tile, const St
   }
 }
 
-// Where what a window gives begins.
+// Where a window's result begins.
 PD_DEVICE int offset_of(const Place& place, const Sizes& size) {
   return size.out_first + place.n * size.out_n + place.h * size.out_h + place.w * size.out_w;
 }
@@ -78,7 +78,7 @@ PD_DEVICE void write_out(const Stored* laid, int tile, int first_column, const S
   }
 }
 
-// Of words that four lanes have, four each, lane t gets word t of each.
+// Four lanes have four words each; lane t gets word t of each.
 PD_DEVICE void turn_words(unsigned (&word)[4]) {
 #pragma unroll
   for (int apart = 1; apart < 4; apart *= 2) {
@@ -145,8 +145,8 @@ PD_DEVICE void finish_epilogue_pixel(const Stored* laid, int turn, const Epilogu
 }
 
 #if PD_AHEAD > 0
-// What an epilogue reads of PD_AHEAD pixels ahead is on its way while those before are gone over and products are made,
-// from tile to tile: each thread asks for it and takes it.
+// The epilogue's operands of PD_AHEAD pixels ahead are on their way while those before are gone over and products are
+// made, from tile to tile: each thread asks for them and takes them.
 struct Ahead {
   char* slots;  // this thread's pieces of the first
   int slot = 0;
@@ -168,8 +168,8 @@ struct Ahead {
 struct Ahead {};
 #endif
 
-// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together, where nothing is ahead. It
-// adds up the tile's sums by themselves, as there are registers for them while no products are under way.
+// A thread stays at its 8 channels, and reads the operands of kAtOnce pixels together, where nothing is ahead. It adds
+// up the tile's sums by themselves, as there are registers for them while no products are under way.
 PD_DEVICE void finish_tile(const Stored* laid, int tile, int column, const EpilogueOperands& epilogue, Stored* out, Ahead& ahead,
                         float (&ended)[kSums + 1][8], const Sizes& size) {
   if (column >= size.columns) return;
@@ -238,7 +238,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   }
 #endif
 #else
-  constexpr bool kIsLaidDown = !kStays;  // else nobody waits for anybody but for what is brought
+  constexpr bool kIsLaidDown = !kStays;  // else nobody waits but for the factors
 #endif
   if (threadIdx.x < kConsumers) {
     if constexpr (kRegisters > 0) take_registers<kRegisters>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of conv_tma_weights.cu where windows are next to each other: a stage has the gradient of a square of 8 x 8
-// windows and what all taps read of them, which is brought once; kGroups groups of four warps share the taps, each of
-// which begins at another pixel of it.
+// windows and the pixels that all taps read of them, which are brought once; kGroups groups of four warps share the
+// taps, each of which begins at another pixel of them.
 
 constexpr int kGroups = 3, kConsumers = kGroups * 128, kSide = 8, kTaps = kTapsH * kTapsW;
 constexpr int kTapsOfGroup = (kTaps + kGroups - 1) / kGroups;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The factors of conv_tma_images.cu where windows are next to each other and channels few: a CTA keeps the weights of
-// all taps, and a stage has what all of them read of two squares of 8 x 8 windows, each brought once. Every tap's rows
-// begin at another pixel of it, and are eight and eight, a row of the square each.
+// all taps, and a stage has all their pixels of two squares of 8 x 8 windows, each brought once. Every tap's rows begin
+// at another pixel of it, and are eight and eight, a row of the square each.
 
 constexpr int kSquares = 2, kSide = 8;
 constexpr int kPatchColumns = kSide + (kTapsW - 1) * kTapW, kPatchRows = kSide + (kTapsH - 1) * kTapH;

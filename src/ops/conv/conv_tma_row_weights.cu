@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of conv_tma_weights.cu where an image has few channels: a stage has the gradient of a row of windows and all
-// rows of the image that it reads, as conv_tap_rows.cu lays them out, where what the taps of one plane read lies a
-// pixel apart. kGroups groups of four warps share the rows of taps.
+// rows of the image that it reads, as conv_tap_rows.cu lays them out, where the factors of one plane's taps lie a pixel
+// apart. kGroups groups of four warps share the rows of taps.
 
 constexpr int kGroups = 3, kConsumers = kGroups * 128, kRowsOfGroup = (kKernelRows + kGroups - 1) / kGroups;
 constexpr int kRowElements = kPlanes * kPlanePixels * 8, kBroughtElements = kRowsBrought * kRowElements;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The factors of conv_tma_images.cu where an image has few channels: a tile is a row of windows, and a stage has all
 // rows of the image that it reads, as conv_tap_rows.cu lays them out, 16 bytes a pixel, which come at once. Pixels a
-// stride apart lie side by side there, so what a tap reads of 8 windows are 128 bytes, as the tensor cores take a
-// factor that is not in TMA tiles; the next tap's may be anywhere behind. A CTA keeps the weights.
+// stride apart lie side by side there, so a tap's pixels of 8 windows are 128 bytes, as the tensor cores take a factor
+// that is not in TMA tiles; the next tap's may be anywhere behind. A CTA keeps the weights.
 
 constexpr int kRowElements = kPlanes * kPlanePixels * 8, kBroughtElements = kRowsBrought * kRowElements;
 constexpr int kTapElements = kColumns * kDepth, kKeptElements = kKernelRows * kTapElements;
-constexpr int kZeros = 64 * 8;  // what a tap reads that is not there
+constexpr int kZeros = 64 * 8;  // for a tap's pixels that are not there
 
 struct Place {
   int n, h, w;

@@ -14,7 +14,7 @@ namespace paoding::tma {
 namespace {
 
 constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a TMA tile of 64 would be zeros
-constexpr std::int64_t kLeastOfOneTap = 16;  // whose products take less time than what they make
+constexpr std::int64_t kLeastOfOneTap = 16;  // whose products take less time than their results
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 
 // An image [n, channels, h, w] whose channels lie innermost, as TMA wants it described.

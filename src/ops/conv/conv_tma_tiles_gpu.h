@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of 16 bits on Hopper (conv_tma*.cu): what windows read is brought by TMA, which knows images
-// and windows, and multiplied by groups of four warps. Here is what all such launches share: which windows, taps and
-// pixels one has (a gradient for the image of a convolution with strides is a launch for each of its phases), and how
-// they are described.
+// Convolutions of 16 bits on Hopper (conv_tma*.cu): TMA, which knows images and windows, brings the windows' pixels,
+// and groups of four warps multiply them. All such launches share these parts: which windows, taps and pixels one has
+// (a gradient for the image of a convolution with strides is a launch for each of its phases), and how they are
+// described.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,7 @@ struct Walk {
   std::int64_t last_tap() const { return (taps - 1) * tap_step; }
 };
 
-/// What windows go over: an image as it lies, or as rows of taps.
+/// The image that windows go over: as it lies, or as rows of taps.
 struct Walked {
   std::array<WindowAxis, 2> axes;
   std::int64_t channels;  // of a tap
@@ -50,13 +50,13 @@ struct Walked {
   std::int64_t phases(std::size_t axis) const { return is_back ? axes[axis].stride : 1; }
 };
 
-/// What all taps read of a square of 8 x 8 windows that are next to each other.
+/// The pixels that all taps read of a square of 8 x 8 windows that are next to each other.
 struct Patch {
   std::int64_t rows = kSide, columns = kSide, taps = 1;
 
   std::int64_t bytes() const;
   static std::int64_t squares(const Walk& walk);
-  /// None where one tap reads what no other does.
+  /// None where one tap reads pixels that no other does.
   static std::optional<Patch> of(const Walked& walked, const Walk& down, const Walk& across);
 };
 
@@ -68,8 +68,8 @@ Windows windows_of(const Walk& rows, const Walk& columns);
 /// Why no launch by TMA does the call.
 std::string refusal(const KernelCall& call);
 
-/// What a CTA makes at once of what two TMA tiles have: so many rows, 64 to a group of four warps or to two, and
-/// columns.
+/// The part of a result that a CTA makes at once from two TMA tiles: so many rows, 64 to a group of four warps or to
+/// two, and columns.
 struct Tile {
   std::int64_t rows, columns, ctas_of_sm;
 
@@ -84,7 +84,7 @@ struct Tile {
     return bytes_of_cta(target) - stages * (stage_bytes() + kMbarrierBytes);
   }
   std::int64_t bytes_of_cta(const Target& target) const;
-  /// How long an SM has of a stage: what its tensor cores take, or what L2 takes to bring it.
+  /// An SM's time for a stage: that of its tensor cores' products, or that of L2 to bring it.
   double stage_us() const;
 };
 
@@ -101,8 +101,8 @@ gpu::TextPlan plan_weights(const KernelCall& call);
 
 namespace paoding {
 
-/// Whether a convolution, or a gradient for its image, is one launch by TMA that brings what taps share once, for all
-/// columns.
+/// Whether a convolution, or a gradient for its image, is one launch by TMA that brings the taps' common pixels once,
+/// for all columns.
 bool goes_by_patches(const KernelCall& call);
 
 }  // namespace paoding

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conv_tma_weights.cu, conv_tma_patch_weights.cu and conv_tma_row_weights.cu share: the part of the sums that a
-// CTA makes, and where it leaves them. Stands behind kTileRows and kTileColumns, in the units in which columns are
-// counted: channels, or chunks of them.
+// The common part of conv_tma_weights.cu, conv_tma_patch_weights.cu and conv_tma_row_weights.cu: the part of the sums
+// that a CTA makes, and where it leaves them. Stands behind kTileRows and kTileColumns, in the units in which columns
+// are counted: channels, or chunks of them.
 
 // A tile of rows and columns, and the blocks of windows from `first` to `last` that are added up for it.
 struct Share {
@@ -16,7 +16,7 @@ PD_DEVICE Share share_of(int cta, const Sizes& size) {
   return share;
 }
 
-// A CTA whose thread `consumers` fills stages, and whose warps in front of it multiply what is in them.
+// A CTA whose thread `consumers` fills stages, and whose warps in front of it multiply the factors in them.
 struct Cta {
   Stored* stages;
   Mbarriers* mbarriers;
@@ -32,7 +32,7 @@ PD_DEVICE Cta open_cta(const Map& image, const Map& gradient, const Sizes& size)
   return cta;
 }
 
-// Leaves what a group of four warps has of 64 rows by 64 channels of a tap among the sums of its part.
+// Leaves the sums of a group of four warps, 64 rows by 64 channels of a tap, among the sums of its part.
 PD_DEVICE void leave_sums(float* partial, const float* sum, int part, int row, int tap, int first_channel,
                           const Sizes& size) {
   const int lane = threadIdx.x % 32, first_row = row + threadIdx.x % 128 / 32 * 16 + lane / 4;

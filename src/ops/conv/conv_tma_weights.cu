@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // partial[part, o, tap, channel] = gradient[window, o] image[window, (tap, channel)] of 16 bits, added up over the
-// windows of a part, the sums in f32. One warp has TMA load 64 windows of both, as they lie, which is across what is
-// added up; groups of four warps multiply. Columns are chunks of 64 channels of one tap, kChunks to a tile.
+// windows of a part, the sums in f32. One warp has TMA load 64 windows of both, as they lie, which is across the summed
+// axis; groups of four warps multiply. Columns are chunks of 64 channels of one tap, kChunks to a tile.
 
 constexpr int kDepth = 64, kChunk = 64 * kDepth;
 constexpr int kGroupsN = kGroupsM == 1 ? 2 : 1, kConsumers = kGroupsM * kGroupsN * 128;

@@ -23,8 +23,8 @@ struct Shares {
   int threads() const { return static_cast<int>(std::max<std::int64_t>(groups_m(), 2) * 128 + 32); }
 };
 
-// What takes the least time by how many blocks a CTA has, how many CTAs come after each other, and the sums of all
-// parts that are written and read.
+// The shares that take the least time by how many blocks a CTA has, how many CTAs come after each other, and the sums
+// of all parts that are written and read.
 Shares shares_of(const Target& target, std::int64_t rows, std::int64_t chunks, std::int64_t blocks,
                  std::int64_t elements) {
   constexpr double kStart = 3, kBytes = 3e6;  // us, bytes a us: fitted on an H200
@@ -44,8 +44,8 @@ Shares shares_of(const Target& target, std::int64_t rows, std::int64_t chunks, s
   return best;
 }
 
-// By squares of windows, whose patches all taps read: where squares are whole, as a window that is none would multiply
-// what is no number by 0.
+// Goes by squares of windows, whose patches all taps read: where squares are whole, as a window that is none would
+// multiply NaN by 0.
 std::optional<Patch> patch_of_weights(const Walked& walked, const Walk& down, const Walk& across) {
   constexpr std::int64_t kMostTaps = 9;  // whose sums fit the registers
   if (down.windows % kSide != 0 || across.windows % kSide != 0) return {};

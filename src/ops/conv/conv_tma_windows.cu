@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of conv_tma_images.cu tap by tap: what one tap of kRows windows reads of 64 channels, and the weights of
-// that, are a stage. Windows follow each other along rows, and from image to image.
+// The factors of conv_tma_images.cu tap by tap: a stage has one tap's pixels of kRows windows, 64 channels of them, and
+// its weights. Windows follow each other along rows, and from image to image.
 
 constexpr int kStageElements = (kRows + kColumns) * kDepth, kKeptElements = 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window that moves over the last two axes of an image: what convolutions and pooling share.
+// A window that moves over the last two axes of an image: convolutions and pooling share it.
 #pragma once
 
 #include <array>

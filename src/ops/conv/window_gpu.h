@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel texts of convolutions and pools share: windows over an image [N, C, H, W] of any strides.
+// The common part of the kernel texts of convolutions and pools: windows over an image [N, C, H, W] of any strides.
 #pragma once
 
 #include <algorithm>

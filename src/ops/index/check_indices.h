@@ -8,14 +8,14 @@
 
 namespace paoding {
 
-/// What check_indices() finds legal, and where.
+/// The indices that check_indices() finds legal, and where it looks.
 struct CheckIndicesOptions {
   bool may_be_negative = false;  // numbers below 0 are legal too
   bool on_gpu = true;            // a GPU looks too, by a small launch of its own
-  std::string what = "indices";  // what the error calls them, as "cross_entropy: labels"
+  std::string what = "indices";  // the error's name for them, as "cross_entropy: labels"
 };
 /// `indices` as they are, i32 or i64. A run in which one is above `most`, or below 0 unless it may be, fails as that of
-/// a gather with such an index does. What reads the result comes behind the check. A PlacedGraph on a GPU, whose runs
+/// a gather with such an index does. Readers of the result come behind the check. A PlacedGraph on a GPU, whose runs
 /// nobody waits for, tells of none.
 Value check_indices(const Value& indices, std::int64_t most, const CheckIndicesOptions& options = {});
 

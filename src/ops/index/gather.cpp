@@ -228,7 +228,7 @@ Values embedding_grad_gradient(const GradCall& call) {
 }  // namespace
 
 void register_index_ops() {
-  // Indices of the cases are 0 to 5: what tests feed integers with, and 1 more.
+  // Indices of the cases are 0 to 5: the integers that tests feed, and 1 more.
   register_op({
       .name = "gather",
       .summary = "a's elements at indices along axis: a.shape[:axis] + indices.shape + a.shape[axis + 1:]",

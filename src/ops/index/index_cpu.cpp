@@ -184,7 +184,7 @@ class CheckIndices : public PreparedKernel {
 
 // ---- scatter_add ----
 
-// How a dtype is added up: `Sum` is what it is kept in meanwhile.
+// How a dtype is added up: `Sum` is the type of the sum meanwhile.
 template <class S, class T, T (*Load)(S), S (*Store)(T)>
 struct Added {
   using Stored = S;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather, scatter_add and embedding_grad on the GPU: what gpu/index_text.h writes. A launch cannot throw, so an index
-// out of range is noted by the kernel, and the run that met it fails when it is waited for.
+// gather, scatter_add and embedding_grad on the GPU, by the texts of gpu/index_text.h. A launch cannot throw, so an
+// index out of range is noted by the kernel, and the run that met it fails when it is waited for.
 #include "base/check.h"
 #include "gpu/index_text.h"
 #include "gpu/text_kernel.h"
@@ -11,7 +11,7 @@
 namespace paoding {
 namespace {
 
-// Which inputs are the values (a or updates) and the indices, and how many axes the indices take in what is read and in
+// Which inputs are the values (a or updates) and the indices, and how many axes the indices take in the values and in
 // the result.
 struct IndexOp {
   const char* name;
@@ -32,7 +32,7 @@ constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},          {"gather_elem
 constexpr const char* kManyIndices =
     "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
 
-// What a kernel leaves of the first number that is out of range.
+// The place of the first number that is out of range, in a kernel's fault.
 std::int64_t place_of(const std::uint64_t* fault) { return static_cast<std::int64_t>(fault[0] >> 32); }
 std::int64_t number_of(const std::uint64_t* fault, bool is_wide) {
   const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;

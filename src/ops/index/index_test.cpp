@@ -6,7 +6,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// The message of what `run` throws; empty when it throws nothing.
+// The message of the error that `run` throws; empty when it throws nothing.
 template <class Run>
 std::string error_of(Run run) {
   try {

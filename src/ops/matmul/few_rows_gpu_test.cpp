@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which products a GPU gets of paoding's own kernel, and what it may read before the launch in front has ended.
+// Which products a GPU computes by paoding's own kernel, and which operands it may read before the launch in front has
+// ended.
 #include <gtest/gtest.h>
 
 #include "base/target.h"
@@ -55,7 +56,7 @@ TEST(FewRows, AreOurOwnOnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({4, 128, 512}, {4, 512, 2048}, true), "cublaslt") << "a batch";
 }
 
-// A loop whose step multiplies what it made just before by a parameter, and is no recurrence that has a kernel.
+// A loop whose step multiplies a value that it made just before by a parameter, and is no recurrence that has a kernel.
 TEST(FewRows, ReadWhatTheLaunchInFrontDoesNotWriteBeforeItHasEnded) {
   Graph graph;
   const Value w = graph.parameter("w", f32, {64, 64});

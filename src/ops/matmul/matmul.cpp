@@ -88,7 +88,7 @@ Values matmul_lift(const LiftCall& call) {
   return {product(call.node.op->name, in[0], in[1], ta, tb)};
 }
 
-// Both ops, which differ in what their result is and in what they take.
+// Both ops, which differ in their results and in their inputs.
 OpDef matmul_block() {
   return {
       .name = "matmul",

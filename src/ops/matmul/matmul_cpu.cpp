@@ -261,7 +261,7 @@ std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, 
 
 namespace {
 
-// What oneDNN declines for its layout alone is worth a copy, unless it is tiny.
+// A product that oneDNN declines for its layout alone is worth a copy, unless it is tiny.
 std::string loops_refusal(const KernelCall& call) {
   constexpr std::int64_t kWorthCopying = 32768;  // multiplications
   const MatmulShape shape(call);

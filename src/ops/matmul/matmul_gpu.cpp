@@ -23,7 +23,7 @@
 namespace paoding {
 namespace {
 
-// What cuBLAS itself takes on Hopper. Small products need no more than some partial sums of their results.
+// cuBLAS itself takes this much on Hopper. Small products need no more than some partial sums of their results.
 constexpr std::int64_t kMostWorkspace = std::int64_t{32} << 20, kLeastWorkspace = std::int64_t{1} << 20;
 constexpr std::int64_t kMostPartialSums = 16;
 
@@ -237,7 +237,7 @@ class CublasLtMatmul : public PreparedKernel {
   gpu::Matmul product_;
 };
 
-// What was timed for the call, where another algorithm than the library's first was faster.
+// The timed choice for the call, where another algorithm than the library's first was faster.
 std::optional<gpu::TimedChoice> faster_algorithm(const KernelCall& call) {
   auto timed = gpu::PlanCache::shared().find(product_key(call));
   if (timed && !timed->is_library) timed.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timing cuBLASLt's algorithms for a product needs to know of them.
+// The parts of cuBLASLt's products that timing their algorithms needs.
 #pragma once
 
 #include <memory>

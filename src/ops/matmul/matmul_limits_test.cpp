@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with extents or leading dimensions that a library counts in 32 bits: it declines them, another kernel gives
-// the result, and what none can do is an error. Where it was not asked, oneDNN gave wrong sums or ended the process.
+// the result, and a product that none can do is an error. Where it was not asked, oneDNN gave wrong sums or ended the
+// process.
 #include <gtest/gtest.h>
 
 #include "cpu/this_cpu.h"
@@ -81,7 +82,7 @@ TEST(MatmulLimits, OfRepeatedBatchesAreTheirResults) {
     const auto kernel = chosen->prepare(call, Device::cpu()).take();
     return allocated.count();
   };
-  allocations(1 << 14);  // oneDNN keeps what it has made
+  allocations(1 << 14);  // oneDNN keeps its primitives
   EXPECT_EQ(allocations(1 << 20), allocations(1 << 14));
 }
 

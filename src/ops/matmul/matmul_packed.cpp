@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // pack_weights and matmul_packed: a product whose right operand was put into the kernel's own order before. The pass
-// pack_weights makes both; they are not for users: what is packed is read by matmul_packed alone, and its size and
+// pack_weights makes both; they are not for users: packed weights are read by matmul_packed alone, and their size and
 // order are this machine's. Kernels: matmul_packed_cpu.cpp.
 #include "base/check.h"
 #include "ops/families.h"

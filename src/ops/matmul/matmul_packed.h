@@ -18,8 +18,8 @@ struct PackedOrder {
   friend bool operator==(const PackedOrder&, const PackedOrder&) = default;
 };
 
-/// What the CPU's products of [rows, inner] and [inner, columns] want their right operand to be, with as many threads
-/// as the calling one may use. Queries oneDNN: some 20 us.
+/// The order that the CPU's products of [rows, inner] and [inner, columns] want of their right operand, with as many
+/// threads as the calling one may use. Queries oneDNN: some 20 us.
 PackedOrder packed_order(DType dtype, std::int64_t rows, std::int64_t inner, std::int64_t columns);
 
 }  // namespace paoding

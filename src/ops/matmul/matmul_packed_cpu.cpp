@@ -26,7 +26,7 @@ struct PackedShape {
 
 bool has_onednn(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
-// What oneDNN wants; throws dnnl::error where it has no such product at all.
+// The layout that oneDNN wants; throws dnnl::error where it has no such product at all.
 dnnl::memory::desc packed_desc(const PackedShape& shape) {
   const SerialScope serial(
       is_serial_product(capped_product({shape.rows, shape.inner, shape.columns})));  // as the product will run
@@ -41,7 +41,7 @@ dnnl::memory::desc packed_desc(const PackedShape& shape) {
       .weights_desc();
 }
 
-// The product's operands, densely; what is packed is read in blocks.
+// The product's operands, densely; packed ones are read in blocks.
 std::string size_refusal(const PackedShape& shape) {
   const auto check = [&](std::int64_t rows, std::int64_t columns, std::string_view name) {
     return onednn_size_refusal(shape.dtype, {{}, columns, 1}, rows, columns, name);

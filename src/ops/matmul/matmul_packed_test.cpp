@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed weights, in programs: against float64, in every run anew, in the text form, and what is refused.
+// Products with packed weights, in programs: against float64, in every run anew, in the text form, and the refusals.
 #include "ops/matmul/matmul_packed.h"
 
 #include <gtest/gtest.h>

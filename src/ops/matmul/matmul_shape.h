@@ -38,8 +38,8 @@ struct MatmulShape {
   }
 };
 
-/// Whether rows or columns are contiguous, and the other stride is at least their extent: what BLAS calls a leading
-/// dimension. `ld` gets it, `is_transposed` whether columns are the contiguous ones. Extents of 1 fit any stride.
+/// Whether rows or columns are contiguous, and the other stride is at least their extent, BLAS's leading dimension.
+/// `ld` gets it, `is_transposed` whether columns are the contiguous ones. Extents of 1 fit any stride.
 bool blas_layout(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t* ld,
                  bool* is_transposed);
 

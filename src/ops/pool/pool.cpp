@@ -34,8 +34,8 @@ std::array<std::int64_t, 2> pair_of(const OpCall& call, const char* name) {
   return {values[0], values[1]};
 }
 
-// The least n >= 0 for which n * step modulo `modulus` is from `low` to `high`; -1 when there is none. As Euclid: what
-// does not get there in one turn depends on what a turn leaves over, modulo the step.
+// The least n >= 0 for which n * step modulo `modulus` is from `low` to `high`; -1 when there is none. Euclid's way: an
+// n that does not get there in one turn depends on the turn's remainder, modulo the step.
 std::int64_t first_within(std::int64_t step, std::int64_t modulus, std::int64_t low, std::int64_t high) {
   if (low == 0) return 0;
   if (step == 0) return -1;
@@ -51,7 +51,7 @@ std::int64_t first_empty_window(const WindowAxis& axis) {
   const std::int64_t behind = std::min((axis.size + axis.before + axis.stride - 1) / axis.stride, axis.outputs);
   const std::int64_t inside = std::min((axis.before + axis.stride - 1) / axis.stride, axis.outputs);
   if (inside == 0) return behind;
-  // Of those before it the first needs the most taps to get there.
+  // The first of those before it needs the most taps to get there.
   if ((axis.before + axis.dilation - 1) / axis.dilation >= axis.kernel) return 0;
   // Where a window that starts before the image enters it, if no tap steps over it: its start modulo the dilation.
   const std::int64_t enters = (axis.dilation - axis.before % axis.dilation) % axis.dilation;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a max pool in 16 bits: a thread has 8 channels of a block of kStrideH x kStrideW pixels, which the
-// same windows read, and brings the gradient of each window, and what it chose, once for all of them. Where a group
-// stands behind it (conv_epilogue_gpu.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from
-// block to block.
+// same windows read, and brings the gradient of each window, and its choice, once for all of them. Where a group stands
+// behind it (conv_epilogue_gpu.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from block
+// to block.
 
 constexpr int kPieces = kColumns / 8, kRows = kThreads / kPieces;
 constexpr int kWindowsH = 1 + (kKernelH - 1) / kStrideH, kWindowsW = 1 + (kKernelW - 1) / kStrideW;
@@ -28,7 +28,7 @@ PD_DEVICE void read_windows(BlockWindows& windows, const Stored* dy, const unsig
   }
 }
 
-// What comes to pixel (r, q) of the block, added up from the first window on.
+// The gradient of pixel (r, q) of the block, added up from the first window on.
 PD_DEVICE Pack<Stored, 8> gathered(const BlockWindows& windows, int r, int q) {
   Draft<Stored, 8> made;
   clear<Sum>(made.value);

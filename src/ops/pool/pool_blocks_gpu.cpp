@@ -18,7 +18,7 @@ namespace {
 constexpr int kBlockThreads = 256;
 constexpr std::int64_t kColumns = 64, kBlockPiece = 8;  // channels of a CTA, of a thread
 constexpr int kBlockCtasOfSm = 2;
-constexpr std::int64_t kMostBlockWindows = 2, kMostStride = 2;  // along an axis: what a thread has registers for
+constexpr std::int64_t kMostBlockWindows = 2, kMostStride = 2;  // along an axis: as many as a thread has registers for
 constexpr int kMostImages = 2;
 
 struct Spread {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on the CPU, element by element over any layout and dtype. Gradients are gathered: every element adds up what
-// the windows it is in give it, in a fixed order, so that threads never write to the same place.
+// Pooling on the CPU, element by element over any layout and dtype. Gradients are gathered: every element adds up those
+// of the windows that it is in, in a fixed order, so that threads never write to the same place.
 #include <cmath>
 
 #include "base/check.h"
@@ -126,7 +126,7 @@ class LoopPool : public PreparedKernel {
     static_cast<Element*>(operands[shape_.has_index() ? 2 : 1])[offset(shape_.to, n, c, h, w)] = Dtype::store(value);
   }
 
-  // Of the window at (i, j): 1 / the elements that count.
+  // The share of an element in the window at (i, j): 1 / the elements that count.
   Sum share(std::int64_t i, std::int64_t j) const {
     return Sum{1} / static_cast<Sum>(shape_.axes[0].count(i) * shape_.axes[1].count(j));
   }

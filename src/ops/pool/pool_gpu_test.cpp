@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Max pools in 16 bits by rows, and their gradients by blocks: alone, with the group in front that makes what they
-// read, and with the groups behind that make the gradient by themselves, in the emulation, against float64.
+// Max pools in 16 bits by rows, and their gradients by blocks: alone, with the group in front that makes their input,
+// and with the groups behind that make the gradient by themselves, in the emulation, against float64.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -55,7 +55,8 @@ void fetch_image(Graph& g, const char* name, const Value& image) {
   g.fetch(name, transpose(image, std::array<std::int64_t, 4>{0, 2, 3, 1}));
 }
 
-// As behind the first norm of a network: sums of the gradient, and what is made of it and, not in one group, of those.
+// The graph behind the first norm of a network: sums of the gradient, and a value made of it and, not in one group, of
+// those.
 void build(Graph& g, const Case& c) {
   const Value x = image(g, "x", c.dtype, c.x), y = max_pool2d(x, c.options);
   const Value dy = image(g, "dy", c.dtype, y.shape());
@@ -71,7 +72,7 @@ void build(Graph& g, const Case& c) {
   g.fetch("rest", conv2d(rest, g.input("w", c.dtype, {8, c.x[1], 1, 1})));
 }
 
-// What `build` makes of each case, by one CTA a kernel after the other where it stays, so that it has several turns.
+// The plans of `build` for each case, by one CTA a kernel after the other where it stays, so that it has several turns.
 struct Built {
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<Plan> plans;
@@ -127,7 +128,7 @@ TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
   built.check();
 }
 
-// As behind the first convolution of a network: a norm that has its statistics, and its activation.
+// The graph behind the first convolution of a network: a norm that has its statistics, and its activation.
 void build_behind_group(Graph& g, const Case& c) {
   const auto per_channel = [&](const char* name) {
     return reshape(g.input(name, f32, {c.x[1]}), Shape{1, c.x[1], 1, 1});

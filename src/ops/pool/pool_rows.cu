@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A max pool in 16 bits: a thread has 8 channels of kWindows windows below each other, and keeps the largest of rows
-// that two of them share. What it reads of an image may go through a group first (conv_epilogue_gpu.h), whose result
-// nobody writes, nor rounds.
+// that two of them share. The image may go through a group first (conv_epilogue_gpu.h), whose result nobody writes, nor
+// rounds.
 
 constexpr int kShared = kKernelH > kStrideH ? kKernelH - kStrideH : 0;  // rows of a window that the next reads too
 
@@ -20,7 +20,7 @@ PD_DEVICE void look(Largest& best, int v, float candidate, int tap) {
   best.value[v] = candidate, best.tap[v] = tap;
 }
 
-// What the taps of a row read.
+// The pixels under the taps of a row.
 struct RowOfTaps {
   Pack<Stored, 8> image[kKernelW];
   EpiloguePixel pixel[kKernelW];

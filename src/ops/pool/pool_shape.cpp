@@ -19,7 +19,7 @@ PoolKind kind_of(const std::string& op) {
   return PoolKind::avg_grad;
 }
 
-// What times `number` is 1 modulo `modulus`; they have no divisor in common.
+// The inverse of `number` modulo `modulus`; they have no divisor in common.
 std::int64_t inverse_of(std::int64_t number, std::int64_t modulus) {
   std::int64_t rest = modulus, next_rest = number % modulus, inverse = 0, next_inverse = 1;
   while (next_rest != 0) {

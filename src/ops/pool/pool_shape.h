@@ -15,7 +15,7 @@ struct PoolTap {
   std::int64_t tap = 0;
 };
 
-/// Taps in even steps: what one position combines along an axis, however many there are.
+/// Taps in even steps: those that one position combines along an axis, however many there are.
 struct PoolTaps {
   PoolTap first, step;
   std::int64_t count = 0;
@@ -38,8 +38,8 @@ struct PoolTaps {
   Iterator end() const { return {*this, 0}; }
 };
 
-/// What every position along one axis of the result combines. It is looked up where images commonly end, and computed
-/// behind that: a result of a billion positions takes no memory but its own.
+/// The taps that every position along one axis of the result combines. They are looked up where images commonly end,
+/// and computed behind that: a result of a billion positions takes no memory but its own.
 class PoolAxis {
  public:
   PoolAxis() = default;
@@ -68,8 +68,8 @@ class PoolAxis {
 
   WindowAxis window_;
   bool is_grad_ = false, counts_padding_ = false;
-  // The greatest common divisor of stride and dilation; of what is left of them, the stride's inverse modulo the
-  // dilation.
+  // The greatest common divisor of stride and dilation; and, after both are divided by it, the stride's inverse modulo
+  // the dilation.
   std::int64_t common_ = 1, inverse_ = 0;
   std::vector<PoolTaps> taps_;        // of the first positions
   std::vector<std::int64_t> counts_;  // of the first windows
@@ -80,7 +80,7 @@ struct PoolShape {
   DType dtype = DType::f32;
   std::int64_t batch = 0, channels = 0, kernel_width = 1;
   std::array<PoolAxis, 2> axes;
-  Layout from, to;               // what is read and what is written: image and windows, or the other way round
+  Layout from, to;               // the operand and the result: image and windows, or the other way round
   Layout index;                  // of max pools, one per window
   bool is_side_by_side = false;  // windows, along both axes
   /// max_forward: the index is kNoPoolTap where the largest element is not above 0.

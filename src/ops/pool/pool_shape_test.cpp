@@ -73,7 +73,7 @@ TEST(PoolAxis, HasThemBehindThoseThatAreLookedUp) {
   expect_as_defined(window_of(20000, 4, 6, 4, 0, 5));
 }
 
-// Of a billion windows, each of a billion taps. What they have in common with the image is found without a search.
+// A billion windows, each of a billion taps. Their common elements with the image are found without a search.
 TEST(PoolAxis, TakesNeitherMemoryNorTimeForWindowsThatNobodyAsksFor) {
   constexpr std::int64_t kBillion = std::int64_t{1} << 30;
   const PoolAxis forward(window_of(1, kBillion, 1, 1, kBillion - 1, kBillion - 1), false, false);

@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // One pixel of the result, for `n` channels, a multiple of the vector or the rest that is less. D may be a partial
-// vector: the same code for whole vectors and, lane by lane, for what is left.
+// vector: the same code for whole vectors and, lane by lane, for the rest.
 template <DType dtype, class D>
 struct Pixel {
   using Lies = LiesAs<dtype>;
@@ -32,7 +32,7 @@ struct Pixel {
   D d;
   const PoolShape& shape;
   PoolTaps rows, columns;
-  std::int64_t row_stride, column_stride;  // of what is read, in elements; the index has the same
+  std::int64_t row_stride, column_stride;  // of the operand, in elements; the index has the same
   std::int64_t kernel_width;
 
   HWY_INLINE void max_forward(const T* from, T* to, std::uint8_t* index) const {
@@ -70,7 +70,7 @@ struct Pixel {
     store_largest(best, best_tap, to, index);
   }
 
-  // What a window gives to its elements in one row, the first of which is element `tap`.
+  // Gives a window's gradient to its elements in one row, the first of which is element `tap`.
   HWY_INLINE void tile_grad(const T* from, const std::uint8_t* index, std::int64_t tap, T* to) const {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<std::uint8_t, D> bytes;

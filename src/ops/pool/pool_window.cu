@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the window at (i, j): 1 / the elements that count.
+// The share of an element in the window at (i, j): 1 / the elements that count.
 template <class Value> PD_DEVICE Value share_of(const Window& vertical, const Window& horizontal, Index i, Index j) {
   if constexpr (kCountsPadding) return Value(1) / (Value)((long long)vertical.kernel * horizontal.kernel);
   const Taps rows = taps_of(vertical, i), columns = taps_of(horizontal, j);

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// e^x of -87 to 87: 2^n e^r with n whole and |r| at most log(2) / 2, and e^r by the polynomial of Cephes' expf. No
-/// power of 2 here is too large or too small for one exponent, which is what makes it short.
+/// power of 2 here is too large or too small for one exponent, which makes it short.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_of_short_range(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> whole;
@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<D> exp_of_short_range(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   const auto one = hn::Set(d, 1.0F), most = hn::Set(d, 87.0F);
-  const auto power = greatest(hn::Neg(most), least(most, hn::Neg(x)));  // what is no number is the second argument
+  const auto power = greatest(hn::Neg(most), least(most, hn::Neg(x)));  // NaN gives the second argument
   return hn::Div(one, hn::Add(one, exp_of_short_range(d, power)));
 }
 

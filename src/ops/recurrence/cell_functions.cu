@@ -7,7 +7,7 @@ PD_DEVICE float fast_exp2(float a) { return exp2f(a); }
 PD_DEVICE float fast_reciprocal(float a) { return 1.0f / a; }
 PD_DEVICE float if_below(float a, float limit, float below, float otherwise) { return a < limit ? below : otherwise; }
 #else
-// Of numbers that are no smaller than the least normal one, to 2 units in the last place.
+// For numbers that are no smaller than the least normal one, to 2 units in the last place.
 PD_DEVICE float fast_exp2(float a) {
   float value;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
@@ -18,14 +18,14 @@ PD_DEVICE float fast_reciprocal(float a) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
   return value;
 }
-// Of values that are both there, without a branch.
+// Chooses between values that are both there, without a branch.
 PD_DEVICE float if_below(float a, float limit, float below, float otherwise) {
   float value;
   asm("{\n.reg .pred p;\nsetp.lt.f32 p, %1, %2;\nselp.f32 %0, %3, %4, p;\n}"
       : "=f"(value) : "f"(a), "f"(limit), "f"(below), "f"(otherwise));
   return value;
 }
-// Differs from tanh by at most 1.1e-5 of it, a fiftieth of what is lost by TF32.
+// Differs from tanh by at most 1.1e-5 of it, a fiftieth of the error by TF32.
 PD_DEVICE float fast_tanh(float a) {
   float value;
   asm("tanh.approx.f32 %0, %1;" : "=f"(value) : "f"(a));
@@ -33,7 +33,7 @@ PD_DEVICE float fast_tanh(float a) {
 }
 #endif
 
-// Where nothing else rounds: differ by at most 3e-7 from what they stand for, and tanh by as little of it. Without
+// Where nothing else rounds: they differ by at most 3e-7 from the true values, and tanh by as little of it. Without
 // branches, so that a cell's gates are made side by side.
 PD_DEVICE float exact_sigmoid(float a) { return fast_reciprocal(1.0f + fast_exp2(-1.44269504f * a)); }
 // tanh, of 2 / (1 + e^-2a) - 1 or, of small ones, by the first terms of a series.

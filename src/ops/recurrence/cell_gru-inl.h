@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Saved are r, z, n and m = h u_n + bm. The state is carried in f32, in place of what others have as cell states.
+// Saved are r, z, n and m = h u_n + bm. The state is carried in f32, in place of the others' cell states.
 struct GruCell {
   static constexpr std::int64_t kGates = 3;
   static constexpr bool kAddsToState = true;
@@ -54,7 +54,7 @@ struct GruCell {
     });
   }
 
-  // Made are the gradients of h u; what goes on to the state without a product is left in d_h.
+  // Made are the gradients of h u; the part of the state's gradient without a product is left in d_h.
   template <class M>
   static HWY_INLINE void retreat(const RecurrenceWork& w, std::int64_t t, std::int64_t row, std::int64_t first,
                                  std::int64_t count, typename M::Left* made) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unit of one row of a GRU, from step to step; gates are r, z, n, and m = h u_n + bm is what r lets through to n.
+// One unit of one row of a GRU, from step to step; gates are r, z, n, and r multiplies m = h u_n + bm on its way to n.
 
 struct Operands {
   const Stored *xw, *u, *bm, *h0;
@@ -14,7 +14,7 @@ struct Cell {
   PD_DEVICE void start(const Operands& operands, const CellPlace& place) {
     h = load_one<true>(operands.h0 + place.at), bm = load_one<true>(operands.bm + place.unit);
   }
-  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  // Stores the start, as the entry of [steps, batch, hidden] that begins at `first`.
   PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
   }

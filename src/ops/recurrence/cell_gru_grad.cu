@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unit of one row of a GRU, from its last step to its first; gates are r, z, n. What the weights multiply are the
-// gradients of r, z and m.
+// One unit of one row of a GRU, from its last step to its first; gates are r, z, n. The weights multiply the gradients
+// of r, z and m.
 
 struct Operands {
   const Stored *u, *saved, *states, *dstates, *dlast_h;
@@ -11,10 +11,11 @@ struct Operands {
 
 struct Cell {
   static constexpr int kSums = 4;
-  float dh, kept, d_n;  // the gradient of what leaves the step; what of it goes past the gates; n's
-  // Of the step that is next, as stored until they are there: its r, z, n, m, the state it began with.
+  float dh, kept, d_n;  // the gradient of the step's result; its part that goes past the gates; n's
+  // The values of the next step, as stored until they are there: its r, z, n, m, the state it began with.
   Pack<Stored, 1> saved[4], h, dstate;
-  // Of the step that is prepared: what comes from its state; what of it goes past the gates, and to n; how steep they are.
+  // The values of the prepared step: its state's gradient; the factors of dh past the gates, and to n; the gates'
+  // slopes.
   float of_h, left, of_n, gate_r, slopes[2];
 
   PD_DEVICE void start(const Operands& operands, Index at) {
@@ -37,7 +38,7 @@ struct Cell {
     of_n = prepared((1.0f - z) * (1.0f - n * n)), gate_r = prepared(r);
     slopes[0] = prepared(saved[3].get(0) * (r * (1.0f - r))), slopes[1] = prepared((h.get(0) - n) * (z * (1.0f - z)));
   }
-  // Of the products' sums.
+  // Computes the gradients of the products' sums.
   PD_DEVICE void retreat(const Operands&, float (&gradients)[3], bool counts) {
     d_n = 0;
     if (!counts) return;
@@ -54,7 +55,7 @@ struct Cell {
       if (operands.dxw != nullptr) store_one(operands.dxw + at + gate * hidden, gate < 2 ? gradients[gate] : d_n);
     }
   }
-  // The k-th of what is added up over steps and rows: for xw, and for the product of the last gate.
+  // The k-th gradient to add up over steps and rows: for xw, and for the product of the last gate.
   PD_DEVICE float summed(const float (&gradients)[3], int k) const {
     return k < 2 ? gradients[k] : k == 2 ? d_n : gradients[2];
   }

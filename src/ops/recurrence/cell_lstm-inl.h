@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 
 struct LstmCell {
   static constexpr std::int64_t kGates = 4;
-  static constexpr bool kAddsToState = false;  // what a step passes back besides its product
+  static constexpr bool kAddsToState = false;  // a step passes nothing back besides its product
 
   // The gates, cells and states of `count` units of a row, given h u: of each gate's `stride` further.
   template <class M>

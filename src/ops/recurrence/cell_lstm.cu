@@ -18,7 +18,7 @@ struct Cell {
   PD_DEVICE void start(const Operands& operands, const CellPlace& place) {
     h = load_one<true>(operands.h0 + place.at), c = load_one<true>(operands.c0 + place.at);
   }
-  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  // Stores the start, as the entry of [steps, batch, hidden] that begins at `first`.
   PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
     if (operands.cells != nullptr) store_one(operands.cells + first + place.at, c);
@@ -51,8 +51,8 @@ struct Cell {
     c = gates[1] * c + gates[0] * gates[2];
     h = gates[3] * cell_tanh(c);
   }
-  // What a step leaves, in the elements of [steps, batch, hidden] from `after` and `here` on: behind the row's last one
-  // zeros, and the cell state as it was.
+  // Stores the step's results, in the elements of [steps, batch, hidden] from `after` and `here` on: behind the row's
+  // last one zeros, and the cell state as it was.
   PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index here, const CellPlace& place,
                       int hidden) const {
     if (operands.states != nullptr) store_one(operands.states + after + place.at, counts ? h : 0.0f);

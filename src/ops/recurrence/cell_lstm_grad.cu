@@ -14,12 +14,13 @@ struct Operands {
 
 struct Cell {
   static constexpr int kSums = 4;
-  float dh, dc;            // gradients of what leaves the step
-  // Of the step that is next, as stored until they are there: the cell state behind it and in front of it, and so on.
+  float dh, dc;            // gradients of the step's results
+  // The values of the next step, as stored until they are there: the cell state behind it and in front of it, and so
+  // on.
   Pack<State, 1> c, next_c;
   Pack<Stored, 1> gates[4], dstate;
-  // Of the step that is prepared: what comes from its state; what of it c has; what of c is left; how steep the gates
-  // are.
+  // The values of the prepared step: its state's gradient; the factors of dh for c and of dc for the c before; the
+  // gates' slopes.
   float of_h, of_c, left, slopes[4];
 
   PD_DEVICE void start(const Operands& operands, Index at) {
@@ -48,7 +49,7 @@ struct Cell {
     slopes[0] = prepared(g * (i * (1.0f - i))), slopes[1] = prepared(next_c.get(0) * (f * (1.0f - f)));
     slopes[2] = prepared(i * (1.0f - g * g)), slopes[3] = prepared(activated * (o * (1.0f - o)));
   }
-  // Of the gates' sums.
+  // Computes the gradients of the gates' sums.
   PD_DEVICE void retreat(const Operands&, float (&gradients)[4], bool counts) {
     if (!counts) return;
     const float d_h = dh + of_h;
@@ -65,7 +66,7 @@ struct Cell {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) store_one(to + gate * hidden, gradients[gate]);
   }
-  // The k-th of what is added up over steps and rows.
+  // The k-th gradient to add up over steps and rows.
   PD_DEVICE float summed(const float (&gradients)[4], int k) const { return gradients[k]; }
   PD_DEVICE void end(const Operands& operands, Index at) const {
     if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);

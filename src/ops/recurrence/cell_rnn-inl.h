@@ -31,7 +31,7 @@ struct RnnCell {
     for_units(count, [&](auto d, std::int64_t j) {
       if (is_counted) {
         const auto sum = hn::Add(load(d, sums + j), hn::Add(load(d, xw + j), load(d, bias + j)));
-        // What is not a number stays so.
+        // NaN stays NaN.
         const auto activated = w.is_relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : tanh(d, sum);
         const auto new_h = rounded<T>(d, activated);
         store(d, new_h, next_h + j);

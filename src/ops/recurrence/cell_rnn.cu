@@ -12,7 +12,7 @@ struct Cell {
   float h;
 
   PD_DEVICE void start(const Operands& operands, const CellPlace& place) { h = load_one<true>(operands.h0 + place.at); }
-  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  // Stores the start, as the entry of [steps, batch, hidden] that begins at `first`.
   PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
   }

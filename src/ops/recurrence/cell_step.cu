@@ -2,7 +2,7 @@
 // One step of a recurrent layer for a few rows (kRows), which is as long as its weights take to come. A cluster has
 // kUnits hidden units; each of its CTAs has the columns of one gate of them, of w or of u: rows of at least 64 bytes
 // that lie side by side. Threads have pieces of 16 bytes of every kLanes-th row, all loads of kChunk rows under way at
-// once. What a CTA's columns add up to goes to the CTA that finishes the row's cells.
+// once. The sums of a CTA's columns go to the CTA that finishes the row's cells.
 
 constexpr int kInPiece = 16 / (int)sizeof(Stored), kPieces = kUnits / kInPiece, kLanes = kThreads / kPieces;
 constexpr int kAhead = kChunk / kLanes, kCluster = 2 * kGates, kWarps = kThreads / 32;
@@ -11,12 +11,12 @@ constexpr int kRowsOfCta = (kRows + kCluster - 1) / kCluster;  // that it finish
 struct StepMemory {
   unsigned long long mbarrier;
   float factors[kRows][kChunk];                 // a chunk of x, or of h
-  float of_warps[kWarps][kRows][kUnits];        // what each warp's lanes add up to
+  float of_warps[kWarps][kRows][kUnits];        // each warp's sums over its lanes
   unsigned sums[kRowsOfCta][kCluster][kUnits];  // of the rows that this CTA finishes, from every CTA
 };
 
-// This thread's pieces of rows first .. first + kChunk of the weights; `units` of a piece are there. Loads of what does
-// not change the compiler would bring behind the next barrier, one by one to where they are used.
+// This thread's pieces of rows first .. first + kChunk of the weights; `units` of a piece are there. The compiler would
+// move loads of constant memory behind the next barrier, one by one to where they are used.
 PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Stored* column, int first, int depth,
                             Index stride, int units) {
 #pragma unroll
@@ -33,7 +33,7 @@ PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Store
   }
 }
 
-// Of elements first .. first + kChunk of every row, zeros behind the last, this thread's.
+// This thread's elements of first .. first + kChunk of every row, zeros behind the last.
 using Factors = float[kRows][kChunk / kThreads];
 PD_DEVICE void load_factors(Factors& mine, const Stored* from, int first, int depth) {
 #pragma unroll
@@ -53,7 +53,7 @@ PD_DEVICE void stage_factors(float (&factors)[kRows][kChunk], const Factors& min
   }
 }
 
-// Adds up what lanes of all warps have of each column, and sends it to who finishes the row.
+// Adds up the lanes' sums of each column over all warps, and sends them to the CTA that finishes the row.
 PD_DEVICE void send_sums(float (&sum)[kRows][kInPiece], StepMemory& memory, int rank) {
   const int piece = threadIdx.x % kPieces;
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of a recurrent layer for a few rows as one launch on a GPU (cell_step.cu): what a caller waits for who has
-// one token after the other.
+// One step of a recurrent layer for a few rows as one launch on a GPU (cell_step.cu), for a caller who waits for one
+// token after the other.
 #include <algorithm>
 
 #include "base/rounding.h"
@@ -11,7 +11,7 @@
 namespace paoding {
 namespace {
 
-// What tells cells apart.
+// The differences between cells.
 struct CellStepKind {
   const char* op;
   std::int64_t gates;  // products per unit

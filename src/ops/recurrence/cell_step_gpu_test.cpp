@@ -101,7 +101,7 @@ TEST(CellStep, IsRightInTheEmulationUnderEverySchedule) {
   }
 }
 
-// Three of them, each of which reads what the one in front has written.
+// Three of them, each of which reads the results of the one in front.
 TEST(CellStep, IsRightOnAGpu) {
   PD_SKIP_WITHOUT_A_GPU();
   for (const CellCase& c : cases()) {
@@ -151,7 +151,7 @@ bool is_whole(const Graph& graph, DType precision = f32) {
   return std::ranges::any_of(plan.steps, [](const Step& step) { return step.label.op == "lstm_cell"; });
 }
 
-// In mixed precision it is the products that are of 16 bits; and what a gradient reads is made once.
+// In mixed precision it is the products that are of 16 bits; and the values that a gradient reads are made once.
 TEST(CellStep, IsTakenApartForMixedPrecisionAndForItsGradient) {
   const CellCase c{"lstm_cell", f32, 2, 16, 16};
   EXPECT_TRUE(is_whole(*graph_of(c)));
@@ -162,7 +162,7 @@ TEST(CellStep, IsTakenApartForMixedPrecisionAndForItsGradient) {
   EXPECT_FALSE(is_whole(*graph));
 }
 
-// A loop takes its steps apart: what does not depend on the state leaves it.
+// A loop takes its steps apart: the part that does not depend on the state leaves it.
 TEST(CellStep, IsTakenApartInALoop) {
   Graph graph;
   const Value xs = graph.input("xs", f32, {4, 1, 16}), w = graph.parameter("w", f32, {16, 64});

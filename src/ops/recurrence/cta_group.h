@@ -15,13 +15,13 @@
 namespace paoding {
 
 /// A layer, as far as its CTA groups depend on it. Backward, tensor cores multiply the gradients of a CTA's own gates,
-/// and what comes out is everybody's; lanes multiply those of all gates, and it is the CTA's own.
+/// and the products belong to everybody; lanes multiply those of all gates, and the products are the CTA's own.
 struct LayerExtents {
   std::int64_t gates = 0;  // products per unit: 4 of an LSTM
   std::int64_t batch = 0, hidden = 0;
   DType dtype = DType::f32;
   bool is_exact = false;     // exact f32 (no TF32)
-  bool is_training = false;  // forward: keeps what the gradient needs
+  bool is_training = false;  // forward: keeps values for the gradient
   bool is_backward = false;
   std::int64_t together = 1;     // layers like it that may share a launch, as the directions of one may
   std::int64_t batch_tiles = 1;  // CTA groups may have so many tiles of the batch, one after the other
@@ -31,8 +31,8 @@ struct LayerExtents {
       1;  // forward: layers one above the other that may share a launch, recurrence_pipelined.cu
 };
 
-/// How what a CTA makes gets to the others of its CTA group: into their shared memory by stores or by TMA,
-/// within a cluster; or through global memory.
+/// How a CTA's results get to the others of its CTA group: into their shared memory by stores or by TMA, within a
+/// cluster; or through global memory.
 enum class Exchange { stores, copies, memory };
 
 struct CtaGroup {
@@ -54,31 +54,31 @@ struct CtaGroup {
   std::int64_t chunk_fragments = 1;
   std::int64_t streamed = 0, ahead = 1, ring_at = 0;  // in the work
   std::int64_t l2_resident = 0;                       // of those streamed, that L2 keeps
-  // Of tiles through memory, CTAs that share out the matrix of all their units: backward each has all their gates,
+  // CTAs that share out the matrix of all their units, for tiles through memory: backward each has all their gates,
   // forward a part of K.
   std::int64_t sum_peers = 1;
   std::int64_t staged = 0;           // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t rows_in_flight = 1;   // backward, by SIMT FMA: that a thread asks for together
   bool units_per_warpgroup = false;  // forward, by groups: each has units of its own, and sends its half of the state
-  bool copies_ahead = false;  // forward: what comes from the input lies in shared memory, recurrence_ahead_copied.cu
+  bool copies_ahead = false;         // forward: values of the input lie in shared memory, recurrence_ahead_copied.cu
   std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
   Exchange exchange = Exchange::stores;
-  std::int64_t shared_bytes = 0, work_bytes = 0;  // what is free of it until the weights come
-  std::int64_t state_words = 0;  // of all CTA groups, that what goes through memory lies in from launch to launch
-  double step_us = 0;            // what a step is expected to take
+  std::int64_t shared_bytes = 0, work_bytes = 0;  // the part of it that is free until the weights come
+  std::int64_t state_words = 0;  // of all CTA groups, for the exchange through memory from launch to launch
+  double step_us = 0;            // expected time of a step
 
   std::int64_t chunks() const { return tiles * steps / chunk_fragments; }
-  std::int64_t givers() const { return ctas / sum_peers; }  // of what a CTA gets, if lanes do not multiply
+  std::int64_t givers() const { return ctas / sum_peers; }  // CTAs that send to a CTA, if lanes do not multiply
   bool shares_state() const { return single_buffered && sum_peers > 1; }
-  /// Of a warp, that lie in shared memory.
+  /// Fragments of a warp that lie in shared memory.
   std::int64_t rest_fragments() const { return tiles * steps - kept - streamed * chunk_fragments; }
   std::string shape() const;
-  std::string text() const;  // and what it takes
+  std::string text() const;  // and its expected time
 };
 
 /// Whether its lanes read weights that lie by units (packed_weights.h).
 inline bool reads_by_units(const CtaGroup& cta_group) { return cta_group.simt_fma || cta_group.is_narrow; }
-/// Of a fragment of a warp's weights, that a lane has: 16 bytes each.
+/// Pieces of 16 bytes that a lane has of a fragment of a warp's weights.
 std::int64_t fragment_pieces(const LayerExtents& layer, const CtaGroup& cta_group);
 /// In memory, the weights of all CTAs that are read there every step.
 std::int64_t streamed_bytes(const LayerExtents& layer, const CtaGroup& cta_group);
@@ -90,7 +90,7 @@ std::optional<CtaGroup> choose_cta_group(const LayerExtents& layer, const Target
 bool should_pipeline(const LayerExtents& layer, const CtaGroup& cta_group, const Target& target);
 /// Words through which layers of a pipeline synchronize.
 std::int64_t pipeline_words(const LayerExtents& layer, const CtaGroup& cta_group);
-/// Of CTA groups like it, all that run at once.
+/// CTAs of all CTA groups like this one that run at once.
 std::int64_t ctas_at_once(const CtaGroup& cta_group, const Target& target);
 
 }  // namespace paoding

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSums
 constexpr std::int64_t kPlaces = 8;  // for a state, recurrence_forward_memory.cu
 // Where weights come out of memory, once for all rows; registers of a thread that weights, sums and the state have.
 constexpr std::int64_t kMostRowsStreamed = 8, kBesideStreams = 144;
-// Of a gradient by SIMT FMA, what a thread has of several rows beside the weights that it keeps.
+// The pieces and sums of several rows that a thread of a gradient by SIMT FMA has beside the weights that it keeps.
 constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
@@ -46,7 +46,7 @@ struct Matrix {
     const bool is_by_units = cta_group.keeps_sums && !cta_group.simt_fma;  // a tile is four gates of four units
     const std::int64_t of_sum_peers = layer.is_backward ? all / cta_group.sum_peers : gates * cta_group.sum_peers;
     rows = is_by_units ? cta_group.units * 4 : round_up(of_sum_peers, 16);
-    if (layer.is_backward && cta_group.simt_fma) {  // by which what comes back to its own units is made
+    if (layer.is_backward && cta_group.simt_fma) {  // these rows make the gradients that come back to its own units
       rows = cta_group.units, depth_bytes = layer.gates * all * 4;
       return;
     }
@@ -80,7 +80,7 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, CtaGroup* cta_gr
   cta_group->is_narrow = cta_group->keeps_sums && cta_group->rows <= kMostRowsNarrow;
   const std::int64_t tiles = matrix.rows / 16, steps = ceil_div(matrix.depth_bytes, 32);
   if (cta_group->keeps_sums && tiles <= kMostWarps / 2) cta_group->warps = kMostWarps / 2;
-  // Two tiles a warp share what it reads of the vectors; K is cut no further than that takes, or than warps are left
+  // Two tiles a warp share their reads of the vectors; K is cut no further than that takes, or than warps are left
   // over.
   if (cta_group->wgmma) {
     const auto products = [&](std::int64_t parts) {
@@ -93,8 +93,7 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, CtaGroup* cta_gr
          (tiles * cta_group->parts < kMostWarps || steps / cta_group->parts >= 16) && steps / cta_group->parts >= 2) {
     cta_group->parts *= 2;
   }
-  // Of weights that registers have no room for, and few rows, less is read of the vectors where warps have more tiles
-  // each.
+  // When registers have no room for the weights and rows are few, warps with more tiles each read less of the vectors.
   const std::int64_t fragments =
       tiles * cta_group->parts / kMostWarps * ceil_div(steps, cta_group->parts);  // of a warp
   const bool has_few_rows = shares_depth && cta_group->exchange != Exchange::memory && cta_group->rows <= 8;
@@ -119,8 +118,8 @@ bool can_have_units_per_warpgroup(const LayerExtents& layer, const CtaGroup& cta
          layer.gates == 4 && cta_group.units == cta_group.tiles * 32 && cta_group.units % (2 * in_steps) == 0;
 }
 
-// What lies in shared memory: places for what comes and goes, and weights; before the first step the weights come
-// through the same places, as many at once as there is room for. False when there is not enough for the least.
+// Shared memory holds places for the exchanged vectors, and weights; before the first step the weights come through the
+// same places, as many at once as there is room for. False when there is not enough for the least.
 bool count_shared(const LayerExtents& layer, const Target& target, CtaGroup* cta_group) {
   // Groups read whole tiles of rows.
   const std::int64_t more_rows = cta_group->wgmma ? round_up(cta_group->rows, 8) - cta_group->rows : 0;
@@ -168,13 +167,13 @@ bool count_shared(const LayerExtents& layer, const Target& target, CtaGroup* cta
   return room >= work && cta_group->staged > 0;
 }
 
-// Of a cluster: what takes less.
+// Chooses the faster exchange within a cluster.
 void choose_exchange(const LayerExtents& layer, CtaGroup* cta_group) {
   const bool is_copied = layer.is_backward || are_copies_faster(layer, *cta_group);
   cta_group->exchange = cta_group->ctas > 1 && is_copied ? Exchange::copies : Exchange::stores;
 }
 
-// A word for each that is given in a place, and what tells uses apart.
+// There is a word for each value that is given in a place, and there are the words that tell uses apart.
 std::int64_t state_words(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (cta_group.exchange != Exchange::memory) return 0;
   if (cta_group.shares_state()) {  // recurrence_sum_peers.cu
@@ -188,7 +187,7 @@ std::int64_t state_words(const LayerExtents& layer, const CtaGroup& cta_group) {
   return cta_group.count * (places * (got_bytes(layer, cta_group) / 4) + gates / 4 + epochs);
 }
 
-// Of each layer, and of what multiplies between two.
+// Every layer has CTA groups, and so has the product between two layers.
 std::int64_t cta_groups_of_pipeline(const LayerExtents& layer) { return 2 * layer.pipelined_layers - 1; }
 
 // Those whose shape has all of the words between semicolons, if there are any.
@@ -215,7 +214,7 @@ std::int64_t kept_beside_streams(const CtaGroup& cta_group) {
   return std::clamp<std::int64_t>((kBesideStreams - beside) / 16, 1, cta_group.tiles * cta_group.steps);
 }
 
-// Of tiles those of a step, or of a gradient as many as these can be cut into evenly.
+// A chunk has the tiles of a step, or in a gradient as many as these can be cut into evenly.
 std::int64_t fragments_of_chunk(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (cta_group.simt_fma) return 1;
   if (!layer.is_backward) return cta_group.tiles;
@@ -224,7 +223,8 @@ std::int64_t fragments_of_chunk(const LayerExtents& layer, const CtaGroup& cta_g
   return fragments;
 }
 
-// As few of the weights out of memory as there is no room for. False where there would be no room for what goes on.
+// Streams the smallest number of weights, those that there is no room for. False where the ring would have no room
+// either.
 bool stream_least(const LayerExtents& layer, const Target& target, CtaGroup* cta_group) {
   const auto fits = [&](std::int64_t turns) {  // of the ring
     cta_group->streamed = turns * cta_group->ahead;
@@ -241,7 +241,7 @@ bool stream_least(const LayerExtents& layer, const Target& target, CtaGroup* cta
 // Copies under way at once.
 constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 48 << 10;
 
-// Whether what each one multiplies is whole steps, and backward its share of the units whole tiles.
+// Each peer must multiply whole steps, and backward its share of the units must be whole tiles.
 bool can_have_sum_peers(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (cta_group.simt_fma || cta_group.keeps_sums || cta_group.ctas <= cta_group.sum_peers) return false;
   if (!layer.is_backward) return cta_group.givers() * cta_group.units * size_bytes(layer.dtype) % 32 == 0;
@@ -307,7 +307,7 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
     if (cta_group.shares_state() && cta_group.depth_pieces * 16 != matrix.depth_bytes)
       return;  // some would be another's
     if (layer.is_by_units && !reads_by_units(cta_group)) return;
-    // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
+    // In 16 bits copies take 2 us of 152 longer than loads, which the compiler need not wait for too early.
     cta_group.copies_ahead = !layer.is_backward && cta_group.wgmma && layer.dtype == DType::f32;
     if (cta_group.exchange != Exchange::memory) choose_exchange(layer, &cta_group);
     cta_group.units_per_warpgroup = can_have_units_per_warpgroup(layer, cta_group);
@@ -346,12 +346,12 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
     const std::int64_t least = simt_fma ? 4 : 8;  // units
     for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
       if (target.major < 9) break;               // no clusters
-      if (layer.is_backward && simt_fma) break;  // what is exchanged is more than their paths are good for
+      if (layer.is_backward && simt_fma) break;  // the exchanged data exceed the capacity of the cluster's paths
       cta_group.ctas = ctas, cta_group.units = round_up(ceil_div(layer.hidden, ctas), least);
       if (cta_group.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
       consider_stacked(cta_group, cta_groups_at_once(ctas, target));
     }
-    // Forward what lanes keep goes through memory, and what tensor cores do not.
+    // Forward, lanes that keep their sums exchange through memory, and so do tensor cores that do not.
     if (!layer.is_backward && simt_fma != keeps_sums) return;
     cta_group.exchange = Exchange::memory;
     const bool has_quads =
@@ -377,8 +377,8 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
     consider_all(true, false, false), consider_all(true, false, true);
   if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
   if (const std::string wanted = env_text("PAODING_CTA_GROUP"); !wanted.empty()) keep_wanted(wanted, &cta_groups);
-  // Where all weights have room, they stay, forward by whom has all of the state if it can: what others take is not
-  // known well enough.
+  // Where all weights have room, they stay, forward in CTAs that have all of the state if they can: the times of the
+  // other CTA groups are not known well enough.
   const auto is_streamed = [](const CtaGroup& cta_group) { return cta_group.streamed > 0; };
   const auto shares = [](const CtaGroup& cta_group) { return cta_group.streamed > 0 || cta_group.shares_state(); };
   if (!std::ranges::all_of(cta_groups, is_streamed)) std::erase_if(cta_groups, is_streamed);

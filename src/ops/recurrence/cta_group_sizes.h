@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a CTA group, and cells of a thread: what its fit (cta_group_gpu.cpp) and its times (cta_group_times_gpu.cpp)
-// follow from.
+// Bytes of a CTA group, and cells of a thread: its fit (cta_group_gpu.cpp) and its times (cta_group_times_gpu.cpp)
+// follow from them.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,26 @@ namespace paoding {
 
 constexpr std::int64_t kMostSimtRows = 4;  // that keep sums, recurrence_simt.cu
 
-// Of what weights are multiplied by: lanes take it as f32.
+// The size of a factor: lanes take it as f32.
 inline std::int64_t factor_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   return cta_group.simt_fma ? 4 : size_bytes(layer.dtype);
 }
 
-// Of a warp.
+// The bytes of a warp's fragment.
 inline std::int64_t fragment_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   return fragment_pieces(layer, cta_group) * 512;
 }
-// Of a CTA.
+// The bytes of a CTA's chunk.
 inline std::int64_t chunk_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   return cta_group.chunk_fragments * fragment_bytes(layer, cta_group) * cta_group.warps;
 }
 
-// What a CTA of a gradient tells its partial-sum peers a step.
+// The bytes that a CTA of a gradient sends its partial-sum peers a step.
 inline std::int64_t gate_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   return cta_group.rows * cta_group.units * layer.gates * 4;
 }
 
-// Through memory, of a unit's parts; and where threads leave what they add up of these (recurrence_backward_memory.cu).
+// Rows of a unit's parts in memory, and where threads leave the sums of these (recurrence_backward_memory.cu).
 inline std::int64_t part_rows(const CtaGroup& cta_group) {
   const std::int64_t paired = ceil_div(cta_group.rows, 8) / 2 * 16;
   return cta_group.rows <= 2 ? cta_group.rows : paired >= cta_group.rows ? paired : round_up(cta_group.rows, 4);
@@ -42,7 +42,7 @@ inline std::int64_t total_bytes(const CtaGroup& cta_group) {
   return sharers * cta_group.units * (part_rows(cta_group) + piece) * 4;
 }
 
-// What a CTA gets from all others a step.
+// The bytes that a CTA gets from all others a step.
 inline std::int64_t got_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (!layer.is_backward)
     return cta_group.ctas * cta_group.units * (cta_group.ll_protocol ? 4 : factor_bytes(layer, cta_group)) *

@@ -8,20 +8,22 @@
 namespace paoding {
 namespace {
 
-// A layer's launch, what is in front of its first step and the product of its input, which a pipeline has once; steps
-// that a layer of a pipeline is behind the one below; what a step of all takes more than of one, and the more CTAs a
-// layer has (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
+// The time of a layer's launch, the work in front of its first step and the product of its input, which a pipeline has
+// once; steps that a layer of a pipeline is behind the one below; how much longer a step of all layers takes than a
+// step of one, which grows with the CTAs of a layer (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
 constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.05, kStackedCta = 0.003;
 constexpr double kCyclesPerUs = 1980;
 // Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
 constexpr double kStreamingUs = 0.2, kCopyUs = 0.7;
 constexpr double kStreamedGradient = 1.15;  // by tensor cores: that it takes longer than all that it does
 constexpr double kSumPeersUs = 0.9;         // until partial-sum peers have each other's gates
-// Of L2: what it keeps from step to step of what comes round in the same order; up to where it had better do so untold;
-// what it keeps of more if it is told what. And how fast memory is where it keeps none.
+// The part of L2 that keeps lines from step to step when they are read in the same order; the size up to which it does
+// better untold; the part of larger weights that it keeps if it is told which. And how fast memory is where it keeps
+// none.
 constexpr double kCacheShare = 0.5, kMostUntold = 0.8, kToldShare = 0.45, kRoundRate = 0.8;
 
-// Until every CTA of a cluster has what all of them sent, so many bytes in all: fitted to measurements on an H200.
+// The time until every CTA of a cluster has the data of all of them, so many bytes in all: fitted to measurements on an
+// H200.
 double stores_us(std::int64_t ctas, double kilobytes) {
   return ctas <= 4 ? 0.17 + 0.03 * kilobytes : ctas == 8 ? 0.19 + 0.037 * kilobytes : 0.21 + 0.09 * kilobytes;
 }
@@ -29,7 +31,7 @@ double copies_us(std::int64_t ctas, double kilobytes) {
   return ctas <= 8 ? 0.40 + 0.02 * kilobytes : 0.60 + 0.017 * kilobytes;
 }
 
-// The same through memory, where what a training keeps of a step goes too.
+// The same through memory, where the values that training keeps of a step go too.
 double memory_us(const LayerExtents& layer, const CtaGroup& cta_group, double kilobytes) {
   if (cta_group.ll_protocol) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
   if (cta_group.simt_fma) return 0.38 + 0.0024 * static_cast<double>(cta_group.ctas) + 0.018 * kilobytes;  // backward
@@ -46,7 +48,7 @@ double memory_us(const LayerExtents& layer, const CtaGroup& cta_group, double ki
          0.05 * kilobytes;
 }
 
-// What a CTA of a cluster gets; what lanes give in packets of 4 or 8 bytes takes as long as if they were of 16.
+// The data that a CTA of a cluster gets; packets of 4 or 8 bytes that lanes give take as long as packets of 16.
 double sent_kilobytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   const bool is_by_units = cta_group.keeps_sums && cta_group.simt_fma && layer.gates > 1;
   const double more = !is_by_units || cta_group.tiles % 4 == 0 ? 1 : cta_group.tiles % 2 == 0 ? 2 : 4;
@@ -64,18 +66,18 @@ double exchange_us(const LayerExtents& layer, const CtaGroup& cta_group) {
   return 0;
 }
 
-// What a step reads and writes in memory, two steps' worth of what is exchanged.
+// Memory that a step reads and writes; the exchanged data count for two steps.
 double used_bytes(const LayerExtents& layer, const CtaGroup& cta_group) {
   return static_cast<double>(streamed_bytes(layer, cta_group) + cta_group.state_words * 4);
 }
 
-// Of what is read every step, the part that is not in L2 any more when its turn comes.
+// The part of a step's reads that is not in L2 any more when its turn comes.
 double far_share(const LayerExtents& layer, const CtaGroup& cta_group, const Target& target) {
   const double used = used_bytes(layer, cta_group), cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
   return std::clamp(2 * (used - cache) / used, 0.0, 1.0);
 }
 
-// What a step's reads of memory take, if they never stop.
+// The time of a step's reads of memory, if they never stop.
 double streaming_us(const LayerExtents& layer, const CtaGroup& cta_group, const Target& target) {
   const auto all = static_cast<double>(streamed_bytes(layer, cta_group)),
              ctas = static_cast<double>(cta_group.ctas * cta_group.count);
@@ -123,7 +125,7 @@ double step_us(const LayerExtents& layer, const CtaGroup& cta_group) {
   const auto rest_fragments =
       static_cast<double>(cta_group.warps * (cta_group.tiles * cta_group.steps - cta_group.kept));
   const auto more_cells = static_cast<double>(cells(cta_group) - 1);
-  if (cta_group.keeps_sums) {  // a warp that has all of K waits for what it reads of the vectors
+  if (cta_group.keeps_sums) {  // a warp that has all of K waits for its reads of the vectors
     const double vectors = static_cast<double>(cta_group.warps * cta_group.steps) * 3.4;
     const double multiply = std::max(vectors, fragments * 1.6) + rest_fragments * 6;
     return exchange + 0.145 + multiply / kCyclesPerUs + more_cells * 0.2;

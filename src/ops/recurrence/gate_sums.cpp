@@ -74,7 +74,7 @@ bool StepReader::read(Ref sum, std::int64_t column, GateSum* gate, std::string* 
   return true;
 }
 
-// False when it is not a product of the state or of what the step reads with a matrix that stays the same.
+// False when it is not a product of the state or of a value that the step reads with a matrix that stays the same.
 bool StepReader::read_product(const Node& product, std::int64_t column, GateSum* gate, std::string* why_not) {
   const Ref left = product.inputs[0], right = product.inputs[1];
   const bool is_transposed = product.attrs.get_bool("transpose_b");
@@ -122,7 +122,7 @@ Value GatesOutside::decline(std::string why_not) {
   return {};
 }
 
-// The value over all steps: what it is made of is made outside.
+// The value over all steps: its operands are made outside.
 std::optional<Lifted> GatesOutside::outside(Ref ref) {
   if (const auto it = known_.find(ref); it != known_.end()) return it->second;
   std::vector<Lifted> inputs;
@@ -146,7 +146,7 @@ bool GatesOutside::is_vector(const GateTerm& term) const {
   return reader_.is_same_every_step(term.right) && shape.elements() == last_extent(shape);
 }
 
-// The columns of matrices, gate beside gate: what lies so already is a part of it.
+// The columns of matrices, gate beside gate: columns that lie so already are a part of it.
 Value GatesOutside::matrix(std::span<const Piece> pieces) {
   const GateTerm& first = *pieces[0].term;
   bool is_one = true;

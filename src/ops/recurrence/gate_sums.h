@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gates of a recurrent cell add up in the step of a scan that somebody wrote: products of the state, products
-// of what the step reads, values. Taken apart in the step, and put together for all steps outside.
+// The sums of a recurrent cell's gates in the step of a scan that somebody wrote: products of the state, products of
+// values that the step reads, values. Taken apart in the step, and put together for all steps outside.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 
 namespace paoding {
 
-/// A part of a gate's sum, the columns from `column` on of what it names.
+/// A part of a gate's sum, the columns from `column` on of the value that it names.
 struct GateTerm {
-  Ref left;                        // of a product: what is multiplied with `right`; absent: `right` itself is added
+  Ref left;                        // of a product: the left factor of `right`; absent: `right` itself is added
   Ref right;                       // of a product a matrix that is the same every step
   bool is_transposed = false;      // of a product: `right` is multiplied transposed
   std::int64_t row = 0, rows = 0;  // of a product: the rows of it that are multiplied
@@ -26,7 +26,7 @@ struct GateTerm {
 struct GateSum {
   std::optional<GateTerm> state;
   std::vector<GateTerm> products, values;
-  std::vector<Ref> others;  // what depends on the state and is no product of it
+  std::vector<Ref> others;  // values that depend on the state and are no product of it
   bool is_negated = false;  // wanted is -sum
 };
 
@@ -75,9 +75,9 @@ class GatesOutside {
  public:
   GatesOutside(const StepReader& reader, const ScanView& scan, const Values& outer, std::int64_t hidden);
 
-  /// [H, gates * H]: what the state is multiplied with.
+  /// [H, gates * H]: the matrix that the state is multiplied with.
   Value state_weights(std::span<const GateSum> gates);
-  /// [T, B, gates * H]: what the gates add to that. Invalid when it cannot be said, with the reason in why_not().
+  /// [T, B, gates * H]: the gates' summands. Invalid when they cannot be found, with the reason in why_not().
   Value inputs(std::span<const GateSum> gates, std::int64_t rows);
   /// [H]: the same of one gate to which nothing but vectors is added.
   Value vector(const GateSum& gate);

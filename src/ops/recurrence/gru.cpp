@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gru_recurrence: what of a GRU layer depends on the state, over all steps, and its gradient over time. As
-// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan. Of 16 bits the state, which adds
-// up from step to step, is carried in f32; products and results have it rounded.
+// gru_recurrence: the part of a GRU layer that depends on the state, over all steps, and its gradient over time. Both
+// are ops like lstm_recurrence, so that a kernel may claim either whole, composed of a scan. In 16 bits the state,
+// which adds up from step to step, is carried in f32; products and results have it rounded.
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"

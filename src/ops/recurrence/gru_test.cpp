@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GRU's state in 16 bits: what it adds up over many steps, in kernels and in loops, and in mixed precision.
+// A GRU's state in 16 bits: its sum over many steps, in kernels and in loops, and in mixed precision.
 #include <gtest/gtest.h>
 
 #include "tests/support/program_check.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 400, kRows = 2, kUnits = 3;
 
-// z is about 0.99 and n about 1, so that every step adds a hundredth of what is missing to 1: rounded to bf16 after
+// z is about 0.99 and n about 1, so that every step adds a hundredth of the difference to 1: rounded to bf16 after
 // every step, the state would stop far below.
 Feeds slow_feeds(Graph& g) {
   Feeds feeds = make_feeds(g, 2);

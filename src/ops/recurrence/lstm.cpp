@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lstm_recurrence: what of an LSTM layer depends on the state, over all steps; its gradient over time is an op too, so
-// that a kernel may claim either whole. Composed, each is a scan of one product and one kernel a step.
+// lstm_recurrence: the part of an LSTM layer that depends on the state, over all steps; its gradient over time is an op
+// too, so that a kernel may claim either whole. Composed, each is a scan of one product and one kernel a step.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/composition_gradient.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lstm_recurrence against the recurrence written with loops over single numbers, its gradients against differences, and
-// what its gradient asks for.
+// the values that its gradient asks for.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,7 +117,7 @@ TEST(LstmRecurrence, CarriesTheCellStateOf16BitTypesInF32) {
   const Feeds feeds = feeds_of(g, c, 1), wanted = expected(c, feeds);
   Program program(g);
   const Tensors got = program.run(to_tensors(g, feeds));
-  // Rounded states of size 1 go into gates, whose slopes are at most 1/4 (1 for g); cells add up what follows of it.
+  // Rounded states of size 1 go into gates, whose slopes are at most 1/4 (1 for g); cells add up the resulting errors.
   for (const auto& [name, tensor] : got) expect_close(name, tensor.to_doubles(), wanted.at(name), 0.06);
 }
 

@@ -29,7 +29,7 @@ class Cell {
   const std::string& op() const { return op_; }
   const std::string& why_not() const { return why_not_; }
 
-  // Empty when it cannot be said what the gates add up.
+  // Empty when the gates' summands cannot be found.
   Values compose(const Values& outer) {
     GatesOutside outside(reader_, scan_, outer, hidden_);
     const Value xw = outside.inputs(gates_, rows_);

@@ -8,11 +8,11 @@
 namespace paoding {
 
 /// The op that a scan is: lstm_recurrence, gru_recurrence or rnn_recurrence. Its step is the cell and nothing else, and
-/// it stacks nothing but what it carries, in front of or behind the step; the sums of gates are one product of h, and
-/// products and values that do not depend on the state. Empty for another scan; where it comes close, `why_not` says
-/// what is in the way.
+/// it stacks nothing but its carried values, in front of or behind the step; the sums of gates are one product of h,
+/// and products and values that do not depend on the state. Empty for another scan; where it comes close, `why_not`
+/// gives the reason.
 std::string recurrence_of(const ScanView& scan, std::string* why_not = nullptr);
-/// What such a scan gives, by that op. `outer` has what stands for each input of the scan, in the graph in which it is
+/// The results of such a scan, by that op. `outer` has the values for the scan's inputs, in the graph in which it is
 /// made.
 Values as_recurrence(const ScanView& scan, const Values& outer);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both directions of a recurrence over time are written with. A CTA group of kGroupCtas CTAs has kRows rows of the
+// The parts that both directions of a recurrence over time share. A CTA group of kGroupCtas CTAs has kRows rows of the
 // batch for all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared
 // memory from the first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes,
-// piece p of row n at place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there:
-// recurrence_cluster.cu, recurrence_memory.cu. A cell is one unit of one row; a thread has kCells (CellPlace).
+// piece p of row n at place p * kRows + n, so the pieces that a CTA makes for the others lie side by side. How they get
+// there: recurrence_cluster.cu, recurrence_memory.cu. A cell is one unit of one row; a thread has kCells (CellPlace).
 
-// A Factor is what weights are multiplied by: as stored, or f32 where lanes multiply.
+// Weights are multiplied by Factors: elements as stored, or f32 where lanes multiply.
 constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
-constexpr int kHidden = kGroupCtas * kUnits;                  // what is behind the last unit is zero
+constexpr int kHidden = kGroupCtas * kUnits;                  // the elements behind the last unit are zero
 // Forward, CTAs may share out K (recurrence_sum_peers.cu): each has a part of the state, and multiplies it for all
 // units of its partial-sum peers and its own.
 constexpr bool kSharesState = kSingleBuffered && kSumPeers > 1;
@@ -22,7 +22,7 @@ constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits
 // quads. A quad of gates: the lanes that have its sums apply the activations, each its own, and all of them finish the
 // cell. Of few rows that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
 constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kSimtFma : kLlProtocol);
-// Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the
+// Where the tensor cores leave one row's sums in registers, a lane has two gates of a cell, and another lane the
 // others.
 constexpr bool kHasGatePairs = kKeepsSums && !kSimtFma && kRows == 1;
 constexpr int kLaneGates = kHasGateLanes ? 1 : kHasGatePairs ? 2 : kGates;  // of a thread's cell
@@ -32,16 +32,16 @@ constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kTogether;
 constexpr int kSharedCells = (kOwnUnits * kRows + kCellsAtOnce - 1) / kCellsAtOnce;
 constexpr int kCells = !kKeepsSums ? kSharedCells : kSimtFma ? kQuads : kTiles;
 constexpr int kWarpUnits = kSimtFma ? kQuads * kQuadUnits : kTiles * 4;
-constexpr bool kGivesEach = (kKeepsSums || kLlProtocol) && !kIsBulk;  // a warp gives what it made
+constexpr bool kGivesEach = (kKeepsSums || kLlProtocol) && !kIsBulk;  // a warp gives its own cells' results
 constexpr int kColumnTiles = (kRows + 7) / 8;
-constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: what is multiplied each step,
-constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and what of it a CTA makes
+constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: the vectors of one step,
+constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and the part of them that a CTA makes
 // Threads that have cells, whole warps; all multiply.
 constexpr int kWarpCells = kHasGateLanes ? 8 : 32;
 constexpr int kFinishers =
     kIsBulk || kKeepsSums || kSharesState || kCells > 1 ? kThreads : (kUnits * kRows + kWarpCells - 1) / kWarpCells * 32;
 
-// As a factor of the products: tensor cores take f32 as TF32.
+// Makes a stored value a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
   if constexpr (sizeof(Stored) == 4 && !kSimtFma) return round_to_tf32(bits);
   else return bits;
@@ -61,7 +61,7 @@ PD_DEVICE float sum_of_parts(const float* first) {
   return total;
 }
 
-// Behind stores of what is multiplied, in front of the barrier that products wait for.
+// Called behind stores of factors, in front of the barrier that the products wait for.
 PD_DEVICE void factors_stored() {
   if constexpr (kWgmma) copies_follow_stores();
 }
@@ -73,9 +73,9 @@ PD_DEVICE int staged_column(int gate, int unit) {
   return kKeepsSums ? unit / 4 * 16 + gate * 4 + unit % 4 : gate * kMatrixUnits + unit;
 }
 
-// Brings rows of u into shared memory, of each what belongs to the units from `of` * kMatrixUnits on: of kGroups groups
-// of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a
-// barrier.
+// Brings rows of u into shared memory, of each row the part of the units from `of` * kMatrixUnits on. It takes kGroups
+// groups of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. All threads call it; the rows are
+// there behind a barrier.
 template <int kGroups, int kGroupRows, int kAtOnce>
 PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int first, int hidden) {
   constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kMatrixUnits / kPiece, kLines = kGroups * kAtOnce;
@@ -119,7 +119,7 @@ struct CtaGroupRows {
     const int length = lengths[row];
     return length < 0 ? 0 : length > steps ? steps : length;
   }
-  // Of a row among the sorted ones.
+  // The row's place among the sorted ones.
   static PD_DEVICE int place_of(const int* lengths, int row, int length, const Sizes& size) {
     const int batch = size.batch, steps = size.steps;
     int place = 0;
@@ -166,7 +166,7 @@ template <class T> PD_DEVICE T* kept_known(T* value) {
 #endif
   return value;
 }
-// Of a gradient's cell, found out while lanes wait for what comes back rather than behind that.
+// Has a value of a gradient's cell computed while lanes wait for other CTAs' results rather than behind that wait.
 PD_DEVICE float prepared(float value) {
 #ifndef PD_EMULATE
   if constexpr (kSimtFma) asm volatile("" : "+f"(value));
@@ -174,8 +174,8 @@ PD_DEVICE float prepared(float value) {
   return value;
 }
 
-// A place in shared memory, found out here and now: else the compiler does so when it is needed, while others wait for
-// what comes of it.
+// A place in shared memory, computed here and now: else the compiler does so where it is needed, while others wait for
+// the result.
 #ifdef PD_EMULATE
 using Place = unsigned char*;
 template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
@@ -224,7 +224,7 @@ struct CellPlace {
   int of_cta;      // unit of the CTA
   int row;         // of the CTA group; kRows or more: no place for one
   int length = 0;  // steps that count
-  bool finishes = false;  // and stores what comes out: of a cell that is there
+  bool finishes = false;  // whether the thread finishes a cell that is there, and stores its results
 
   PD_DEVICE void find(int i, const CtaGroupRows& rows, int rank, int hidden) {
     if constexpr (kKeepsSums) {  // where their sums are
@@ -247,7 +247,7 @@ struct CellPlace {
     const int lane = threadIdx.x % 32;
     return kHasGateLanes ? lane / 8 : kHasGatePairs ? lane / 16 + 2 * k : k;
   }
-  // Of cell `i` of the threads of a warp: which has unit `unit` of row `row`.
+  // The lane of a warp whose cell has unit `unit` of row `row`.
   static PD_DEVICE int lane_of(int unit, int row) {
     if constexpr (!kSimtFma) return (row % 2 * 4 + unit) * 4 + row / 2;
     else return unit * 8 + row;
@@ -256,13 +256,13 @@ struct CellPlace {
   PD_DEVICE void find_first(const CtaGroupRows& rows, int rank, int hidden) {
     unit = rank * kUnits, at = (Index)rows.row[0] * hidden + unit;
   }
-  // This place, or where there is none the CTA's first one, for loads that no branch may stand in front of: what is
-  // loaded in one is waited for at its end. (At a place that all CTAs read they would wait for each other.)
+  // This place, or where there is none the CTA's first one, for loads that no branch may stand in front of: a load
+  // inside a branch is waited for at the branch's end. (At a place that all CTAs read they would wait for each other.)
   PD_DEVICE CellPlace to_read(const CellPlace& first) const {
     CellPlace place = *this;
     place.at = at < 0 ? first.at : at, place.unit = at < 0 ? first.unit : unit;
     return place;
   }
-  // Of the first gate in [batch, gates, hidden].
+  // The first gate's place in [batch, gates, hidden].
   PD_DEVICE Index in_gates(int gates) const { return at + (at - unit) * (gates - 1); }
 };

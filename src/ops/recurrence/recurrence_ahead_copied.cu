@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes from the input in the next step, copied into shared memory ahead (kCopiesAhead), where the compiler cannot
-// take loads to be waited for before the state is there. Pieces of 16 bytes of a row's gates, of this CTA's units, of
-// which each thread that finishes has some.
+// The input's values of the next step, copied into shared memory ahead (kCopiesAhead), where the compiler cannot take
+// loads to be waited for before the state is there. They are pieces of 16 bytes of a row's gates, of this CTA's units,
+// of which each thread that finishes has some.
 
 struct InputAhead {
   static constexpr int kPieces = kOwnUnits / kInPiece, kAll = kRows * kGates * kPieces;
@@ -46,7 +46,7 @@ struct InputAhead {
     }
     copies_end_group();
   }
-  // Of a step's gate in front of the barrier that all threads wait at.
+  // Waits for a step's values in front of the barrier that all threads wait at.
   PD_DEVICE static void are_there() {
     if constexpr (kCopiesAhead) copies_wait<0>();
   }

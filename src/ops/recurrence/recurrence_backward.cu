@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a recurrent layer over time. Every step each thread has the gradients of its cells' gates from what
-// came back to them, and gives them to be multiplied by the weights; what comes back from that to its cells it takes at
-// the start of the next one (BackwardProducts).
+// The gradient of a recurrent layer over time. Every step each thread computes the gradients of its cells' gates from
+// those that came back to its cells, and gives them to be multiplied by the weights; it takes its cells' part of the
+// products at the start of the next one (BackwardProducts).
 
 // `cta`: of the layer's.
 PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
@@ -62,13 +62,13 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
     fetch(0);
     if (turn == 0) products.begin(shared, place);
 
-    // What of a step does not wait for what comes back, when all is there that is loaded for it.
+    // Computes the part of a step that needs no gradients from the step behind it, when its loads are there.
     const auto prepare = [&](int step) {
       if (step >= steps) return;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) cell[i].prepare(operands);
     };
-    // What came back from a step to the state before it.
+    // Takes the gradient of the state before a step.
     const auto take_back = [&](int step) {
       float sum[kCells];
       if (!products.take(sum, given + step, place, clock)) return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of what comes back within a cluster: TMA brings each CTA its parts of all others. Two places for what
-// is sent and for what comes are used in turn, each with an mbarrier: who sends the parts of step s + 1 has had all of
-// step s.
+// Exchanges parts of the gradients within a cluster: TMA brings each CTA its parts of all others. Two places for the
+// sent and for the received parts are used in turn, each with an mbarrier: who sends the parts of step s + 1 has had
+// all of step s.
 
-// What is stored as 16 bits is rounded on the way too, two rows in a word: what comes back to a unit, the sum of all
-// parts, loses no more by it than by being rounded once.
+// Parts of values that are stored as 16 bits are rounded on the way too, two rows in a word: a unit's gradient, the sum
+// of all parts, loses no more by it than by being rounded once.
 constexpr int kRowsInWord = sizeof(Stored) == 2 ? 2 : 1, kPartRows = (kRows + kRowsInWord - 1) / kRowsInWord;
 // Lanes of a warp go to different banks.
 constexpr int kPartStride = kRowsInWord == 1 ? kUnits + 4 : kUnits % 16 == 0 ? kUnits + 8 : kUnits;
@@ -78,7 +78,7 @@ struct PartExchange {
 #endif
     else return value_of<Stored>(word >> (row % 2 * 16) & 0xffffu);
   }
-  // Of 16 rows of a tile, 8 are units of one CTA.
+  // A tile has 16 rows, of which 8 are units of one CTA.
   template <int kOutputSlice>
   PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], unsigned* parts, unsigned* own) const {
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward part of a thread: of its units it makes the gradients of the gates, and of all gates' gradients, for
-// which the threads of its group of rows synchronize once a step, what goes on to its states.
+// The backward part of a thread: it makes the gradients of its units' gates, and from those of all gates, for which the
+// threads of its group of rows synchronize once a step, the gradient of its states in the step before.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Of the units of up to four blocks: the group's rows of the panel [gates * H, kParts * kUnitBlock] of u transposed,
+// Packs the units of up to four blocks: the group's rows of the panel [gates * H, kParts * kUnitBlock] of u transposed,
 // filled up with zeros.
 template <class M, std::int64_t kParts>
 void pack_transposed(const RecurrenceWork& w, std::int64_t block, typename M::Stored* panel) {
@@ -36,7 +36,7 @@ void pack_transposed(const RecurrenceWork& w, std::int64_t block, typename M::St
   }
 }
 
-// d_h of a unit: what a product gives, and for some cells what the step has left there.
+// d_h of a unit: the product, and for some cells the part that the step has left there.
 template <class Cell>
 HWY_INLINE void pass_back(float product, float* d_h) {
   *d_h = Cell::kAddsToState ? *d_h + product : product;
@@ -111,8 +111,8 @@ HWY_INLINE void send_back_few_rows(const RecurrenceWork& w, std::int64_t t, std:
   }
 }
 
-// What the latest steps add up to goes to what those before them do: of thousands of numbers one by one little would be
-// left of the last ones.
+// Adds the sums of the latest steps to those of the steps before them: added to sums of thousands of numbers one by
+// one, the last ones would lose most of their digits.
 HWY_INLINE void carry_totals(const RecurrenceWork& w, std::int64_t first, std::int64_t count) {
   for (std::int64_t gate = 0; gate < w.biases(); ++gate) {
     float* latest = w.totals + gate * w.hidden + first;
@@ -124,7 +124,7 @@ HWY_INLINE void carry_totals(const RecurrenceWork& w, std::int64_t first, std::i
   }
 }
 
-// Units begin .. end - 1 of what all groups add up to, of the first group.
+// Gives the first group units begin .. end - 1 of the sums of all groups.
 template <class M>
 void give_totals(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
   const std::int64_t H = w.hidden, all = w.biases() * H;
@@ -165,8 +165,8 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   for (std::int64_t gate = 0; w.totals != nullptr && gate < 2 * w.biases(); ++gate) {
     std::fill(w.totals + gate * H + begin, w.totals + gate * H + end, 0.0F);
   }
-  if (w.row_groups > 1) wait_for_all(w);  // for what they have packed
-  // Of a GRU the gradients of h u differ from those of xw.
+  if (w.row_groups > 1) wait_for_all(w);  // until they have packed
+  // A GRU's gradients of h u differ from those of xw.
   void*& made = w.cell == CellKind::gru ? w.dhu : w.dxw;
   const bool are_made_multiplied = are_multiplied_there<M>(w, made, all);
   auto* const all_made = static_cast<typename M::Left*>(made);

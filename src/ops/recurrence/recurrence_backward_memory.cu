@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of what comes back through memory, each word for one reader. A CTA group has two places for them, used in turn;
-// the lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it changes with
-// each. Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s. The
-// more rows, the more the parts are. So kSumPeers CTAs with numbers side by side tell each other the gradients of their
-// gates, and each multiplies all of these for a share of the units: parts are that many fewer and longer. The gradients
-// go the same way as parts do. (A CTA gets its parts from one of each kSumPeers, who had the gradients of all of them,
-// who had all parts of the step before.)
+// Exchanges parts of the gradients through memory, each word for one reader. A CTA group has two places for them, used
+// in turn; the lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it
+// changes with each. Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of
+// step s. The more rows, the more the parts are. So kSumPeers CTAs with numbers side by side tell each other the
+// gradients of their gates, and each multiplies all of these for a share of the units: parts are that many fewer and
+// longer. The gradients go the same way as parts do. (A CTA gets its parts from one of each kSumPeers, who had the
+// gradients of all of them, who had all parts of the step before.)
 
-// Rows of a unit lie side by side, in an order that has what a lane has of two tiles in 16 bytes: so lanes store whole
-// sectors. As many are taken at once. Of few rows each word is for itself.
+// Rows of a unit lie side by side, in an order that puts a lane's rows of two tiles into 16 bytes: so lanes store whole
+// sectors. As many are taken at once. With few rows each word is for itself.
 constexpr int kPartPiece = kRows <= 2 ? 1 : 4, kPairedRows = kColumnTiles / 2 * 16;
 constexpr int kPartRows = kPairedRows >= kRows ? kPairedRows : (kRows + kPartPiece - 1) / kPartPiece * kPartPiece;
 PD_DEVICE int part_place(int row) {  // among those of a unit
@@ -18,8 +18,8 @@ constexpr int kPartWords = kPartRows * kUnits, kExchangeBytes = 0;
 constexpr int kGivers = kGroupCtas / kSumPeers;  // of parts to a CTA; and CTAs that one gives to
 constexpr int kGateWords = kRows * kUnits * kGates;
 constexpr int kPlaceWords = kGroupCtas * (kGivers * kPartWords + (kSumPeers > 1 ? kGateWords : 0));
-constexpr int kOutputSlices = kWgmma ? kTiles : 1;  // what is given while products go on
-// Threads that share out the givers of a piece, and where in shared memory they leave what each adds up.
+constexpr int kOutputSlices = kWgmma ? kTiles : 1;  // slices that are given while products go on
+// Threads that share out the givers of a piece, and where in shared memory they leave their sums.
 constexpr int kPartPieces = kPartWords / kPartPiece;
 constexpr int kPartSharers = kPartPieces >= kThreads ? 1 : kThreads / kPartPieces < kGivers ? kThreads / kPartPieces : kGivers;
 constexpr int kTotalStride = kPartRows + kPartPiece, kTotalWords = kUnits * kTotalStride;
@@ -57,7 +57,7 @@ struct PartExchange {
     if constexpr (sizeof(Factor) == 2) bits = stored_bits<Stored>(gradient) << 16;
     store_relaxed(gates_of(rank, step) + (gate * kRows + place.row) * kUnits + place.of_cta, bits | epochs.of(step));
   }
-  // Those of its partial-sum peers, into what is multiplied; for all threads.
+  // Brings the gates of its partial-sum peers into the factors; for all threads.
   PD_DEVICE void take_gates(unsigned char* factors, int step) const {
     if constexpr (kSumPeers == 1) return;
     constexpr int kPieces = kGateWords / 4, kAll = (kSumPeers - 1) * kPieces, kEach = kAll / kThreads + 1;
@@ -155,7 +155,7 @@ struct PartExchange {
   PD_DEVICE unsigned* gates_of(int from, int step) const {
     return places + step % 2 * kPlaceWords + kGroupCtas * (kGivers * kPartWords) + from * kGateWords;
   }
-  // Of those of one of its sharers, in the order of the givers.
+  // Adds up the pieces of one of its sharers, in the order of the givers.
   static PD_DEVICE void add_up(float (&sum)[kPartPiece], const unsigned* from, int sharer, unsigned epoch) {
     constexpr int kEach = (kGivers + kPartSharers - 1) / kPartSharers;
     constexpr int kMost = 32 / kPartPiece, kAtOnce = kEach < kMost ? kEach : kMost;  // without waiting for one after the other

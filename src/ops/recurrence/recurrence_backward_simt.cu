@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes back from a step in f32, of few rows of the batch: nothing is rounded. A CTA has the weights that give
-// what comes back to its own units, rows of u, and every step gets the gradients of all gates, through memory. Threads
-// share out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so they go
-// from memory into registers, and the CTA synchronizes once a step, where the sums of its warps are added up. A block
-// is 16 weights: four units that something comes back to, by four units of a gate. Some blocks of a thread are kept in
-// registers, as many as there is room for, the others in shared memory, and what that has no room for comes out of
-// memory for each of kRowsInFlight (recurrence_stream.cu, a block is a chunk). A CTA group has two places for the
-// gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s + 2
-// has had those of step s + 1 from everybody, who then had all of step s.
+// The gradient's products in f32 for few rows of the batch, where nothing is rounded. A CTA has the weights that
+// multiply the gradients for its own units, rows of u, and every step gets the gradients of all gates, through memory.
+// Threads share out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so
+// they go from memory into registers, and the CTA synchronizes once a step, where the sums of its warps are added up. A
+// block is 16 weights: four units that the gradient goes back to, by four units of a gate. Some blocks of a thread are
+// kept in registers, as many as there is room for, the others in shared memory, and those that have no room there come
+// out of memory for each of kRowsInFlight (recurrence_stream.cu, a block is a chunk). A CTA group has two places for
+// the gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s +
+// 2 has had those of step s + 1 from everybody, who then had all of step s.
 
 constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPieces of all gates
 constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]
@@ -28,8 +28,8 @@ PD_DEVICE float one_of(bool is_high, float high, float low) {
 #endif
 }
 
-// Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of what
-// is left, and so on. Lane n is left with sum n * kCount / 32.
+// Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of the
+// rest, and so on. Lane n is left with sum n * kCount / 32.
 template <int kCount, int kReach = 16> PD_DEVICE float sum_over_lanes(const float (&sums)[kCount], int lane) {
   if constexpr (kCount == 1) {
     float sum = sums[0];
@@ -58,8 +58,8 @@ struct BackwardProducts {
   unsigned* places;
   PlaceEpochs epochs;
   int rank, thread, lane;
-  // Of the first of two: this thread's first piece, what its cells give of their first gate; sums of its warp, of its
-  // cells.
+  // Addresses in the first of two places: this thread's first piece, the gradients of its cells' first gate; the sums
+  // of its warp, and of its cells.
   const uint4* asked;
   unsigned* given[kCells];
   Place mine, of_warps[kCells];
@@ -124,7 +124,7 @@ struct BackwardProducts {
     }
     clock.ended(kGiving);
   }
-  // For all threads: what came back from a step. False for those that have no cells.
+  // For all threads: the gradients that came back from a step. False for those that have no cells.
   PD_DEVICE bool take(float (&of_cells)[kCells], int step, const CellPlace (&)[kCells], PhaseClock& clock) const {
     const uint4* const from = kept_known(asked + step % 2 * kPlacePieces);
     const int parts = kept_known(step % 2 * (kPartWords * 4));
@@ -193,7 +193,7 @@ struct BackwardProducts {
     const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kRowsInFlight == 0;
     return (is_whole || piece_of(step) < kDepthPieces) && (has_all || row < kRows);
   }
-  // Of the blocks that stay so many in front of `i` are kept in registers, evenly among those that are read meanwhile.
+  // So many of the blocks in front of `i` that stay are kept in registers, evenly among those that are read meanwhile.
   static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
   static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
   static PD_DEVICE constexpr bool is_streamed(int block) { return StreamedWeights::has(block, kBlocks); }

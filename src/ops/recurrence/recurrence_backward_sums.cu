@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is kept of a backward step, added up over steps and rows: the gradient of what is added to every step's input. A
-// thread adds up what its cells make; at the end cells of the same unit are added up, then CTA groups, in the order of
-// both.
+// Adds up gradients of the backward steps over steps and rows: the gradient of a bias that is added to every step's
+// input. A thread adds up those of its cells; at the end cells of the same unit are added up, then CTA groups, in the
+// order of both.
 
 constexpr int kSumUnits = kThreads % kUnits == 0 ? 1 : kCells;  // that a thread has cells of
 
@@ -35,7 +35,7 @@ struct CellSums {
     __syncthreads();
     unsigned* const arrived = scratch.tickets + kArrivedAt + rank;
     const bool is_last = threadIdx.x == 0 && add_release(arrived, 1) == kCtaGroups - 1;
-    if (is_last) fence_stores();  // it sees what the others have stored
+    if (is_last) fence_stores();  // it sees the others' stores
     if (__syncthreads_or(is_last) == 0) return;
     if (threadIdx.x == 0) *arrived = 0;
     for (int i = threadIdx.x; i < kCount; i += kThreads) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units'
-// weights, now transposed, which gives a part of what comes back to every unit of the CTA group; and each CTA gets its
+// weights, now transposed, which gives a part of the gradient of every unit of the CTA group; and each CTA gets its
 // parts of all (PartExchange), which it adds up in the order of the CTAs.
 
 constexpr int kFactorBytes = kDepthPieces * kRows * 16;
@@ -16,7 +16,7 @@ struct BackwardProducts {
       : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, scratch, cta), rank(exchange.rank) {
     weights.begin(shared, scratch, cta);
   }
-  // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
+  // This warp's weights: its rows are units that the gradient goes back to, its columns this CTA's gates.
   PD_DEVICE void bring(const Stored* u, int hidden) {
     constexpr int kOwnSteps = kSteps / kSumPeers;  // of a partial-sum peer's gates
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = rank % kSumPeers * (kHidden / kSumPeers);
@@ -46,7 +46,7 @@ struct BackwardProducts {
   }
   PD_DEVICE void begin(const Shared&, const CellPlace (&)[kCells]) { exchange.begin(); }
   PD_DEVICE void aim(bool is_last) { weights.aim(is_last); }
-  PD_DEVICE bool has_cells() const { return true; }  // or multiplies what others have
+  PD_DEVICE bool has_cells() const { return true; }  // or multiplies the others' gradients
   // For all threads: multiplies the gradients that this thread's cells make, and asks for the next step `beside` that.
   template <class Beside>
   PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
@@ -54,7 +54,7 @@ struct BackwardProducts {
     const int first = rank % kSumPeers * (kGates * kUnits);  // among the gates of all partial-sum peers
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      // Of rows that are not there partial-sum peers get zeros.
+      // Partial-sum peers get zeros for rows that are not there.
       const bool is_there = place[i].at >= 0;
       if (!is_there && (kSumPeers == 1 || place[i].row >= kRows)) continue;
 #pragma unroll
@@ -76,7 +76,7 @@ struct BackwardProducts {
     give_output_slices<0>(products, sum, step, clock);
     clock.ended(kGiving);
   }
-  // What came back from a step to this thread's cells. False for threads that have none.
+  // The gradients that came back from a step to this thread's cells. False for threads that have none.
   PD_DEVICE bool take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], PhaseClock&) {
     if (threadIdx.x >= kFinishers && !PartExchange::kIsTogether) return false;
     exchange.wait(step);
@@ -90,7 +90,7 @@ struct BackwardProducts {
   }
 
  private:
-  // What a output slice of the products comes to is on its way while the next one goes on.
+  // The sums of one output slice are on their way while the next one's products go on.
   template <int kOutputSlice>
   PD_DEVICE void give_output_slices(Products<kOutputSlices>& products, float (&sum)[kTiles][kColumnTiles][4], int step,
                                PhaseClock& clock) {

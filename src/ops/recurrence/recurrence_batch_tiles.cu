@@ -33,6 +33,6 @@ PD_DEVICE bool is_left_to_the_other(const int* lengths, const Sizes& size, int* 
     most = most > sum ? most : sum;
   }
   const long long few_ns = (long long)most * kFewStepNs, all_ns = (long long)longest[0] * kAllStepNs;
-  __syncthreads();  // what lies there next
+  __syncthreads();  // before this memory is used again
   return (few_ns < all_ns) != kIsFew;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTA groups that are clusters: what a CTA makes goes straight into the shared memory of the others, where an mbarrier
-// counts what came. All of a cluster run, so what a step needs comes whatever happens.
+// CTA groups that are clusters: a CTA's results go straight into the shared memory of the others, where an mbarrier
+// counts the bytes. All of a cluster run, so a step's data come whatever happens.
 
 #ifdef PD_EMULATE
 using emulation::copy_to_peer;

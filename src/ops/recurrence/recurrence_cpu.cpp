@@ -35,7 +35,7 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
   const Shape& saved = call.inputs[is_gradient ? 1 : 0].type.shape;  // steps, rows, ..
   const Type& u = call.inputs[is_gradient ? 0 : 1].type;
   const std::int64_t hidden = hidden_of(u);
-  // Where a step is short, what its regions cost is more than what the library's products gain.
+  // Where a step is short, its parallel regions cost more than the library's products gain.
   constexpr std::int64_t kMostByTiles = 1 << 21;  // multiplications of a step by a thread
   const std::int64_t multiplied = saved[1] * hidden * form.gates * hidden;
   if (dtype == bf16 && call.target->has_amx && saved[1] > kFewRows &&
@@ -61,9 +61,9 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
   return "";
 }
 
-// Of how many groups of rows threads are, each of which reads all of the weights: as many as there are rows for, since
-// the threads of one wait for each other every step; but where a thread of fewer finds its part of the weights in its
-// second cache, and one of more would not, of so few.
+// The number of groups of rows that threads form, each of which reads all of the weights: as many as there are rows
+// for, since the threads of one wait for each other every step; but fewer where a thread then finds its part of the
+// weights in its second cache, and would not with more groups.
 int row_groups_of(int threads, std::int64_t rows, std::int64_t weight_bytes) {
   constexpr std::int64_t kRowsOfGroup = 16;  // so many multiply a panel about as fast as more
   const std::int64_t cache = second_cache_bytes();
@@ -78,8 +78,8 @@ int row_groups_of(int threads, std::int64_t rows, std::int64_t weight_bytes) {
 
 class RecurrenceKernel : public PreparedKernel {
  public:
-  // `values` has steps and rows, u is [H, gates * H] or packed; a row of what is multiplied has `multiplied` numbers
-  // for a unit; `adds_up`: the last result is what gradients add up to.
+  // `values` has steps and rows, u is [H, gates * H] or packed; a row of factors has `multiplied` numbers for a unit;
+  // `adds_up`: the last result is the gradients' sum.
   RecurrenceKernel(const KernelCall& call, const CellForm& form, std::int64_t steps, std::int64_t rows, const Type& u,
                    std::int64_t multiplied, bool adds_up, bool is_by_columns = false)
       : input_count_(call.inputs.size()), is_given_packed_(are_packed(u)) {
@@ -252,7 +252,7 @@ class RecurrenceBackward : public RecurrenceKernel {
 void register_recurrence_cpu() {
   for (const CellForm& form : kForms) {
     const std::string op = std::string(form.name) + "_recurrence";
-    // What an LSTM saves may lie where xw does, and the gradients of that where what was saved does.
+    // An LSTM's saved values may lie where xw does, and the gradient of xw where the saved values do.
     using InPlace = decltype(KernelImplementation::in_place);
     const bool is_lstm = form.cell == CellKind::lstm;
     register_kernel(op, {.name = "team",

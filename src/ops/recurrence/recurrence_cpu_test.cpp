@@ -34,7 +34,8 @@ struct Case {
   std::int64_t gates() const { return cell == "lstm" ? 4 : cell == "gru" ? 3 : 1; }
 };
 
-// What is read of a layer, with the gradients of all that it is given. The cell state of an LSTM is of type `wide`.
+// The results of a layer that are read, with the gradients of all its inputs. The cell state of an LSTM is of type
+// `wide`.
 void build(Graph& g, const Case& c, DType dtype, DType wide) {
   const std::int64_t H = c.hidden, G = c.gates();
   Value xw = g.input("xw", dtype, {c.steps, c.rows, c.has_bias ? 3 : G * H}), x = xw;
@@ -142,7 +143,7 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceForAnyShape) {
   }
 }
 
-// The sums of bf16 are f32, so what is wrong is what is rounded on the way.
+// The sums of bf16 are f32, so errors come from values that are rounded on the way.
 TEST_P(RecurrencesInBf16OnCpu, AreTheRecurrence) {
   std::mt19937 random(2);
   for (const std::int64_t hidden : {1, 16, 21, 64, 130}) {
@@ -192,7 +193,7 @@ void build_forward(Graph& g, const Case& c, DType dtype, DType wide) {
   }
 }
 
-// Packed when they are set, and no longer in every run: what is read then is what was set last.
+// Packed when they are set, and no longer in every run: a run reads the weights that were set last.
 void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
   SCOPED_TRACE(text_of(c) + ", " + std::string(to_string(dtype)));
   Graph g, exact;
@@ -214,7 +215,7 @@ void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
   for (int time = 0; time < 2; ++time) {
     const Shape shape{c.hidden, c.gates() * c.hidden};
     Dense u;
-    // Up to about 1 / sqrt(hidden), exact in bf16: of larger weights what is rounded grows from step to step.
+    // Up to about 1 / sqrt(hidden), exact in bf16: with larger weights rounding errors grow from step to step.
     const double most = std::exp2(std::floor(-0.5 * std::log2(static_cast<double>(c.hidden))));
     for (std::int64_t i = 0; i < shape.elements(); ++i) {
       u.push_back((static_cast<double>((*random)() % 65) - 32) / 32 * most);
@@ -245,7 +246,7 @@ TEST(RecurrenceKernelsOnCpu, ReadWeightsThatAreKeptPacked) {
   EXPECT_EQ(packed_depth("rnn_recurrence", {f32, {160, 160}}, this_cpu()), 0) << "no whole panels";
 }
 
-// What one step makes of sums from where a gate is 0 to where it is 1, of those that are no numbers, and of small ones.
+// One step's results for sums from where a gate is 0 to where it is 1, for NaN and infinite ones, and for small ones.
 TEST(RecurrenceKernelsOnCpu, AreTheFunctionsOfTheStandardLibrary) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr std::int64_t H = 16;
@@ -380,7 +381,7 @@ TEST(RecurrenceKernelsOnCpu, ComputeBf16InTilesWhereTheCpuHasThem) {
 #endif
 
 // All results of a layer whose u lies by rows and of the same by columns: the same bits where u is packed, in the same
-// order. What is not adds numbers up in another.
+// order. Where it is not packed, numbers are added up in another order.
 void check_columns(const Case& c, DType dtype, const Target& target, std::mt19937* random) {
   SCOPED_TRACE(text_of(c) + ", " + std::string(to_string(dtype)));
   const std::int64_t H = c.hidden, G = c.gates();

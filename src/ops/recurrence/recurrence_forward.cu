@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recurrent layer over time, forward. Every step each CTA multiplies the state of all units (kDepthPieces pieces in
 // shared memory) by its own units' weights; warps share out the rows of the matrix, which are gates by units, and K
-// (kParts). Threads that have cells finish them, while the others wait for what comes next, and what comes out goes to
-// every CTA of the CTA group (StateExchange).
+// (kParts). Threads that have cells finish them, while the others wait for the next state, and the results go to every
+// CTA of the CTA group (StateExchange).
 
-// What lies in shared memory behind what all recurrences have there; where weights are staged at first.
+// Shared memory behind the parts that all recurrences have; weights are staged here at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
 PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
   return (float*)(shared.work + (kSharesState ? 0 : kStates * kStateBytes));
 }
-// Where the state is shared out, what this CTA makes of the next one.
+// Where the state is shared out, this CTA's part of the next one.
 PD_DEVICE unsigned char* slice_of(const Shared& shared) {
   constexpr int kSumBytes = kParts * kRows * kSumStride * 4;
   constexpr int kTileBytes = kStateBytes + (kWgmma ? (kColumnTiles * 8 - kRows) * 16 : 0);
@@ -72,14 +72,14 @@ struct NotPipelined {
   PD_DEVICE void end() const {}
 };
 
-// What comes from the input in a step that is to come, where it is in registers; else InputAhead has it.
+// The input's values for a later step, where they are in registers; else InputAhead has them.
 template <class Part> struct Ahead {
   Part x[kCells][kLaneGates];
 };
 constexpr bool kAsksEarly =
     !kCopiesAhead && (kUnitsPerWarpgroup ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
-// What a thread asks for itself: much of it while groups multiply, little in front of that.
+// Whether a thread asks for much by itself, while groups multiply; it asks for little in front of that.
 constexpr bool kAsksBeside = kWgmma && kCells * kLaneGates > 8;
 
 template <class AnyCell, int kCount>
@@ -166,8 +166,8 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That
-    // is asked for beside the products: polling does not begin before all that was asked for is there.
+    // The input's values, made numbers once they are there: of this step and, for few rows, of the next one. Those are
+    // asked for beside the products: polling does not begin before all that was asked for is there.
     Ahead<typename Pipeline::Part> ahead, next;
     typename Pipeline::Source from[kCells];  // of the step that is asked for next, this thread's first gate
     const Index input_stride = pipeline.stride(is_reverse, input_elements);
@@ -222,14 +222,14 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
     if (is_reverse) keep_behind();
     clock.ended(kStarting);
 
-    // Counted down, so that whether a step is the last need not be found out from what the launch was given.
+    // Counted down, so that the last step is known without reading the launch's sizes.
     [[maybe_unused]] int left = steps;
     for (int step = 0; (kIsNarrow ? left > 0 : step < steps) && takes_part; ++step) {
       const bool is_last = kIsNarrow ? left == 1 : step + 1 >= steps;
       if constexpr (kIsNarrow) left = kept_known(left - 1);
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
-      // As if all of it lay there.
+      // The address is as if the whole state lay there.
       unsigned char* const after = kSharesState ? slice_of(shared) - rank * kSliceBytes
                                                 : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);

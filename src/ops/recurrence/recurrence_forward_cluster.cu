@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state from step to step within a cluster: of little each piece goes to every CTA by a thread, of much by the copy
-// engine. Two places for the state are used in turn, each with an mbarrier: who sends the state of step s + 1 has had
-// all of step s, so nobody reads what it overwrites. Where each warp gives what it made (kGivesEach), that holds of
-// warps: each of them sends to its own CTA too, and one that has no units does not read.
+// The state from step to step within a cluster: threads store small states to every CTA piece by piece, TMA copies
+// large ones. Two places for the state are used in turn, each with an mbarrier: who sends the state of step s + 1 has
+// had all of step s, so nobody reads the state that it overwrites. Where each warp gives its own cells' results
+// (kGivesEach), that holds of warps: each of them sends to its own CTA too, and one that has no units does not read.
 
 constexpr int kStates = 2;  // places
 
-// Where warps give what they made: units of a packet, one of which a lane sends in each of so many turns.
+// Where warps give their results: units of a packet, one of which a lane sends in each of so many turns.
 constexpr bool kIsOneCell = !kSimtFma || kQuadUnits > 1;  // of a packet: its units are other lanes'
 constexpr int kPacket = kIsOneCell || kCells % 4 == 0 ? 4 : kCells % 2 == 0 ? 2 : 1;
 constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kGroupCtas + 31) / 32;
@@ -17,7 +17,7 @@ constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in al
 constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kGroupCtas > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
-// Where this thread's part of a step's result goes: of one CTA, where warps give what they made and a lane has one
+// The destination of this thread's part of a step's result: one CTA, where warps give their results and a lane has one
 // peer.
 struct Aim {
   Place at, mbarrier;
@@ -59,8 +59,8 @@ struct StateExchange {
     if constexpr (kIsOnePeer) return step % 2 ? aims[0] : aims[1];
     return {place_of(after + own), place_of(&mbarriers[(step + 1) % 2])};
   }
-  // Its places and mbarriers are ready for what others send: said early where warps give what they made. (Others took
-  // up to 0.4 us longer so.)
+  // Its places and mbarriers are ready for the others' data: said early where warps give their results. (Others took up
+  // to 0.4 us longer so.)
   static constexpr bool kComesEarly = kGroupCtas > 1 && kGivesEach;
   PD_DEVICE void come() const {
     if constexpr (kComesEarly) cluster_arrive_stored();
@@ -126,7 +126,7 @@ struct StateExchange {
   }
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
-  // What this warp's threads have made of it.
+  // Sends the results of this warp's threads.
   PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int, bool is_last) const {
     const int lane = thread % 32, first = thread / 32 * kWarpUnits;
 #pragma unroll

@@ -23,8 +23,8 @@ namespace HWY_NAMESPACE {
 template <class Cell>
 constexpr std::int64_t kBlocksTogether = blocks_together(Cell::kGates);
 
-// Of so many unit blocks, rows first_row .. end_row - 1 of the panel [H, blocks * gates * kUnitBlock], filled up with
-// zeros.
+// Packs, for so many unit blocks, rows first_row .. end_row - 1 of the panel [H, blocks * gates * kUnitBlock], filled
+// up with zeros.
 template <class Cell, class M, std::int64_t kBlocks>
 void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_row, std::int64_t end_row,
                 typename M::Stored* panel) {
@@ -61,8 +61,8 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   }
 }
 
-// Of the input's product a row's units are a line of each gate, of the states and cells that a step leaves a line each,
-// all far apart, which nothing fetches ahead by itself: they are on their way while h is multiplied.
+// A row's units are a line of each gate in the input's product, and a line each in the states and cells of a step, all
+// far apart, which nothing fetches ahead by itself: they are on their way while h is multiplied.
 template <class Cell, class M, std::int64_t kBlocks>
 HWY_INLINE void ask_for_lines(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t row,
                               std::int64_t block) {
@@ -153,7 +153,7 @@ HWY_INLINE void step_of_few_rows(const RecurrenceWork& w, std::int64_t t, std::i
   }
 }
 
-// Of its units, for all groups.
+// Takes the bias of its units, for all groups.
 template <class Cell, class M>
 void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
   for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
@@ -178,7 +178,7 @@ void pack_own(const RecurrenceWork& w, typename M::Stored* packed) {
   const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, w.hidden), panel = depth * Cell::kGates * kUnitBlock;
   const std::int64_t unit = w.is_by_columns ? kUnitBlock : 4;
   const std::int64_t first = first_packed(w, w.group, depth, unit), end = first_packed(w, w.group + 1, depth, unit);
-  // Of u by rows a few rows at a time, from end to end: columns block by block are a cache line of each page.
+  // Where u lies by rows, a few rows at a time, from end to end: columns block by block are a cache line of each page.
   const std::int64_t together = w.is_by_columns ? end - first : unit;
   for (std::int64_t k = first; k < end; k += together) {
     for_blocks<kBlocksTogether<Cell>>(w.first_own, w.end_own, false, [&](std::int64_t block, auto count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state from step to step through memory.
-// Of few rows (kLlProtocol) warps give what they made, a word of each cell (LlWords). Two places are used in turn: who
+// With few rows (kLlProtocol) warps give their results, a word of each cell (LlWords). Two places are used in turn: who
 // gives state s + 2 has had s + 1 from everybody, who then had all of state s.
 // Else a CTA group has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit
 // inverted: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows
@@ -9,13 +9,13 @@
 // step more until everybody has had one: who makes the next had sums of all its partial-sum peers, of the parts of all
 // that these have.)
 
-// As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
+// Measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
 constexpr int kPauseCycles = kLlProtocol ? 100 : 0, kIdlePauseCycles = kLlProtocol ? 300 : 0;
 constexpr int kSlicePieces = kLlProtocol ? kUnits / 4 * kRows : kSliceBytes / 16;
 constexpr int kStatePieces = kGroupCtas * kSlicePieces, kPlaces = kLlProtocol ? 2 : 8;
 constexpr int kTakenPieces = kSharesState ? kStatePieces / kSumPeers : kStatePieces;  // by a CTA
 constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
-// Places in shared memory; one where all threads synchronize between the products and what comes next.
+// Places in shared memory; one where all threads synchronize between the products and the next state.
 constexpr int kStates = kSingleBuffered ? 1 : 2;
 // Pieces are stored beside the look at them, come or not: nobody reads the place before all have. (In 16 bits slower.)
 constexpr bool kStoresBeside = kLlProtocol && kSimtFma && sizeof(Stored) == 4 && kStates == 2;
@@ -26,7 +26,7 @@ constexpr int kAtOnce = kEachPieces <= (kSharesState ? 12 : 4) ? kEachPieces : 8
 
 PD_DEVICE unsigned inverted(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
 
-// What a thread asks for of the state that a step begins with, where that goes, and where what comes out does.
+// A thread's pieces of the state that a step begins with, where those go, and where its results do.
 struct Aim {
   const uint4* from;
   Place to;
@@ -57,7 +57,7 @@ struct StateExchange {
   }
   PD_DEVICE bool takes_part() const { return true; }
   PD_DEVICE void come() const {}
-  // Marks are there when they are needed, behind what comes meanwhile.
+  // The epochs are there when they are needed, behind data that come meanwhile.
   PD_DEVICE void ask() {
     if constexpr (kLlProtocol) epochs[0] = load_relaxed(told), epochs[1] = load_relaxed(told + 1);
     sums.ask();
@@ -136,7 +136,7 @@ struct StateExchange {
       store_relaxed(to + i, make_uint4(inverted(piece.x), inverted(piece.y), inverted(piece.z), inverted(piece.w)));
     }
   }
-  // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.
+  // Where warps give their results, a cell of every thread: its word of a place, or less than 0.
   PD_DEVICE int word_of(const CellPlace& place) const { return LlWords::place_of(place); }
   PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int, bool is_last) const {
 #pragma unroll

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the forward direction's products come to, by way of shared memory, where warps have left them (sum_of_parts).
+// The sums of the forward direction's products, by way of shared memory, where warps have left them (sum_of_parts).
 
 // Two rows of a tile, 8 apart, that a lane has lie side by side where warpgroups have units of their own, or rows of 16
 // bits have lengths. (Where warps multiply others took up to 15% longer so; TF32 with lengths gained in one build and
@@ -8,7 +8,7 @@ constexpr bool kMayBePaired = kRows > 4 && !kSimtFma && kMatrixRows % 16 == 0 &&
 constexpr bool kArePaired = kUnitsPerWarpgroup || (kHasLengths && sizeof(Stored) == 2 && kMayBePaired);
 PD_DEVICE int place_of_sum(int row) { return kArePaired ? row / 16 * 16 + row % 8 * 2 + row / 8 % 2 : row; }
 
-// The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.
+// The sums of this thread's cells. False for threads that have none: they go on to wait for the next state.
 PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* sums, int thread,
                            const CellPlace (&place)[kCells]) {
   InputAhead::are_there();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward direction's products on the tensor cores.
 
-// Of a square that the tensor cores get a lane has a word of row lane / 4. Where few rows are there (kIsNarrow), lanes
-// of these load 16 bytes for a pair of steps, in place of squares of rows that are not there; and elements along K
-// change places within the pair, in the weights too. Which element of the warp's word `word` (0 or 1 along K) of step
+// A lane has the word of row lane / 4 of a square that the tensor cores get. Where few rows are there (kIsNarrow),
+// lanes of these load 16 bytes for a pair of steps, in place of squares of rows that are not there; and elements along
+// K change places within the pair, in the weights too. The element that the warp's word `word` (0 or 1 along K) of step
 // `step` begins with, where t = lane % 4:
 PD_DEVICE int depth_of(int step, int word, int t) {
   constexpr int kInWord = 4 / (int)sizeof(Stored);
@@ -77,8 +77,8 @@ struct ForwardWeights {
   }
 
  private:
-  // Where the weights lie by units ([H, gates, H]) and elements along K change places: what a lane has of a row in two
-  // steps is a piece of memory. By plain loads, many at once, which stay in front of the barrier.
+  // Where the weights lie by units ([H, gates, H]) and elements along K change places, a lane's part of a row in two
+  // steps is a piece of memory. Plain loads bring it, many at once, which stay in front of the barrier.
   PD_DEVICE void bring_rows(const Stored* u, int rank, int hidden) {
     constexpr int kPairs = (kSteps + 1) / 2, kCount = kTiles * kPairs, kAsked = kCount < 8 ? kCount : 8;
     const int lane = threadIdx.x % 32;
@@ -115,8 +115,8 @@ struct ForwardWeights {
     }
   }
   // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and
-  // 3 of the same. Each gives the other what it has of one row, and has all gates of the other row; of one row, of
-  // which half the lanes would have nothing, each keeps what it has, and applies its activation first.
+  // 3 of the same. Each gives the other its sums of one row, and has all gates of the other row; with one row, which
+  // would leave half the lanes without any, each keeps its own, and applies its activation first.
   PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers over time as one launch on a GPU, whose CTAs keep the weights (recurrence*.cu, a cell_*.cu for each
-// kind of cell). What is decided here: whether the layer fits, its CTA groups, and what the texts are told about both.
+// kind of cell). This file decides whether the layer fits, its CTA groups, and the constants of the texts.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -18,14 +18,14 @@
 namespace paoding {
 namespace {
 
-// What tells cells apart.
+// The differences between cells.
 struct RecurrenceKind {
   const char* op;
   std::int64_t gates;  // products per unit
   const char *text, *grad_text;
   std::vector<const char*> inputs, outputs;            // of the op, lengths left out
   std::optional<std::size_t> saved;                    // the output that only the gradient needs
-  std::vector<const char*> grad_inputs, grad_outputs;  // what is always given
+  std::vector<const char*> grad_inputs, grad_outputs;  // those that are always given
   std::vector<const char*> given;                      // gradients that attributes say are given
 };
 
@@ -66,8 +66,8 @@ struct Layer {
   std::int64_t steps = 0;
   bool has_lengths = false, has_bias = false, is_reverse = false, is_relu = false;
   DType bias_dtype = DType::f32;
-  DType state_dtype = DType::f32;  // of what cells hold on to
-  std::int64_t sums = 0;           // backward: what is added up over steps and rows, of a unit
+  DType state_dtype = DType::f32;  // of the cells' own state
+  std::int64_t sums = 0;           // backward: sums of a unit over steps and rows
   DType sums_dtype = DType::f32;
 
   Layer(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
@@ -110,10 +110,10 @@ bool wants_by_units(const KernelCall& call, const RecurrenceKind& kind) {
 
 // Steps that a library's product and a kernel would take no longer for.
 constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
-// Forward, beside what the tensor cores' products take to read weights that L2 keeps:
+// Forward, added to the time of the tensor cores' products for reading weights that L2 keeps:
 // benchmarks/results/2026-11-26-recurrence-streamed-rows.txt.
 constexpr double kCachedBytesPerUs = 5.5e6;
-// The same of more weights than L2 keeps, beside what reading them takes:
+// The same for more weights than L2 keeps, added to the time of reading them:
 // benchmarks/results/2026-11-26-recurrence-streamed.txt.
 constexpr double kLoopUs = 6, kExactLoopUs = 10, kCachedByLoop = 0.4;  // of L2
 
@@ -277,8 +277,8 @@ class RecurrenceText : public gpu::TextParts {
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
     waits_for_grid_dependency = true;
-    // Who waits for what few rows' steps load has registers for all of it: else the compiler has one load wait for the
-    // other.
+    // A thread that waits for the loads of few rows' steps needs registers for all of them: else the compiler has one
+    // load wait for the other.
     if (!e.is_backward && cta_group.is_narrow) resident_ctas = 1;
     ctas = cta_group.ctas * cta_group.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch);
@@ -327,7 +327,7 @@ class RecurrenceText : public gpu::TextParts {
     launch.why = cta_group_.text() + why_;
     return launch;
   }
-  // Adds a parameter, and gives its name; nothing reads what is nullptr.
+  // Adds a parameter, and gives its name; nothing reads a nullptr.
   std::string input(DType dtype, const std::string& parameter) {
     operands.push_back(gpu::input_parameter(dtype, parameter));
     return parameter;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers whose CTAs keep the weights: emulated under several schedules, against float64; which layers are
-// claimed, and what the text of each kind compiles to.
+// claimed, and that the text of each kind compiles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,8 +132,8 @@ TEST(Recurrence, ByWeightsThatLieByUnitsIsRightInTheEmulationUnderEverySchedule)
   expect_right_in_the_emulation(streamed, small, 2);
 }
 
-// Weights that registers and shared memory have no room for: what is left over comes out of memory every step, through
-// rings of two chunks and of more; of all cells, by lanes and by tensor cores, one row and several.
+// Weights that registers and shared memory have no room for: the others come out of memory every step, through rings of
+// two chunks and of more; of all cells, by lanes and by tensor cores, one row and several.
 TEST(Recurrence, ByWeightsOutOfMemoryIsRightInTheEmulationUnderEverySchedule) {
   const char* const any = "weights out of memory";
   const char* const gradients = "a CTA, SIMT FMA, through memory;weights out of memory";
@@ -171,9 +171,9 @@ TEST(Recurrence, GradientsBySumPeersAreRightInTheEmulationUnderEverySchedule) {
                                 target, 2);
 }
 
-// CTAs that share out K of a layer's products and tell each other what theirs come to: two and four of them, with
-// groups of warps and without, all cells and types, units that are nobody's, weights that stay and weights out of
-// memory, steps that use every place of a state three times.
+// CTAs that share out K of a layer's products and tell each other their sums: two and four of them, with groups of
+// warps and without, all cells and types, units that are nobody's, weights that stay and weights out of memory, steps
+// that use every place of a state three times.
 TEST(Recurrence, BySumPeersThatShareTheStateIsRightInTheEmulationUnderEverySchedule) {
   const auto forward = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool has_lengths,
                           bool is_reverse, Cell cell = lstm, bool has_bias = false) {
@@ -260,7 +260,7 @@ TEST(Recurrence, FewerWarpgroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEv
   expect_right_in_the_emulation(cases, one_cluster, 2);
 }
 
-// A warp that makes what several CTAs are given sends one its part while it multiplies for the next.
+// A warp that makes partial sums for several CTAs sends one its part while it multiplies for the next.
 TEST(Recurrence, GradientsByOutputSlicesAreRightInTheEmulationUnderEverySchedule) {
   Target one_cluster = named_target("h200");
   one_cluster.sm_count = 19;
@@ -401,7 +401,8 @@ TEST(Recurrence, SaysItsCtaGroupsAndWhatOthersWouldTake) {
   EXPECT_TRUE(has(*note, ", through memory")) << *note;
 }
 
-// Of one direction alone the fastest CTA groups may fill the chip; where there are two they leave room for each other.
+// With one direction alone the fastest CTA groups may fill the chip; where there are two they leave room for each
+// other.
 TEST(Recurrence, LeavesRoomForTheOtherDirection) {
   for (const bool has_both : {false, true}) {
     Graph g;
@@ -448,7 +449,7 @@ TEST(Recurrence, AddsTheBiasOfTheProductInFrontOfIt) {
   EXPECT_EQ(kinds_of(plan_for_gpu(g, std::vector<std::string>{"add_in_loops"})), "matmul group lstm_recurrence ");
 }
 
-// Also where what is added up is stored in 16 bits first, and of a GRU's two biases.
+// Also where the summands are stored in 16 bits first, and of a GRU's two biases.
 TEST(Recurrence, AddsUpTheGradientOfTheBias) {
   for (const Cell cell : {lstm, gru, rnn}) {
     for (const DType precision : {f32, bf16}) {
@@ -500,7 +501,7 @@ TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {
   }
 }
 
-// The type of what a program's recurrences read as their weights.
+// The types of the weights that a program's recurrences read.
 std::vector<Type> weights_read(const std::function<void(Graph&)>& make, bool allow_tf32) {
   Graph graph;
   make(graph);

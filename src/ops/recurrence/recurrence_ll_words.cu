@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // States of few rows as words in memory by the LL protocol (as in NCCL), one of each cell, whose epoch bit tells
-// whether they have come: f32, or what is multiplied in 16 bits the higher half of it; and the lowest bit, of f32 a
+// whether they have come: a word is f32, or has a factor of 16 bits in its higher half; and the lowest bit, of f32 a
 // 2^24th of it, is an epoch that changes with each use of the word's place. Words of four units of a row are a piece,
 // behind which those of the other rows lie.
 struct LlWords {
   static constexpr bool kAreHalved = sizeof(Factor) == 2;
 
-  // Of a thread's cell; less than 0 where it is another's.
+  // The word of a thread's cell; less than 0 where it is another's.
   static PD_DEVICE int place_of(const CellPlace& place) {
     const bool is_mine = place.row < kRows && CellPlace::gate_of(0) == 0;
     return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
@@ -20,7 +20,7 @@ struct LlWords {
     const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
     return ((epoch ? all : ~any) & 1) != 0;
   }
-  // Where in what is multiplied a piece lies, in bytes.
+  // The place of a piece among the factors, in bytes.
   static PD_DEVICE int place_in_vectors(int piece) {
     if constexpr (!kAreHalved) return piece * 16;
     else return kRows == 1 ? piece * 8 : piece / kRows / 2 * (kRows * 16) + piece % kRows * 16 + piece / kRows % 2 * 8;

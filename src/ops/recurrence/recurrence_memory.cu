@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // CTA groups that exchange through global memory, that is, through L2: any CTAs that run at once, for weights that are
-// more than a cluster has room for, and for GPUs without clusters. What is there is told by the data themselves: a flag
-// beside them would be seen only after a second trip. All CTAs of a cooperative launch run, so what a step needs comes
+// more than a cluster has room for, and for GPUs without clusters. The data themselves tell whether they are there: a
+// flag beside them would be seen only after a second trip. All CTAs of a cooperative launch run, so a step's data come
 // whatever happens.
 
-// Nobody asks for so long after it has given its part: what asks gets in the way of what comes.
+// Nobody asks for so long after it has given its part: requests get in the way of the data.
 PD_DEVICE void pause_cycles(int cycles) {
 #ifndef PD_EMULATE
   for (const long long begin = clock64(); clock64() - begin < cycles;) {}
@@ -13,7 +13,7 @@ PD_DEVICE void pause_cycles(int cycles) {
 
 PD_DEVICE int rank_in_group(unsigned cta) { return cta % kGroupCtas; }
 
-// What tells uses of two places apart that are used in turn: a bit that changes from use to use, of step 0 first.
+// Tells uses of two places apart that are used in turn: a bit that changes from use to use, of step 0 first.
 struct PlaceEpochs {
   unsigned* told;  // of each place's last use
   unsigned before[2];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That the schedules of the emulation find what they are for: mistakes planted in the text of each way that CTAs
-// exchange what they make, a wait, a barrier, a second place or an order of stores left out, show for some seed.
+// That the schedules of the emulation find mistakes: planted in the text of each way that CTAs exchange their results,
+// a wait, a barrier, a second place or an order of stores left out, they show for some seed.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/emulated_layers.h"
@@ -12,7 +12,7 @@ namespace {
 struct Exchange {
   const char* what;
   CtaGroupCase layer;
-  const char* text;  // what the kernel's text has
+  const char* text;  // has to occur in the kernel's text
   Target target;
   std::vector<Mistake> mistakes;
 };
@@ -23,7 +23,7 @@ Target chip_of(int sm_count) {
   return target;
 }
 
-// Of every cluster.
+// Every cluster has this one.
 const Mistake kWaitsOnNoMbarrier = {"while (!mbarrier_try_wait(mbarrier, round & 1)) {}", ""};
 
 std::vector<Exchange> exchanges() {
@@ -120,7 +120,7 @@ std::vector<Exchange> exchanges() {
   };
 }
 
-// Of exchanges whose names have the words of PAODING_LAYERS, if that is set.
+// Covers the exchanges whose names have the words of PAODING_LAYERS, if that is set.
 TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   const char* const words = std::getenv("PAODING_LAYERS");
   PlantedMistakes mistakes;
@@ -137,15 +137,16 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   mistakes.expect_found();
 }
 
-// What CTAs read plainly of what others have stored, sums of several CTA groups above all, is behind what orders the
-// two; of mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says so.
+// A CTA's plain reads of others' stores, sums of several CTA groups above all, are behind a synchronization that orders
+// the two; of mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says
+// so.
 TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
   const CtaGroupCase by_cta_groups = {"2 cta_groups", {bf16, false, 3, 3, 40, true}};
   std::vector<EmulatedLayer<LayerCase>> all;
   all.push_back(emulated_layer(by_cta_groups, chip_of(8)));
   for (const Exchange& exchange : exchanges()) {
     const Plan plan = plan_by_cta_group(exchange.layer, exchange.target);
-    const bool is_in_memory = has_kernel(plan, "through memory", "");  // what clusters exchange is nobody else's
+    const bool is_in_memory = has_kernel(plan, "through memory", "");  // clusters' exchanges are in memory of their own
     if (is_in_memory) all.push_back(emulated_layer(exchange.layer, exchange.target));
   }
   expect_right_under_schedules(all, 1, true);

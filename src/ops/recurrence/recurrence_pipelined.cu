@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers one above the other in one launch, each some steps behind the one below. What a layer above the first gets
-// from its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the
-// layer's own keep those of the state, and go on to the next step without waiting for anybody who reads what they made.
-// States and products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the
-// one above. So whatever comes is made by CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is
-// of the launch.
+// Layers one above the other in one launch, each some steps behind the one below. The input of a layer above the first
+// is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the layer's own keep
+// those of the state, and go on to the next step without waiting for the readers of their results. States and products
+// go through memory, each step's in words of their own: a layer never waits for the one above. So all data come from
+// CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is of the launch.
 
-constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
+constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: the tasks of the CTAs
 constexpr int kLayerCtas = kCtaGroups * kGroupCtas, kCtaGroupWords = kHidden * kRows;
 // Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
 PD_DEVICE unsigned* launches_of(const LaunchScratch& scratch, bool is_input, unsigned cta) {
@@ -33,7 +32,7 @@ struct LaunchEpoch {
   }
 };
 
-// The lowest layer of a pipeline, and what is the same of all.
+// The lowest layer of a pipeline, and the parts that all layers have.
 struct Lowest : NotPipelined {
   unsigned* own;     // word of this CTA
   unsigned* states;  // of the CTA group, in the first step
@@ -57,8 +56,8 @@ struct Lowest : NotPipelined {
       if (word[i] >= 0) store_relaxed(to + word[i], LlWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.epoch));
     }
   }
-  // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the one after the next would
-  // take what they were before for its own.
+  // Steps first .. end-1, which are not made: their words have the launch's epoch too, or the launch after the next
+  // would take their old contents for its own.
   PD_DEVICE void pass(int first, int end) const {
     if (!hands_on) return;
     for (int step = first; step < end; ++step) {
@@ -85,7 +84,7 @@ struct Above : Lowest {
   PD_DEVICE Index stride(bool, Index elements) const { return elements; }
   static PD_DEVICE void ask(Part& part, Source from) { part = load_relaxed(from); }
   static PD_DEVICE float number(Part part) { return __uint_as_float(part & ~1u); }
-  // What had not come when it was asked for.
+  // Waits for the words that had not come when they were asked for.
   template <class SourceOf>
   PD_DEVICE void await(Part (&parts)[kCells][kLaneGates], const SourceOf& source_of) const {
     unsigned others = 0;
@@ -135,8 +134,8 @@ struct StatesBelow {
   }
 };
 
-// What a layer gets from its input, whose weights are in place of its own. `scratch.workspace`: the tickets of the
-// layer below.
+// The product of a layer's input, whose weights are in place of its own. `scratch.workspace`: the tickets of the layer
+// below.
 PD_DEVICE void run_input(const Operands& operands, const LaunchScratch& scratch, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);

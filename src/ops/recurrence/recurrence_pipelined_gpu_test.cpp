@@ -29,7 +29,7 @@ struct PipelineCase {
   }
 };
 
-// What the lowest layer gets from its input is fed, so that all but products between layers is text of our own.
+// The lowest layer's product of its input is fed, so that all but products between layers is text of our own.
 void build(Graph& g, const PipelineCase& c) {
   const std::int64_t N = c.gates() * c.hidden;
   const double scale = 1 / std::sqrt(static_cast<double>(c.hidden));
@@ -79,8 +79,8 @@ Plan plan_by_cta_group(const Graph& g, const PipelineByCtaGroup& c) {
   return plan;
 }
 
-// By CTA groups whose descriptions have the words in front of a case; launches one after the other, whose words are
-// told from those before, also of steps that the one in between did not make.
+// The CTA groups are those whose descriptions have the words in front of a case; launches one after the other, whose
+// words are told from those before, also of steps that the one in between did not make.
 TEST(PipelinedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
   const std::vector<PipelineByCtaGroup> cases = {
       {"of 2 CTAs;a CTA, SIMT FMA", {f32, false, 2, 5, 1, 20}},
@@ -115,7 +115,7 @@ TEST(PipelinedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
   expect_right_under_schedules(all, 3);
 }
 
-// Marks of a launch, waits for what comes from below, and the order in which states are there for the layer above.
+// Epochs of a launch, waits for the layer below, and the order in which states are there for the layer above.
 TEST(PipelinedRecurrence, MistakesAreFoundBySomeSchedule) {
   const std::vector<std::pair<PipelineByCtaGroup, std::vector<Mistake>>> exchanges = {
       {{"of 2 CTAs;SIMT FMA, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},

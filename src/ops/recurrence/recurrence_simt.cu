@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
-// nothing is rounded; weights of 16 bits are made f32 at the start. What a lane has of a quad, four rows of the matrix,
+// nothing is rounded; weights of 16 bits are made f32 at the start. A lane's part of a quad, four rows of the matrix,
 // and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room
-// for, the others in shared memory, and what that has no room for comes out of memory (recurrence_stream.cu, a block is
-// a chunk). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a step;
-// otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
+// for, the others in shared memory, and those that have no room there come out of memory (recurrence_stream.cu, a block
+// is a chunk). With at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a
+// step; otherwise in shared memory, since quads by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
 constexpr int kQuadRows = kQuadUnits == 1 ? kGates : 4;  // that have weights
@@ -13,7 +13,7 @@ struct ForwardWeights {
   // In the order in which they are multiplied by: piece * kQuads + quad.
   static constexpr int kBlocks = kQuads * kLanePieces, kCount = kBlocks - kStreamed;
   static constexpr int kHere = kCount < kKept ? kCount : kKept;
-  // Rows and pieces of the state that a lane has at a time: what comes out of memory is read once for all rows.
+  // Rows and pieces of the state that a lane has at a time: weights in memory are read once for all rows.
   static constexpr int kAtOnce = kStreamed > 0 ? kRows : 1;
   static constexpr int kPiecesAtOnce = kStreamed == 0 ? kLanePieces : kRows <= 2 ? 2 : 1;
   float words[kHere][4][4];  // [block][row][element]
@@ -136,15 +136,15 @@ struct ForwardWeights {
   }
 
  private:
-  // Of the blocks that stay.
+  // The index among the blocks that stay.
   static PD_DEVICE constexpr int own_block(int block) { return block - StreamedWeights::before(block, kBlocks); }
-  // Of a quad's row.
+  // The gate of a quad's row.
   static PD_DEVICE int gate_of(int k) { return kQuadUnits == 1 ? k : 0; }
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
     return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
   // Rows of u are staged as columns, one behind the other for each row of the matrix: lanes get 4 elements along K at
-  // once. What lanes store, each 4 units of a row of u, goes to different banks.
+  // once. The lanes' stores, each 4 units of a row of u, go to different banks.
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {
     constexpr unsigned kPieces = kUnits / 4, kAll = kGates * kRowsAtOnce * kPieces;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that a CTA has no room for. They come out of memory every step, that is, out of L2 as far as they have room
-// there. Before the first step they are laid out as they are multiplied by, in chunks of kChunkPieces pieces of 16
+// there. Before the first step they are laid out in the order of the products, in chunks of kChunkPieces pieces of 16
 // bytes a lane; then each lane copies its own pieces into a ring in shared memory, kAhead chunks before it multiplies
-// by them. So lanes wait for no others; and as the weights are the same every step, what the next one begins with is
-// under way while the CTA group still waits for its state. Where they are more than L2 keeps, reads that go round would
-// find nothing there: each line would be gone before its turn comes again. So kL2Resident chunks stay there, evenly
-// among the others, which make room first. The last step gives back what they had.
+// by them. So lanes wait for no others; and since the weights are the same every step, the first chunks of the next one
+// are under way while the CTA group still waits for its state. Where they are more than L2 keeps, reads that go round
+// would find nothing there: each line would be gone before its turn comes again. So kL2Resident chunks stay there,
+// evenly among the others, which make room first. The last step gives their room back.
 
-// As createpolicy makes them; the compiler knows them then, and they take no registers.
+// These are createpolicy's values; the compiler knows them here, and they take no registers.
 constexpr unsigned long long kMakesRoomFirst = 0x12F0000000000000ull, kStaysLongest = 0x14F0000000000000ull;
 
 #ifdef PD_EMULATE
@@ -30,7 +30,7 @@ struct StreamedWeights {
   Place ring;
   bool is_last = false;  // step
 
-  // Of `all` that are multiplied by in turn so many are in front of `i`, evenly among the others.
+  // So many of the `all` chunks are streamed in front of chunk `i`, evenly among the others.
   static PD_DEVICE constexpr int before(int i, int all) { return i * kStreamed / all; }
   static PD_DEVICE constexpr bool has(int i, int all) { return before(i + 1, all) > before(i, all); }
 
@@ -60,7 +60,7 @@ struct StreamedWeights {
   }
   // Behind the last piece of a chunk: asks for the one that comes in its place.
   PD_DEVICE void pass(int chunk) const { ask((chunk + kAhead) % kChunks); }
-  // What was asked for in the last step comes too.
+  // Waits for the chunks that the last step asked for.
   PD_DEVICE void end() const {
     if constexpr (kStreamed > 0) copies_wait<0>();
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward, where many rows of a state would take the room of weights: kSumPeers CTAs with numbers side by side share
-// out K. Each has its part of the state, multiplies it for all units of all of them, and tells each of the others what
-// that comes to for theirs: the gates of a cell are a piece, the lowest bit of each word of which, a 2^24th of it,
-// tells whether it is of this use of its place or of the one before. Two places are used in turn: who tells sums of
-// step s + 2 has a state from CTAs whose partial-sum peers all had the one before, and that takes this CTA's sums of
-// step s.
+// out K. Each has its part of the state, multiplies it for all units of all of them, and sends each of the others the
+// sums for its units: the gates of a cell are a piece, the lowest bit of each word of which, a 2^24th of it, tells
+// whether it is of this use of its place or of the one before. Two places are used in turn: who tells sums of step s +
+// 2 has a state from CTAs whose partial-sum peers all had the one before, and that takes this CTA's sums of step s.
 struct PeerSums {
   static constexpr int kOthers = kSharesState ? kSumPeers - 1 : 1, kCellCount = kRows * kUnits;
   static constexpr int kPlacePieces = kGroupCtas * kOthers * kCellCount, kCtaGroupPieces = kSharesState ? 2 * kPlacePieces : 0;
@@ -20,7 +19,7 @@ struct PeerSums {
   PD_DEVICE void ask() {
     if constexpr (kSharesState) epochs.begin();
   }
-  // What this CTA's products came to, `sums`, and what its partial-sum peers tell of it; for all threads, behind a
+  // Adds the sums of this CTA's products, `sums`, and those of its partial-sum peers; for all threads, behind a
   // barrier.
   PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* sums, const CellPlace (&place)[kCells],
                        int step) const {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
-// What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
+// A warp's part of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
 // Where some of it comes out of memory, it does so by chunks of fragments that are multiplied by one after the other;
 // and of the others as many as registers have room for are spread evenly among those in shared memory, which take
-// longer. Of 16 bits the first of these come into registers that sums will have, before that which is multiplied is
-// there.
+// longer. In 16 bits the first of these come into registers that sums will have, before the vectors are there.
 struct WarpWeights {
   static constexpr int kChunks = kTiles * kSteps / kChunkPieces, kCount = kTiles * kSteps - kStreamed * kChunkPieces;
   static constexpr int kHere = kCount < kKept ? kCount : kKept, kMostAsked = kStreamed == 0 && sizeof(Factor) == 2 ? 4 : 0;
@@ -15,14 +14,14 @@ struct WarpWeights {
   uint4* rest;
   StreamedWeights streamed;
 
-  // Of fragment i, that is tile * kSteps + step.
+  // The turn of fragment i, that is tile * kSteps + step.
   static PD_DEVICE constexpr int turn_of(int i) { return i % kSteps * kTiles + i / kSteps; }
   static PD_DEVICE constexpr int piece_of(int i) { return turn_of(i) % kChunkPieces; }
   static PD_DEVICE constexpr bool is_streamed(int i) {
     return StreamedWeights::has(turn_of(i) / kChunkPieces, kChunks);
   }
   static PD_DEVICE constexpr int chunk_of(int i) { return StreamedWeights::before(turn_of(i) / kChunkPieces, kChunks); }
-  // Of those that stay, how many are in front of it; and of as many those that registers have.
+  // Its index among the fragments that stay; and how many of the first n of those registers have.
   static PD_DEVICE constexpr int own(int i) { return kAreSpread ? turn_of(i) - chunk_of(i) * kChunkPieces : i; }
   static PD_DEVICE constexpr int here_before(int n) { return kAreSpread ? n * kHere / kCount : n < kHere ? n : kHere; }
   static PD_DEVICE constexpr bool is_here(int n) { return here_before(n + 1) > here_before(n); }
@@ -91,7 +90,7 @@ PD_DEVICE void load_there(unsigned (&words)[2], Place at, bool is_there) {
   for (int i = 0; i < 2; ++i) words[i] = is_there ? ((const unsigned*)at)[i] : ~0u;
 }
 #else
-// What is not there goes into sums that nobody reads.
+// A word that is not there goes into sums that nobody reads.
 PD_DEVICE void load_there(unsigned (&words)[4], Place at, bool is_there) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])

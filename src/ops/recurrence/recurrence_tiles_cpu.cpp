@@ -13,7 +13,7 @@ namespace paoding {
 #if defined(__x86_64__)
 namespace {
 
-// What ldtilecfg reads: all tiles have kTileRows rows of 64 bytes.
+// The operand of ldtilecfg: all tiles have kTileRows rows of 64 bytes.
 struct TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {};

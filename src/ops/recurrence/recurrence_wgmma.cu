@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a recurrence by Hopper's warpgroups, which read the vectors once for all four and go on beside
-// what the warps do meanwhile. Of the weights those that registers have no room for are squares in shared memory.
+// Products of a recurrence by Hopper's warpgroups, which read the vectors once for all four and go on beside the warps'
+// other work. Weights that registers have no room for are squares in shared memory.
 
-// Of a warpgroup: 64 rows, 16 of each warp, by 32 bytes along K. Of a square a lane has the word of its own place.
+// A warpgroup's fragment: 64 rows, 16 of each warp, by 32 bytes along K. A lane has the word of its own place in a
+// square.
 constexpr int kSquareBytes = 128, kFragmentBytes = 2 * 8 * kSquareBytes;
 
 struct WarpWeights {
@@ -68,7 +69,7 @@ template <int kOutputSlices> struct Products {
       products_start();
     }
   }
-  // The same, of K in two parts, halves of what each CTA has: the second when it is there.
+  // The same with K in two parts, halves of each CTA's part: the second when it is there.
   template <class Await>
   PD_DEVICE void begin_halves(const WarpWeights& weights, const unsigned char* first, const Await& await) {
     const Squares vectors = squares_of(first, kRows * 16, kSquareBytes);

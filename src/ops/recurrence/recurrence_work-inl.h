@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of recurrences and of their gradients share, for each instruction set: elements of f32 and bf16,
-// products of rows with a packed panel.
+// The parts that the kernels of recurrences and of their gradients share, for each instruction set: elements of f32 and
+// bf16, products of rows with a packed panel.
 #if defined(PAODING_RECURRENCE_WORK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PAODING_RECURRENCE_WORK_INL_H_
 #undef PAODING_RECURRENCE_WORK_INL_H_
@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::CappedTag<float, kUnitBlock>;
 using OneLane = hn::CappedTag<float, 1>;
 
-// How numbers are stored, and what of them is multiplied is.
+// The types that numbers have in memory and in products.
 struct Singles {
   using Stored = float;
   using Left = float;
@@ -62,7 +62,7 @@ constexpr std::int64_t tile_rows(std::int64_t parts) {
 
 // ---- elements ----
 
-// What is left of the value where it is stored as T.
+// The value as it reads back after it was stored as T.
 template <class T, class D>
 HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> value) {
   if constexpr (std::is_same_v<T, float>) return value;
@@ -71,7 +71,7 @@ HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> value) {
   return load(d, stored);
 }
 
-// Calls with vectors of elements, and one by one what is left of them: work(d, index).
+// Calls work(d, index) with vectors of elements, and one by one for the remaining ones.
 template <class Work>
 HWY_INLINE void for_units(std::int64_t count, const Work& work) {
   const Lanes d;
@@ -149,8 +149,8 @@ HWY_INLINE std::int64_t panel_at(std::int64_t k, std::int64_t column, std::int64
   return k * width + column;
 }
 
-// Calls work(block, count) for blocks first .. end - 1, kMost (1 or 4) at a time and what is left over half as many;
-// count is a constant. Backwards the same calls come the other way round.
+// Calls work(block, count) for blocks first .. end - 1, kMost (1 or 4) at a time and for the remaining ones half as
+// many; count is a constant. Backwards the same calls come the other way round.
 template <std::int64_t kMost, class Work>
 HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, bool is_backwards, const Work& work) {
   const std::int64_t whole = (end - first) / kMost, rest = first + whole * kMost;
@@ -200,20 +200,21 @@ HWY_INLINE RecurrenceWork work_of(RecurrenceWork work, int thread, int team) {
 HWY_INLINE void wait_for_all(const RecurrenceWork& w) { w.barriers[0].wait(w.members * w.row_groups); }
 HWY_INLINE void wait_for_group(const RecurrenceWork& w) { w.barriers[1 + w.group].wait(w.members); }
 
-// Of `count` rows of a panel that the groups pack together, the first of a group: a multiple of `unit`.
+// The groups pack `count` rows of a panel together; this is the first row of a group, a multiple of `unit`.
 HWY_INLINE std::int64_t first_packed(const RecurrenceWork& w, int group, std::int64_t count, std::int64_t unit) {
   return std::min((count + unit - 1) / unit * group / w.row_groups * unit, count);
 }
 
-// for_blocks() of those that a thread multiplies in a step. Every other step goes backwards: it finds in a near cache
-// what the one before has read last, where always the same way what comes next would be what went first.
+// for_blocks() of the blocks that a thread multiplies in a step. Every other step goes backwards, as a near cache still
+// has the blocks that the step before read last; in the same order the next blocks would be those that were evicted
+// first.
 template <std::int64_t kMost, class Work>
 HWY_INLINE void for_multiplied(const RecurrenceWork& w, std::int64_t turn, const Work& work) {
   for_blocks<kMost>(w.first_own, w.end_own, turn % 2 == 1, work);
 }
 
-// Whether what a step leaves in `result`, rows of `count` numbers, is multiplied where it lies: it is the same numbers,
-// as dense, and those of all rows. Else it is written to `left` as well.
+// Whether a step's `result`, rows of `count` numbers, is multiplied where it lies: it has the same numbers, as dense,
+// and those of all rows. Else it is written to `left` as well.
 template <class M>
 HWY_INLINE bool are_multiplied_there(const RecurrenceWork& w, const void* result, std::int64_t count) {
   if (has_tiles<M> || !std::is_same_v<typename M::Stored, typename M::Left>) return false;
@@ -243,7 +244,7 @@ struct Places {
   HWY_INLINE auto* step(V* values) const {
     return typed(values, (t * w.rows + row) * w.hidden + first);
   }
-  // [T + 1, B, H]: what the step leaves, what it began with, the start.
+  // [T + 1, B, H]: the state behind the step, the state in front of it, the start.
   template <class V>
   HWY_INLINE auto* entry(V* values) const {
     return entry_at(values, w.is_reverse ? t : t + 1);
@@ -294,7 +295,7 @@ HWY_INLINE void clear_guards(const RecurrenceWork& w, std::int64_t count, typena
   }
 }
 
-// Adds to what units of gate `gate` add up to in the latest steps, if anybody reads that.
+// Adds to the sums of units of gate `gate` over the latest steps, if anybody reads them.
 template <class D>
 HWY_INLINE void add_up(const RecurrenceWork& w, D d, std::int64_t gate, std::int64_t unit, hn::Vec<D> value) {
   if (w.totals == nullptr) return;
@@ -302,7 +303,7 @@ HWY_INLINE void add_up(const RecurrenceWork& w, D d, std::int64_t gate, std::int
   store(d, hn::Add(load(d, total), value), total);
 }
 
-// What fills the rows of `left` up behind `count` numbers.
+// Fills the rows of `left` up behind `count` numbers.
 template <class M>
 HWY_INLINE void fill_rows_up(const RecurrenceWork& w, std::int64_t count) {
   const std::int64_t stride = RecurrenceWork::stride_of(M::kNumbers, count);

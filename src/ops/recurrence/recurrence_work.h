@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU's kernels of recurrences over time and of their gradients work on: plain pointers and extents.
+// The CPU's kernels of recurrences over time and of their gradients work on these plain pointers and extents.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ class TeamBarrier;
 
 /// Units of the hidden state are dealt out in blocks of so many: a vector of f32 on any CPU is a part of one.
 inline constexpr std::int64_t kUnitBlock = 16;
-/// Blocks that are multiplied at a time: of one gate alone a block would be a quarter of what is.
+/// Blocks that are multiplied at a time: a block of one gate alone would be a quarter of the others' work.
 constexpr std::int64_t blocks_together(std::int64_t gates) { return gates == 1 ? 4 : 1; }
 /// With so few rows u is read where it lies, unless there are many steps: packing takes as long as some of them.
 inline constexpr std::int64_t kFewRows = 4, kManySteps = 16;
-/// What the CPU multiplies at a time where it has tiles: so many rows of so many bf16 each.
+/// The CPU's tiles have so many rows of so many bf16 each.
 inline constexpr std::int64_t kTileRows = 16, kTileDepth = 32;
 
 enum class CellKind { lstm, gru, rnn };
@@ -51,7 +51,7 @@ struct RecurrenceWork {
   const float* dlast_c;
   void *dxw, *dhu, *dh0;
   float* dc0;
-  void* dbias;         // what the gates' gradients add up to over steps and rows, of a GRU's second bias behind them
+  void* dbias;         // sums of the gates' gradients over steps and rows, those of a GRU's second bias behind them
   bool is_dbias_wide;  // it is f32
 
   // ---- memory of the kernel ----
@@ -60,9 +60,9 @@ struct RecurrenceWork {
   std::int64_t blocks_of_panel = 1;  // that are not dealt out one by one
   float* sums;                       // [B, gates * H], where u is not packed
   float* from_bias;                  // [gates * H]: the bias, or zeros
-  void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
-  float *c, *d_h;  // [B, H]
-  float* totals;   // of each group: dbias [2, biases * H]; null where nobody reads it
+  void* left[2];          // factors: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
+  float *c, *d_h;         // [B, H]
+  float* totals;          // of each group: dbias [2, biases * H]; null where nobody reads it
   TeamBarrier* barriers;  // of all threads, then of each group's
 
   // ---- of a thread ----
@@ -79,8 +79,7 @@ struct RecurrenceWork {
   }
   std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
   bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
-  /// Of so many numbers that are multiplied, how many lie in a row, the last ones 0: an even count of pairs, whole
-  /// tiles.
+  /// Numbers in a row that has `count` factors, the last ones 0: an even count of pairs, whole tiles.
   static std::int64_t padded(Numbers numbers, std::int64_t count) {
     const std::int64_t unit = numbers == Numbers::bf16_in_tiles   ? kTileDepth
                               : numbers == Numbers::bf16_in_pairs ? 2
@@ -94,7 +93,7 @@ struct RecurrenceWork {
     const bool is_even = numbers == Numbers::bf16_in_tiles && numbers_there / kTileDepth % 2 == 0;
     return is_even ? numbers_there + kTileDepth : numbers_there;
   }
-  /// Of so many rows that are multiplied, how many there is memory for: whole tiles, whatever is in the last rows.
+  /// Rows that there is memory for: whole tiles, whatever is in the last rows.
   static std::int64_t padded_rows(Numbers numbers, std::int64_t rows) {
     return numbers == Numbers::bf16_in_tiles ? (rows + kTileRows - 1) / kTileRows * kTileRows : rows;
   }

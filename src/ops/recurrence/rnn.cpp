@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rnn_recurrence: what of a plain recurrent layer depends on the state, over all steps, and its gradient over time. As
-// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan.
+// rnn_recurrence: the part of a plain recurrent layer that depends on the state, over all steps, and its gradient over
+// time. Both are ops like lstm_recurrence, so that a kernel may claim either whole, composed of a scan.
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"

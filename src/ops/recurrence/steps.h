@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recurrences over time share: their extents, which steps count, where states lie.
+// The recurrences over time share these: their extents, which steps count, where states lie.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace paoding {
 
-/// One recurrence: xw [T, B, gates * H], the part of all steps that does not depend on the state, or what was saved of
-/// every step.
+/// One recurrence: xw [T, B, gates * H], the part of all steps that does not depend on the state, or the saved values
+/// of every step.
 struct RecurrenceShape {
   std::int64_t steps, rows, hidden;
   DType dtype;  // of everything but cell states
@@ -34,11 +34,11 @@ struct RecurrenceShape {
   std::string op;
 };
 
-/// The last inputs of a recurrence, each of which may be absent: lengths, then, where the attribute `bias` says so,
-/// what is added to every step's xw.
+/// The last inputs of a recurrence, each of which may be absent: lengths, then, where the attribute `bias` says so, the
+/// bias that is added to every step's xw.
 struct OptionalInputs {
   Value lengths, bias;
-  /// Of those from `first` on. Error (argument) when the bias is missing or there is one more.
+  /// Reads them from input `first` on. Error (argument) when the bias is missing or there is one more.
   OptionalInputs(std::string_view op, std::span<const Value> inputs, const Attrs& attrs, std::size_t first);
 };
 /// xw of a step, wide, with the bias where there is one.
@@ -50,9 +50,9 @@ Value gate_of(const Value& gates, int part, std::int64_t hidden);
 Value where_counted(const Value& counts, const Value& a, const Value& otherwise);
 /// The same with 0.
 Value zero_unless_counted(const Value& counts, const Value& a);
-/// [T + 1, ..]: `start` in front of what all steps made, or behind it where they go backwards.
+/// [T + 1, ..]: `start` in front of the states of all steps, or behind them where steps go backwards.
 Value with_start(const Value& start, const Value& made, bool is_reverse);
-/// Of such a value the T entries before the steps, or behind them.
+/// The T entries of such a value before the steps, or behind them.
 Value before_steps(const Value& states, bool is_reverse);
 Value behind_steps(const Value& states, bool is_reverse);
 /// The entry of the start.
@@ -62,8 +62,7 @@ Value start_of(const Value& states, bool is_reverse);
 Value states_before(const Value& states, const Value& start, const Value& lengths, bool is_reverse);
 /// The gradient for u of products h u of all steps: `before` [T, B, H] and the products' gradients [T, B, N].
 Value gradient_of_weights(const Value& before, const Value& gradients);
-/// A gradient's results and, where the attribute `sums` says so, what `summed` [T, B, N] adds up to over steps and
-/// rows.
+/// A gradient's results and, where the attribute `sums` says so, the sum of `summed` [T, B, N] over steps and rows.
 Values with_sums(Values results, const Value& summed, const Attrs& attrs, DType wide);
 /// 0 of the type, seen everywhere.
 Value zeros_of(Graph& graph, DType dtype, const Shape& shape);
@@ -71,13 +70,13 @@ Value zeros_of(Graph& graph, DType dtype, const Shape& shape);
 Value slope_of_sigmoid(const Value& y);
 Value slope_of_tanh(const Value& y);
 
-/// What the three recurrences have in common, by the places of their inputs and results: u is input 1, states are
-/// result 0, and behind what is listed here come lengths and a bias.
+/// The common form of the three recurrences, by the places of their inputs and results: u is input 1, states are result
+/// 0, and behind the inputs listed here come lengths and a bias.
 struct RecurrenceForm {
   const char* op;                     // its gradient over time is the op of this name and "_grad"
   std::size_t inputs;                 // that are always there
   std::size_t h0, c0 = 0;             // inputs; c0 is 0 where there is none
-  std::size_t bm = 0;                 // what is added to the last gate's product of the state; 0: nothing
+  std::size_t bm = 0;                 // the bias of the last gate's product of the state; 0: none
   std::vector<std::size_t> read;      // results that the gradient reads, in its order
   std::vector<std::size_t> last;      // results that are states at the end, h first
   std::vector<std::size_t> internal;  // results of which nobody should want a gradient

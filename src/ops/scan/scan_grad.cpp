@@ -2,8 +2,8 @@
 // The gradient of scan is a scan in the other direction whose body is the gradient of the body.
 //
 // The adjoint of each carry is carried back; the adjoint of each constant is carried as a sum over the steps (the pass
-// sum_over_time turns that into one product after the loop); adjoints of sequence elements are stacked. What the
-// gradient needs of the forward step and cannot see is stacked by the forward scan and fed as a sequence.
+// sum_over_time turns that into one product after the loop); adjoints of sequence elements are stacked. Values of the
+// forward step that the gradient needs and cannot see are stacked by the forward scan and fed as a sequence.
 #include <map>
 
 #include "base/check.h"
@@ -22,7 +22,7 @@ Value zeros_like(Graph& graph, const Type& type) {
   return expand(zero, type.shape);
 }
 
-// The backward body under construction and what feeds it.
+// The backward body under construction and its inputs.
 struct BackwardScan {
   std::shared_ptr<Graph> body = std::make_shared<Graph>();
   Values carries, sequences, constants;  // of the outer graph
@@ -179,7 +179,7 @@ class ScanGradient {
       for (Ref& ref : copy.inputs) {
         const auto it = in_body->find(ref);
         if (it == in_body->end()) {
-          is_needed = false;  // reads what no gradient needs, so neither is it
+          is_needed = false;  // reads a value that no gradient needs, so neither is it
           break;
         }
         ref = it->second;

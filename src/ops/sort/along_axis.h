@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sort, topk and cumsum have in common on every device.
+// The common checks of sort, topk and cumsum on every device.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace paoding {
 int along_axis(const KernelCall& call);
 /// Why the call's layouts cannot be seen as rows along its axis; empty when they can.
 std::string along_axis_refusal(const KernelCall& call);
-/// That, and what sorting asks for.
+/// The same, and the requirements of sorting.
 std::string sort_refusal(const KernelCall& call);
 
 }  // namespace paoding

@@ -40,7 +40,7 @@ PD_DEVICE void scan_columns(const T* a, T* out, Total<T>* totals, const Sizes& s
 
 // The sum over the threads before, and of all; Kogge and Stone within warps ("A parallel algorithm for the efficient
 // solution of a general class of recurrence equations", 1973). Nothing is subtracted, so that an infinity or a NaN
-// reaches only what comes after it.
+// reaches only the sums after it.
 template <class S> PD_DEVICE S scan_threads(S value, S* all) {
   __shared__ S of_warp[kThreads / 32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

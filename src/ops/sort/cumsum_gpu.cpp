@@ -27,7 +27,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   const std::int64_t count = to.middle.extent, columns = to.outer.extent * to.inner.extent;
   if (count * columns == 0) return {};
   const bool is_rows = to.inner.extent == 1;
-  // A unit is what one thread sums in turn, or a CTA's tile.
+  // A unit is one thread's run of elements, or a CTA's tile.
   const std::int64_t unit = is_rows ? kThreads * kItems : kLeastPart;
   const std::int64_t lanes = is_rows ? columns * kThreads : columns;
   const std::int64_t most_parts = std::min(ceil_div(count, unit), ceil_div(kWanted, lanes));

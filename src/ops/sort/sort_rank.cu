@@ -28,7 +28,7 @@ template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long*
   }
   if (threadIdx.x < kOwn) ranks[threadIdx.x] = 0;
   const unsigned high = high_of(key_at(0));
-  // Of equal elements the earlier comes first.
+  // The earlier one of equal elements comes first.
   const auto count_chunk = [&](const auto* others, int count, auto is_before) {
 #pragma unroll 4
     for (int k = split; k < count; k += kSplits) {
