@@ -68,7 +68,7 @@ const Driver* driver_for_release(const GpuDevice* device) noexcept {
     device->make_current();
     return driver();
   } catch (...) {
-    return nullptr;  // the driver is gone at process exit; so is what was to be released
+    return nullptr;  // the driver is gone at process exit, and so are its resources
   }
 }
 

@@ -27,7 +27,7 @@ std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMemb
 
 class GroupedLaunch : public FusedLaunch {
  public:
-  /// Of a list of launch_groups_of().
+  /// Takes a list that launch_groups_of() returned.
   GroupedLaunch(const std::vector<FusedMember>& members, const Target& target);
 
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;

@@ -19,7 +19,7 @@ TextLaunch plan_stamp(const Target& target);
 TextLaunch plan_list_stamp(std::int64_t most, const Target& target);
 /// Operands: stamps, number of replays, ring. The ring has `places`, each of 2 + `words`: number, end, stamps.
 TextLaunch plan_keep_stamps(std::int64_t words, std::int64_t places, const Target& target);
-/// Operands: what the host asks, answers.
+/// Operands: the host's questions, the answers.
 TextLaunch plan_answer_clock(const Target& target);
 
 /// Compiles and loads all of them, those of a ClockReader too.

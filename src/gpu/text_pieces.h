@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernel texts are put together from: type names, the Sizes struct, indented lines.
+// Pieces of kernel texts: type names, the Sizes struct, indented lines.
 #pragma once
 
 #include <fmt/format.h>
