@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of a fused routine: whole vectors, several at a time, then what is left under a mask.
+// The loop of a fused routine: whole vectors, several at a time, then the remaining elements under a mask.
 #include "cpu/fused_routine.h"
 
 #if defined(__x86_64__)

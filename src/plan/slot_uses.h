@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the steps of a list, and those inside them, touch each slot: what lies where is settled without going over the
+// Where the steps of a list, and those inside them, touch each slot, so that memory is assigned without going over the
 // whole plan again.
 #pragma once
 
