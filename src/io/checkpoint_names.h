@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in a run's folder.
+// The names of entries in a run's folder.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ std::int64_t step_of(const std::filesystem::path& path);
 std::vector<std::filesystem::path> all_in(const std::filesystem::path& run);
 /// Empty when there is none.
 std::filesystem::path latest_in(const std::filesystem::path& run);
-/// As CheckpointFolder::best; checkpoints whose manifest cannot be read are an error unless `skip_damaged`.
+/// Like CheckpointFolder::best; checkpoints whose manifest cannot be read are an error unless `skip_damaged`.
 std::filesystem::path best_in(const std::filesystem::path& run, bool skip_damaged);
 
 }  // namespace paoding::checkpoints

@@ -189,7 +189,7 @@ MultiHeadAttention::Step MultiHeadAttention::step(const Value& x, const KeysAndV
   }
   const Value all = projected(x, 0, 3);
   const Value slots = iota(x.graph(), Shape{kept[2]}, 0, i64);
-  // Of rows each at its own position, [B, 1, 1, 1].
+  // One position for each row, [B, 1, 1, 1].
   const Value rows = is_shared ? position : reshape(position, Shape{in[0], 1, 1, 1});
   const auto written = [&](const Value& old, const Value& now) {
     if (is_shared) return dynamic_update_slice(old, now, 2, position);
