@@ -133,7 +133,7 @@ void expect_same(const std::vector<Instruction>& list, const Tiles& tiles, doubl
   }
 }
 
-// In AVX-512 and in AVX2, beside the interpreter's routines of the same.
+// Runs in AVX-512 and in AVX2, and compares with the interpreter's routines of the same.
 class FusedRoutine : public testing::TestWithParam<VectorIsa> {
  protected:
   void SetUp() override {

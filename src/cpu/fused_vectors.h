@@ -37,7 +37,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   int every_bytes() const { return is_wide_ ? 8 : 32; }
 
   Vector full(int index) const { return Vector(is_wide_ ? Operand::ZMM : Operand::YMM, index); }
-  /// For a number of 32 bits for each lane.
+  /// The register for a number of 32 bits for each lane.
   Vector counting(int index) const {
     return Vector(is_f32_ ? (is_wide_ ? Operand::ZMM : Operand::YMM) : (is_wide_ ? Operand::YMM : Operand::XMM), index);
   }
@@ -56,7 +56,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
     return is_wide_ ? Xbyak::util::ptr_b[base] : Xbyak::util::ptr[base];
   }
   void broadcast_literal(const Vector& d, double value);
-  /// To be called behind the last instruction.
+  /// Must be called behind the last instruction.
   void write_literals();
 
   /// d = prim(a). Functions of f32 use s(0)..s(3) and m0(); d is no register of an argument.

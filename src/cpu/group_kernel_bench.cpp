@@ -201,7 +201,7 @@ void LayerNorm(benchmark::State& state) {
 }
 BENCHMARK(LayerNorm)->Arg(1)->Arg(2)->UseRealTime();
 
-// From x and the gradient of the result; mean and deviation are computed again.
+// Computes from x and the gradient of the result; mean and deviation are computed again.
 void LayerNormGradient(benchmark::State& state) {
   Group group;
   group.extents = {8192, 1024};

@@ -8,7 +8,7 @@
 
 namespace paoding {
 
-/// Where all threads of a team synchronize. They spin for some microseconds, then sleep.
+/// All threads of a team synchronize here. They spin for some microseconds, then sleep.
 class TeamBarrier {
  public:
   /// Returns when `team` threads have called it. All of them then see each other's earlier writes.

@@ -28,7 +28,7 @@ namespace paoding::gpu {
   X(cuptiActivityFlushAll)          \
   X(cuptiActivityGetNextRecord)     \
   X(cuptiActivityGetNumDroppedRecords)
-// To tell the nodes of graphs apart, and to let go of CUPTI: nullptr where one is missing.
+// Functions that tell the nodes of graphs apart, and let go of CUPTI: nullptr where one is missing.
 #define PD_CUPTI_NODE_FUNCTIONS(X) \
   X(cuptiGetGraphExecId)           \
   X(cuptiFinalize)

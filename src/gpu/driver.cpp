@@ -61,7 +61,7 @@ const LoadedDriver& loaded_driver() {
   return *loaded;
 }
 
-/// In destructors: the table, with `device` current on this thread; nullptr when nothing can be released.
+/// For destructors: the table, with `device` current on this thread; nullptr when nothing can be released.
 const Driver* driver_for_release(const GpuDevice* device) noexcept {
   try {
     if (device == nullptr) return nullptr;

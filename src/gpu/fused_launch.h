@@ -15,9 +15,9 @@ class FusedLaunch {
  public:
   virtual ~FusedLaunch() = default;
 
-  /// Without operands: their addresses are among the sizes, which place() fills in.
+  /// The launch has no operands: their addresses are among the sizes, which place() fills in.
   const TextLaunch& launch() const { return launch_; }
-  /// Before the launch starts; `operands` as the member alone would get them.
+  /// Called before the launch starts; `operands` as the member alone would get them.
   virtual void place(std::size_t member, void* const* operands, void* workspace, void* tickets) = 0;
 
  protected:

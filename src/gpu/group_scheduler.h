@@ -127,8 +127,8 @@ class Scheduler {
 
   // ---- The grid ----
 
-  /// Inner first, then serial, then axes from the inside out; but a dimension along which large loads stay the same
-  /// goes before, so that the CTAs that share them run together and find them in L2.
+  /// Orders the grid: inner first, then serial, then axes from the inside out; but a dimension along which large loads
+  /// stay the same goes before, so that the CTAs that share them run together and find them in L2.
   void order_grid();
   /// 4 CTAs of 256 threads leave 64 registers a thread, which hold the loads in flight and the sums of most groups;
   /// light pointwise groups fit 32 and fill the SM, so that their grid has no small second wave.

@@ -12,9 +12,9 @@ namespace {
 constexpr std::int64_t kSplitBytes = 16 << 10;
 // More when it leaves a partial sum per column, until there is a wave of two CTAs per SM.
 constexpr std::int64_t kColumnSplitBytes = 32 << 10;
-// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. A group that also writes as
-// much as it reads gets more CTAs by this factor, and as much more in flight: all CTAs of one wave would read, and then
-// all write.
+// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. A group that also stores
+// elements of the whole space gets more CTAs by this factor, and as much more in flight: all CTAs of one wave would
+// read, and then all write.
 constexpr std::int64_t kTileCtasPerSm = 4, kMoreWhereWritten = 2;
 // A split column keeps its rows per CTA above this, so that partial sums stay below 5% of the bytes read.
 constexpr std::int64_t kRowsPerPartial = 40;

@@ -61,7 +61,7 @@ class KernelText {
   std::int64_t tile_elements(std::size_t o) const;
   std::string tile_elements_text(std::size_t o);
   const PartGroup& parts_of(std::size_t o) const { return parts_[static_cast<std::size_t>(part_group_[o])]; }
-  /// Where they begin.
+  /// Text for the address at which they begin.
   std::string parts_text(std::size_t o);
 
   // ---- Text before the kernel ----

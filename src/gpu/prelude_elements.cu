@@ -25,7 +25,7 @@ struct alignas(64) Map {
   unsigned long long words[16];
 };
 
-// Before a kernel's first access to memory: a launch may start before the one in front of it has ended
+// Called before a kernel's first access to memory, since a launch may start before the one in front of it has ended
 // (TextLaunch::overlaps_before): waits until it has, with all that it wrote, and lets the next one start.
 PD_DEVICE void grid_dependency_wait() {
 #if !defined(PD_EMULATE) && __CUDA_ARCH__ >= 900
@@ -47,7 +47,7 @@ PD_DEVICE unsigned long long gpu_clock() {
 PD_DEVICE void leave_stamp(const LaunchScratch& scratch) {
   if (scratch.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *scratch.stamp = gpu_clock();
 }
-// Asked behind that: a run that has failed writes no parameter.
+// Asked after that wait: a run that has failed writes no parameter.
 PD_DEVICE bool is_called_off(const LaunchScratch& scratch) { return scratch.failed != nullptr && *scratch.failed != 0; }
 
 // ---- Element types: how an element is stored, and the type that arithmetic on it is done in ----

@@ -25,7 +25,7 @@ namespace {
 
 constexpr float kPoison = -7.25e30f;
 
-// To the nearest of 10 bits of mantissa, of two to the even one: so TMA rounds.
+// Rounds as TMA does: to the nearest of 10 bits of mantissa, of two to the even one.
 float to_tf32(float value) {
   const auto bits = std::bit_cast<unsigned>(value);
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);

@@ -351,9 +351,9 @@ class StagedScheduler {
   }
   bool node_is_made(std::int32_t node) const { return primitive(group_.expr[node].prim).rule != PrimRule::leaf; }
 
-  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result. So
-  /// many too where registers allow them to fetch the rows of the next turn during one, which would else begin with a
-  /// wait.
+  /// Chooses one turn per CTA, or, with results over all rows, as many CTAs as are resident, each leaving one partial
+  /// result. It chooses so many too where registers allow them to fetch the rows of the next turn during one, which
+  /// would else begin with a wait.
   void choose_grid() {
     const auto choose_residents = [&](std::int64_t words) {
       // A row held by one warp is on its way all at once only where registers are left.

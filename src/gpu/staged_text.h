@@ -48,7 +48,7 @@ class StagedText : public KernelText {
   void emit_row_loads();
   void emit_shift();
   void emit_row_load(std::size_t load, const std::string& suffix);
-  /// Into packs of these names behind their operand's, in a shifted row those around its vectors too.
+  /// Loads into packs of these names behind their operand's, in a shifted row those around its vectors too.
   void emit_held_loads(const std::string& suffix, const std::string& edge);
   void emit_fetch();
   void emit_steps(bool needs_count, const std::string& first, const Pass* pass = nullptr);

@@ -3,7 +3,7 @@
 // for those of libraries, for loops, and for the host, which gets them all when the replay is over.
 using Word = unsigned long long;
 
-// In front of a launch that leaves none.
+// Runs in front of a launch that leaves no stamp.
 PD_DEVICE void stamp(Word* at) {
   if (threadIdx.x == 0) *at = gpu_clock();
 }

@@ -36,7 +36,7 @@ struct ClockReading {
 class ClockReader {
  public:
   explicit ClockReader(const GpuDevice& device);
-  /// Nothing where the chip had no room for the kernel in time: it is busy, and no reason to wait.
+  /// Nothing if the chip had no room for the kernel in time: it is busy, and no reason to wait.
   std::optional<ClockReading> read();
 
  private:
@@ -49,8 +49,8 @@ class ClockReader {
   LoadedKernel kernel_;
 };
 
-/// From the chip's time to the host's: straight lines through readings, those left out that are known much worse than
-/// others near them, since the host was busy meanwhile.
+/// Converts the chip's time to the host's by straight lines through readings. Readings that are known much worse than
+/// others near them are left out, since the host was busy meanwhile.
 class ClockLine {
  public:
   /// Whether the line goes through it.

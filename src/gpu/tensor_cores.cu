@@ -70,7 +70,7 @@ PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0]
 PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // The products added since the last call become one group, which goes on beside the warps' next instructions.
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most the last group of products is under way.
+// Waits until at most the last group of products is under way.
 PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 // How many registers threads have from here on, by all of a group of four warps: fewer than they came with, or more, of
 // those that others have given up or will.

@@ -25,10 +25,10 @@ template <int kBytes> PD_DEVICE void copy_beside(void* to, const void* from, boo
 }
 // The copies that this thread has begun since the last call become a group.
 PD_DEVICE void copies_end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kGroups of this thread's groups are under way.
+// Waits until at most kGroups of this thread's groups are under way.
 template <int kGroups> PD_DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory"); }
 
-// To the nearest; NaN stays NaN. (The tensor cores would cut off.)
+// Rounds to the nearest TF32; NaN stays NaN. (The tensor cores would cut off.)
 PD_DEVICE unsigned round_to_tf32(unsigned word) {
   unsigned rounded;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(word)));

@@ -180,7 +180,7 @@ TEST(CheckpointCrash, AFullDiskLeavesWhatWasThere) {
   rlimit old_limit{};
   getrlimit(RLIMIT_FSIZE, &old_limit);
   const auto old_action = signal(SIGXFSZ, SIG_IGN);
-  // In the first file, in the tensors; the manifest alone would fit into the last.
+  // Each save fails in its first file, in the tensors; the manifest alone would fit into the last limit.
   for (const rlim_t most : {rlim_t{0}, rlim_t{1}, rlim_t{100}, rlim_t{10000}, rlim_t{19999}}) {
     const rlimit limit{most, old_limit.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);

@@ -110,7 +110,7 @@ fs::path CheckpointFolder::save(const Checkpoint& checkpoint) {
     const NewFolder made(with_prefix(kNewPrefix, place));
     SealedManifest sealed{checkpoint.manifest, {}};
     for (const auto& [name, bytes] : checkpoint.files) sealed.files[name] = made.write(name, bytes);
-    // For those who get the file alone.
+    // The metadata are for readers who get the file alone.
     const std::map<std::string, std::string> metadata{{"model", checkpoint.manifest.model},
                                                       {"step", std::to_string(checkpoint.manifest.step)}};
     const safetensors::FileLayout layout((place / kTensorsFile).string(), checkpoint.tensors, metadata);

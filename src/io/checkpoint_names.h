@@ -13,7 +13,7 @@ namespace paoding::checkpoints {
 inline constexpr std::string_view kStepPrefix = "step-";
 /// Held by the CheckpointFolder of the run.
 inline constexpr std::string_view kLockFile = ".lock";
-/// Before the name of a checkpoint: one that is being written, one that is being deleted, and one that another takes
+/// Prefixes of a checkpoint's name: one that is being written, one that is being deleted, and one that another takes
 /// the place of. Whoever holds the lock may delete the first two.
 inline constexpr std::string_view kNewPrefix = ".new-", kDroppedPrefix = ".dropped-", kReplacedPrefix = ".replaced-";
 

@@ -128,7 +128,7 @@ void flush_folder(const std::filesystem::path& folder);
 /// `can_exchange`) there is a moment in which `to` is missing and `aside` has it: see finish_replacing.
 void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to,
                     const std::filesystem::path& aside, bool can_exchange = true);
-/// After a replace_folder that never came to its end: `to` is there again, the old one or the new one.
+/// Ends a replace_folder that was cut off: `to` is there again, the old one or the new one.
 void finish_replacing(const std::filesystem::path& to, const std::filesystem::path& aside);
 
 /// A lock that one process at a time may hold; let go when it ends, however it ends. Two of one process exclude each

@@ -115,7 +115,7 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
   return model;
 }
 
-// Where a graph, or a body in it, drops as in training; null where it does not.
+// A node of the graph, or of a body in it, that drops as in training; null if there is none.
 const Node* dropping(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);

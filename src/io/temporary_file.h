@@ -20,7 +20,7 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  /// To write with; whoever has it closes it.
+  /// The descriptor to write with; whoever has it closes it.
   Descriptor writer() const;
   /// Gives it the name `path`, in the same folder; an old file there, a link too, is gone.
   void move_to(const std::filesystem::path& path);

@@ -79,7 +79,7 @@ Value MultiHeadAttention::heads_of(const Value& all, std::int64_t part) const {
   return transpose(reshape(mine, Shape{shape[0], shape[1], heads_, width_ / heads_}), kExchanged);
 }
 
-// With rotary positions: [B, heads, T, E] whose first elements stand at `position`, at 0 when that is absent.
+// Applies rotary positions: [B, heads, T, E] whose first elements stand at `position`, at 0 when that is absent.
 Value MultiHeadAttention::turned(const Value& heads, const Value& position) const {
   if (rotary_base_ == 0) return heads;
   Value positions = iota(heads.graph(), Shape{heads.shape()[2]}, 0, i64);

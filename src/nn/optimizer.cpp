@@ -150,7 +150,7 @@ class Minimize {
 
   const std::string& name(std::size_t i) const { return graph_.node(made_.parameters[i].ref().node).name.str(); }
   Value constant(DType dtype, double value) { return full(graph_, {}, value, dtype); }
-  // Something that training remembers.
+  // A value that training keeps from run to run.
   Value state(std::string_view state_name, DType dtype, const Shape& shape, Initializer initial = {}) {
     return graph_.parameter(state_name, dtype, shape, std::move(initial), ParameterRole::optimizer);
   }

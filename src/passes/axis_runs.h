@@ -13,7 +13,7 @@ namespace paoding {
 struct AxisRun {
   std::vector<int> from, to;
 };
-/// From the outermost on. The shapes have the same number of elements, which is not 0.
+/// Lists runs from the outermost on. The shapes have the same number of elements, which is not 0.
 std::vector<AxisRun> axis_runs(const Shape& from, const Shape& to);
 
 /// The shape that an operand which broadcasts to `from` needs to broadcast to `to` in the same way, without leading

@@ -123,7 +123,7 @@ class WeightPacking {
     return it->second;
   }
 
-  // Where the weights come from, through views and into the loops around the product.
+  // Traces the weights to their source, through views and into the loops around the product.
   Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
     Weights weights{
         &graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1, false, {}};

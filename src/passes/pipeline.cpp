@@ -155,7 +155,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     run({"narrow_recurrences", "recurrences are of 16 bits before a kernel is asked whether it claims them",
          narrow_recurrences});
   }
-  // Nor is this: nothing else knows composed ops.
+  // This one is not in the list either: nothing else knows composed ops.
   run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
        expand_composed_ops});
   for (const Pass& pass : pipeline()) {

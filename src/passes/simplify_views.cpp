@@ -108,7 +108,7 @@ class Simplifier {
     const Ints& old = node(from).attrs.get_ints("strides");
     const Shape& source = shape(from);
     Ints strides(static_cast<std::size_t>(target.rank()), 0);
-    // From the last axis on: runs of axes with as many elements on both sides. Those of the source must be evenly
+    // Goes from the last axis on: runs of axes with as many elements on both sides. Those of the source must be evenly
     // spaced, as one axis of them would be.
     int a = source.rank() - 1, b = target.rank() - 1;
     if (target.elements() == 0) return iota_like(from, target, strides, 0);
@@ -242,7 +242,7 @@ class Simplifier {
     return slice(value(input(whole, k)), range);
   }
 
-  // Behind which index each piece of a concatenation ends.
+  // The index behind which each piece of a concatenation ends.
   const Ints& piece_ends(Ref concat, int axis) {
     const auto [it, is_new] = piece_ends_.try_emplace(concat.node);
     std::int64_t end = 0;

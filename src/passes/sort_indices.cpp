@@ -53,8 +53,8 @@ double looking_us(const Graph& graph, const Node& node, const Target& target) {
 
 constexpr double kGain = 1.25;  // that it takes to do so
 
-// And how long sorting them does (ops/sort/sort_gpu.cpp): one launch where each is compared with every other, else one
-// for tiles of 1,024 and one more for each doubling.
+// How long sorting the indices takes (ops/sort/sort_gpu.cpp): one launch where each is compared with every other, else
+// one for tiles of 1,024 and one more for each doubling.
 double sorting_us(std::int64_t count) {
   constexpr double kLaunchUs = 3, kCompareUs = 1.5e-7;
   const double comparing = kLaunchUs + kCompareUs * static_cast<double>(count) * static_cast<double>(count);

@@ -129,8 +129,8 @@ struct Step {
 struct Plan {
   TargetPtr target = std::make_shared<const Target>();
   std::vector<Step> steps;
-  /// Where in `steps` the commit begins: the first that writes a parameter, behind all that may_fault(); their number
-  /// where none writes one.
+  /// The index in `steps` at which the commit begins: the first that writes a parameter, behind all that may_fault();
+  /// their number where none writes one.
   std::size_t commit = 0;
   std::vector<Slot> slots;
   std::vector<std::pair<std::string, int>> inputs;      // name, slot
@@ -202,7 +202,7 @@ bool writes_parameter(const Plan& plan, const Step& step);
 std::string to_string(const Plan& plan);
 
 /// One entry of a plan with its loops unrolled: which step, and every operand's slot and byte offset. Control flow is
-/// entries that name which one comes next.
+/// in entries that name the next one.
 struct Launch {
   enum class Kind : std::uint8_t {
     run,     // the step, then the next entry

@@ -56,7 +56,7 @@ class Planner {
   void plan_kernel(Frame& frame, NodeId id);
   int new_slot(SlotKind kind, std::string name, std::int64_t bytes);
   Operand new_operand(Frame& frame, Ref ref);
-  /// Where to write `ref`: its destination if it has one, else a new slot.
+  /// The place to write `ref` to: its destination if it has one, else a new slot.
   Operand result_place(Frame& frame, Ref ref);
   const Operand& place(Frame& frame, Ref ref);
   void copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label);

@@ -26,7 +26,7 @@ class SlotUses {
     for (std::size_t i = 0; i < steps.size(); ++i) add(steps[i], i);
   }
 
-  /// In the order of the steps.
+  /// Uses are in the order of the steps.
   const std::vector<Use>& of(int slot) const {
     static const std::vector<Use> none;
     const auto it = uses_.find(slot);
