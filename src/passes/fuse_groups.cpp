@@ -370,7 +370,7 @@ class Fusion {
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
   }
 
-  // Checks what merging step by step could not see: whether the group as a whole, lowered, is a GPU kernel.
+  // Why the group as a whole, lowered, is no GPU kernel, which merging step by step could not see.
   std::string gpu_refusal(NodeId group) const {
     if (!notes_.target().is_gpu()) return "";
     std::vector<Layout> inputs, outputs;
