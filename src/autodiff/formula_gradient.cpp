@@ -158,7 +158,7 @@ class Replay {
     return false;
   }
 
-  // A formula may be deeper than the stack is: what a node needs is made before it, from a list.
+  // A formula may be deeper than the stack: operands of a node are made before it, from a list.
   Value value(std::int32_t root) {
     std::vector<std::int32_t> open{root};
     while (!open.empty()) {
@@ -210,7 +210,7 @@ class Replay {
   bool is_wide_ = false;
 };
 
-// The value as the input is stored: rounded in memory, not in what reads it in the same kernel.
+// The value as the input is stored: rounded in memory, not for its readers in the same kernel.
 Value stored(const Value& value, DType dtype) {
   if (value.dtype() == dtype || !is_of_16_bits(dtype) || value.dtype() != f32) return value;
   return call("store_as", {value}, {{"dtype", dtype}});
@@ -225,7 +225,7 @@ FormulaGradient formula_gradient(const GradCall& call, bool is_chosen) {
     dtypes.push_back(input.dtype());
     constants.push_back(number_everywhere(input.graph(), input.ref()).value_or(NAN));
   }
-  constants.push_back(NAN);  // what comes from behind
+  constants.push_back(NAN);  // the adjoint, which comes from behind
   FormulaGradient made{Values(call.inputs.size()), std::vector<bool>(call.inputs.size())};
   const TracedFormula& traced = traced_formula(*call.node.op, dtypes, call.node.attrs);
   if (!is_float(traced.expr.dtype_of(traced.root))) return made;  // a comparison

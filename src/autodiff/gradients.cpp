@@ -30,7 +30,7 @@ Value sum_to(const Value& gradient, const Shape& shape) {
   return reshape(axes.empty() ? gradient : sum(gradient, axes), shape);
 }
 
-// Behind the lists that a rule sees. It is none, as a Value() is, but not what a rule may give for an input.
+// Ends the lists that a rule sees. It is invalid, like a Value(), but a rule may not give it for an input.
 const Value kBehind(nullptr, {-1, -1});
 
 class ReverseWalk {
@@ -59,7 +59,7 @@ class ReverseWalk {
 
   void seed(Ref ref, const Value& gradient) { adjoint(ref).add(gradient, false); }
 
-  // The sum of what has been collected for `ref`; invalid when nothing has.
+  // The sum of the adjoints collected for `ref`; invalid when there are none.
   Value total(Ref ref) {
     if (!reached_.contains(ref.node)) return {};
     Values& terms = adjoint(ref).terms;
@@ -74,7 +74,7 @@ class ReverseWalk {
   }
 
  private:
-  // What is collected for a value.
+  // The adjoints collected for a value.
   struct Adjoint {
     Values terms;
     bool is_chosen = true;  // all of them are (FormulaGradient::is_chosen)
@@ -96,7 +96,7 @@ class ReverseWalk {
     graph_.placement = node.placement;
     GradCall call{graph_, id, node, {}, {}, {}, {}};
     bool has_gradient = false, is_chosen = true;
-    // Types may grow while the rule runs (scan stacks what it saves), so this is taken before.
+    // Types may grow while the rule runs (scan stacks its saved values), so this is taken before.
     const auto outputs = static_cast<std::int32_t>(reached_.at(id).adjoints.size());
     for (std::int32_t k = 0; k < outputs; ++k) {
       call.outputs.push_back(graph_.value({id, k}));
@@ -115,12 +115,13 @@ class ReverseWalk {
     }
   }
 
-  // What an op's own rule gives for inputs. Where adjoints of a choice are passed on element by element, 0 stays 0.
+  // The adjoints that an op's own rule gives for inputs. Where adjoints of a choice are passed on element by element, 0
+  // stays 0.
   static FormulaGradient by_own_rule(const GradCall& call, bool is_chosen) {
     const OpDef& op = *call.node.op;
     FormulaGradient made{op.gradient(call), std::vector<bool>(call.inputs.size())};
     if (made.adjoints.size() != call.inputs.size()) return made;
-    // Not through sums: products of what they repeat stay such, which passes turn into large products.
+    // Not through sums: products of repeated operands stay such, which passes turn into large products.
     const bool is_passed_on = op.kind == OpKind::view || op.kind == OpKind::formula;
     for (std::size_t i = 0; i < made.adjoints.size(); ++i) {
       Value& value = made.adjoints[i];
@@ -224,7 +225,7 @@ Values gradients(std::span<const Value> outputs, std::span<const Value> inputs, 
   check_arguments(outputs, inputs, seeds);
   Graph& graph = outputs[0].graph();
   const BodyScope beside_the_outputs(nullptr,
-                                     BodyKind::loop);  // also when a branch asks for gradients of what is around it
+                                     BodyKind::loop);  // also when a branch asks for gradients of values around it
   ReverseWalk walk(graph, outputs, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Value seed = seeds.empty() ? full(graph, outputs[i].shape(), 1, outputs[i].dtype()) : seeds[i];

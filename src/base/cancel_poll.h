@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What loops look at: whether a CancelScope of the thread that began the loop has been cancelled.
+// Lets loops ask whether a CancelScope of the thread that began the loop has been cancelled.
 #pragma once
 
 #include "paoding/cancellation.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the code itself reports: fail() for what a user can cause, PD_ASSERT for what only a bug can cause.
+// How the code itself reports: fail() for errors that a user can cause, PD_ASSERT for those that only a bug can cause.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,6 +24,6 @@ class InternalError : public std::logic_error {
 
 }  // namespace paoding
 
-/// A condition that only a bug can break; `why` says what went wrong.
+/// A condition that only a bug can break; `why` describes the failure.
 #define PD_ASSERT(condition, why) \
   ((condition) ? (void)0 : ::paoding::assertion_failed(#condition, why, __FILE__, __LINE__))

@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-/// "cpu", "cuda" (the first GPU) or "cuda:N": what to_string(Device) gives is read back. nullopt for others.
+/// "cpu", "cuda" (the first GPU) or "cuda:N": reads back the text of to_string(Device). nullopt for others.
 std::optional<Device> device_named(std::string_view text);
 
 }  // namespace paoding

@@ -11,7 +11,7 @@ namespace paoding {
 struct EnvVariable {
   const char* name;
   const char* meaning;   // one line
-  const char* fallback;  // what holds when it is not set
+  const char* fallback;  // the value when it is not set
   bool is_ours;          // PAODING_...; the others belong to somebody else and are honoured
 };
 

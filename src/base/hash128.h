@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MurmurHash3 (Appleby, x64, 128 bits, seed 0): what is equal is known by it at the speed of memory. Not for what an
-// attacker chooses.
+// MurmurHash3 (Appleby, x64, 128 bits, seed 0): finds equal data at the speed of memory. Not for data that an attacker
+// chooses.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of 2 MB for large memory: what is read from end to end then asks a hundredth as often where a page lies, which
-// on virtual machines takes as long as the reading.
+// Pages of 2 MB for large memory: reading it from end to end then asks a hundredth as often where a page lies, which on
+// virtual machines takes as long as the reading.
 #pragma once
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 inline bool is_worth_huge_pages(std::size_t bytes) { return bytes >= 2 * kHugePage; }
 
 /// Asks for huge pages where whole ones lie between `begin` and `begin + bytes`: it takes no more memory than before.
-/// The system may decline, and what is there is as before then.
+/// The system may decline, and nothing changes then.
 inline void prefer_huge_pages(void* begin, std::size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(begin), to = from + bytes;
   const std::uintptr_t first = (from + kHugePage - 1) / kHugePage * kHugePage, last = to / kHugePage * kHugePage;

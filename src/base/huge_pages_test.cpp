@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-// Of the bytes from `begin` to `end` those that the system was asked for huge pages for, as it says itself.
+// The bytes from `begin` to `end` that huge pages were asked for, as the system itself reports.
 std::size_t asked_between(std::uintptr_t begin, std::uintptr_t end) {
   std::ifstream maps("/proc/self/smaps");
   std::uintptr_t first = 0, last = 0;

@@ -44,7 +44,7 @@ std::int64_t kilobytes_of(const char* text, const char* key) {
   return found == nullptr ? -1 : std::atoll(found + std::strlen(key)) * 1024;
 }
 
-// What of the limits is in use; -1 when nobody knows.
+// How much of a limit is in use; -1 when nobody knows.
 std::int64_t in_use(const char* key) {
   char text[4096];
   return kilobytes_of(read_text("/proc/self/status", text), key);

@@ -12,7 +12,7 @@ namespace {
 // Measured on an H200, whose vendor states 4.8 TB/s: reads 4.6, copies 3.95, triads 4.15. One cost a byte read and one
 // a byte written give all three.
 constexpr double kReadShare = 4.6 / 4.8, kWriteShare = 3.46 / 4.8;
-// What reads out of L2 reach for each SM, and how long memory takes to answer under load.
+// The rate of reads out of L2 for each SM, and how long memory takes to answer under load.
 constexpr double kCachedBytesPerSm = 64e3, kLatencyUs = 1.415;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20, kGiB = std::int64_t{1} << 30;

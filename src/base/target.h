@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Target: what code is made for. Passes, the choice of kernels, schedules and the planner read it; a device is needed
-// only where something runs, so a program can be planned, and its kernels compiled, for a chip that is not there.
+// Target: the machine that code is made for. Passes, the choice of kernels, schedules and the planner read it; a device
+// is needed only where something runs, so a program can be planned, and its kernels compiled, for a chip that is not
+// there.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace paoding {
 
-/// "sm_90a" for 9.0: what NVRTC makes code for. The "a" is for instructions that only that chip has.
+/// "sm_90a" for 9.0: the architecture that NVRTC compiles for. The "a" is for instructions that only that chip has.
 std::string arch_name(int major, int minor);
 
 /// The widest vectors of a CPU that code is made for.
@@ -28,7 +29,7 @@ struct TargetLibrary {
 };
 
 struct Target {
-  std::string name;  // "h200", or what the device calls itself
+  std::string name;  // "h200", or the device's own name
   DeviceKind kind = DeviceKind::cpu;
   std::int64_t memory_bytes = 0;
   std::int64_t last_cache_bytes = 0;  // L2 of a GPU, the last level of a CPU
@@ -39,7 +40,7 @@ struct Target {
   int sm_count = 0;                  // multiprocessors
   std::int64_t shared_bytes = 0;     // shared memory that a CTA may opt in to
   std::int64_t in_flight_bytes = 0;  // asked for at once by an SM, that cover the latency of memory
-  // What a byte costs in a kernel that streams: a copy reaches 2 / (1 / read + 1 / write).
+  // The time of a byte in a kernel that streams: a copy reaches 2 / (1 / read + 1 / write).
   double read_bytes_per_us = 0, write_bytes_per_us = 0;
   double cached_bytes_per_us = 0;  // reads that hit L2
   std::vector<TargetLibrary> libraries;
@@ -65,8 +66,8 @@ struct Target {
 using TargetPtr = std::shared_ptr<const Target>;
 
 /// The targets that go by a name: t4, a100, l40s, h100, h200, b200; avx2, avx512, neon. The rates of the H200 were
-/// measured, those of the other GPUs are what one gets if they keep as much of the vendor's bandwidth as the H200 does.
-/// GPUs are given the libraries of CUDA 13.0.
+/// measured; those of the other GPUs assume that they reach as much of the vendor's bandwidth as the H200 does. GPUs
+/// are given the libraries of CUDA 13.0.
 const std::vector<Target>& named_targets();
 /// Error (argument) with the names there are.
 const Target& named_target(std::string_view name);

@@ -39,7 +39,7 @@ TEST(Target, DescribedGpuHasTheRatesOfTheNamedOneThatItIs) {
   EXPECT_EQ(described_gpu("NVIDIA H200", 8, 0, 120, 1e6).read_bytes_per_us, other.read_bytes_per_us);
 }
 
-// Measured there: 4.6 TB/s read, copies at 3.95 and triads at 4.15 TB/s of what they read and write.
+// Measured there: 4.6 TB/s read, copies at 3.95 and triads at 4.15 TB/s of bytes read and written.
 TEST(Target, StreamsOfAnH200TakeTheMeasuredTimes) {
   const Target& h200 = named_target("h200");
   const double gigabyte = 1e9;

@@ -7,8 +7,8 @@
 
 namespace paoding {
 
-/// What a float in 16 bits is rounded from: of a double that no float holds, the neighbour towards 0 with its last bit
-/// set. So it is a tie between two numbers of 16 bits only where `value` is one, and on the same side of it else.
+/// Prepares a double for rounding to 16 bits: if no float holds it, the neighbour towards 0 with its last bit set. So
+/// it is a tie between two numbers of 16 bits only where `value` is one, and on the same side of it else.
 inline float to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   auto bits = std::bit_cast<std::uint32_t>(nearest);

@@ -6,7 +6,7 @@
 
 namespace paoding {
 
-// Of an H200, with products of 8192 x 8192; f32: 120 of 128 a clock and SM at 1.98 GHz, f64 half of it.
+// Measured on an H200, with products of 8192 x 8192; f32: 120 of 128 a clock and SM at 1.98 GHz, f64 half of it.
 UnitRates unit_rates(const Target& target) {
   std::string name = target.name;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-/// Where operations are done; what is rounded to 16 bits, bf16 or f16, is one of them.
+/// Units that do operations; values rounded to 16 bits, bf16 or f16, have one of their own.
 enum class Unit : std::uint8_t { none, f64, f32, tf32, half };
 inline constexpr std::size_t kUnits = 5;
 

@@ -56,7 +56,7 @@ bool GrowingMemory::grow(std::int64_t bytes) {
 }
 
 char* tile_memory(std::int64_t bytes) {
-  constexpr std::int64_t kLeast = 1 << 18;  // most groups: what a second cache holds
+  constexpr std::int64_t kLeast = 1 << 18;  // most groups: as much as a second cache holds
   struct Pages {
     void* address = nullptr;
     std::int64_t size = 0;

@@ -30,12 +30,12 @@ class GrowingMemory {
 };
 
 /// Memory of the calling thread for the registers of one group's tiles, at least `bytes`: the same for every group that
-/// the thread runs, so that it stays in the cache, until one needs more. What was in it is lost then. 4096-byte
-/// aligned. Error (device) when there is none.
+/// the thread runs, so that it stays in the cache, until one needs more. Its contents are lost then. 4096-byte aligned.
+/// Error (device) when there is none.
 char* tile_memory(std::int64_t bytes);
 
-/// Starts the threads that regions of the calling thread have, with so much tile memory each, unless they have it: what
-/// a run needs is there before it begins. Error (device) when it is not to be had.
+/// Starts the threads that regions of the calling thread have, with so much tile memory each, unless they have it: so a
+/// run's memory is there before it begins. Error (device) when it is not to be had.
 void reserve_tiles(std::int64_t bytes);
 
 }  // namespace paoding

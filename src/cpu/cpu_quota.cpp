@@ -31,7 +31,7 @@ double limit_of(const std::string& folder) {
   return processors(line_of(folder + "/cpu.cfs_quota_us"), line_of(folder + "/cpu.cfs_period_us"));
 }
 
-// The smallest limit of a group and those around it. What a container sees as the outermost is its own.
+// The smallest limit of a group and those around it. The outermost group that a container sees is its own.
 double smallest_limit(const std::string& mount, std::string group) {
   double least = 0;
   while (true) {

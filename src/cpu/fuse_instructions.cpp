@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Meaning::Kind;
 
-// Of a routine: every longer stretch is laid out anew, and code that leaves the cache of instructions saves nothing.
+// Longest routine: every longer stretch is laid out anew, and code that leaves the cache of instructions saves nothing.
 constexpr std::size_t kMostInstructions = 256;
 
 bool touches(const Instruction& a, const Instruction& b) {
@@ -36,7 +36,7 @@ class ListFuser {
  public:
   ListFuser(VectorIsa isa, const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
       : isa_(isa), is_temporary_(is_temporary), single_row_(single_row), list_(list), last_read_(list.size()) {
-    std::vector<std::size_t> reader;  // of what is in each slot behind instruction i: the last
+    std::vector<std::size_t> reader;  // per slot, the last reader of its contents behind instruction i
     for (std::size_t i = list.size(); i-- > 0;) {
       const Instruction& instruction = list[i];
       const std::uint16_t slots[] = {instruction.out, instruction.a, instruction.b, instruction.c};
@@ -50,7 +50,7 @@ class ListFuser {
 
   // The layout of the longest stretch from `begin` on, and its end.
   std::optional<FusedLayout> longest(std::size_t begin, std::size_t* end) const {
-    constexpr std::size_t kPatience = 6;  // a longer stretch may do what a shorter cannot: use up an index
+    constexpr std::size_t kPatience = 6;  // a longer stretch may succeed where a shorter cannot: use up an index
     std::optional<FusedLayout> best;
     std::size_t best_end = begin + 1;
     if (!is_fusable(list_[begin], single_row_)) return best;
@@ -83,7 +83,7 @@ class ListFuser {
     return reduces(i.meaning) ? std::pair(single_row_, false) : std::pair(i.one_row, i.one_col);
   }
 
-  // Whether what instruction i writes is read after the stretch that ends at `end`.
+  // Whether the result of instruction i is read after the stretch that ends at `end`.
   bool is_read(std::size_t i, std::size_t end) const {
     if (!has_result(list_[i].meaning)) return false;
     const std::uint16_t slot = list_[i].out;
@@ -94,7 +94,7 @@ class ListFuser {
   const std::vector<bool>& is_temporary_;
   bool single_row_;
   const std::vector<Instruction>& list_;
-  std::vector<std::size_t> last_read_;  // where what an instruction writes is read last; 0: nowhere
+  std::vector<std::size_t> last_read_;  // the last reader of an instruction's result; 0: none
 };
 
 }  // namespace

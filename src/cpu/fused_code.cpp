@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of a fused routine: whole vectors, several at a time, then what is left under a mask.
+// The loop of a fused routine: whole vectors, several at a time, then the remaining elements under a mask.
 #include "cpu/fused_routine.h"
 
 #if defined(__x86_64__)
@@ -80,7 +80,7 @@ class Emitter : public VectorAssembler, public FusedCode {
   Vector scalar_register(std::size_t scalar) const { return full(first_scalar_ + static_cast<int>(scalar)); }
   Address on_stack(std::size_t scalar) const { return in_every_lane(rsp + scalar_place(scalar)); }
 
-  // On the stack: scalars, targets, the mask of the rest, the stack pointer of the caller.
+  // The stack holds scalars, targets, the mask of the rest, and the stack pointer of the caller.
   int scalar_place(std::size_t scalar) const { return static_cast<int>(scalar) * every_bytes(); }
   int target_place(std::size_t target) const { return scalar_place(layout_.scalars.size() + target); }
   int rest_place() const { return target_place(layout_.targets.size()); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be fused: stretches of a tile list, and where their values live.
+// Which stretches of a tile list can be fused, and where their values live.
 #include <algorithm>
 #include <map>
 
@@ -17,7 +17,7 @@ constexpr int kMostSums = 3;
 
 bool is_vector(DType dtype) { return dtype == f32 || dtype == f64; }
 
-// Or may be one: of one number and what must be an index then.
+// Also true if it may be one: then it compares one number with an operand that must be an index.
 bool is_index_comparison(const Meaning& m) {
   const bool compares = m.prim == Prim::less || m.prim == Prim::less_equal || m.prim == Prim::equal;
   const bool is_integer = m.compute == DType::i64 || m.compute == DType::i32;
@@ -141,7 +141,7 @@ class LayoutBuilder {
     return true;
   }
 
-  // Of an index of this stretch and a number.
+  // Names a comparison of an index of this stretch with a number.
   bool name_comparison(std::size_t i) {
     const Instruction& instruction = run_.instructions[i];
     const bool is_number_first = instruction.meaning.scalar_args == 1;

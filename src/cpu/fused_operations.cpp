@@ -104,7 +104,7 @@ void VectorAssembler::compare_integers(Prim prim, bool is_number_first, Mask d, 
     vmovdqu(truth, number);
     vpcmpgtd(truth, truth, element);
   }
-  if (prim == Prim::less_equal) {  // what is not greater
+  if (prim == Prim::less_equal) {  // the complement of greater
     const Vector ones = as_wide_as(element, s(1).getIdx());
     vpcmpeqd(ones, ones, ones);
     vpxor(truth, truth, ones);
@@ -166,7 +166,7 @@ void VectorAssembler::round_to(int mode, const Vector& d, const Vector& a) {
 }
 
 void VectorAssembler::unary(Prim prim, const Vector& d, const Vector& a) {
-  constexpr int kQuiet = 8;  // no exception for what is inexact
+  constexpr int kQuiet = 8;  // inexact results raise no exception
   switch (prim) {
     case Prim::neg: return bit_xor(d, a, is_f32_ ? every_bits(0x80000000) : literal(1ull << 63));
     case Prim::abs: return magnitude(d, a);

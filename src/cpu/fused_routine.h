@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several instructions of a tile as one routine, written in machine code when a kernel is prepared: what the tile
-// interpreter hands from one instruction to the next through L1 stays in vector registers, so that a group is bound by
-// memory and not by the interpreter. Where the CPU or an instruction does not allow it, the interpreter goes on.
+// Several instructions of a tile as one routine, written in machine code when a kernel is prepared: values that the
+// tile interpreter hands from one instruction to the next through L1 stay in vector registers, so that a group is bound
+// by memory and not by the interpreter. Where the CPU or an instruction does not allow it, the interpreter goes on.
 #pragma once
 
 #include <limits>
@@ -30,8 +30,8 @@ class FusedCode {
   virtual TileRoutine routine() const = 0;
 };
 
-/// What routines are made for on this CPU: avx512 (F, BW, DQ, VL), avx2 (with FMA and F16C), or scalar where there are
-/// none. PAODING_FUSE_TILES=0 says scalar, PAODING_CPU_ISA=avx2 no more than that.
+/// The instruction set of routines on this CPU: avx512 (F, BW, DQ, VL), avx2 (with FMA and F16C), or scalar where there
+/// are none. PAODING_FUSE_TILES=0 means scalar, PAODING_CPU_ISA=avx2 no more than that.
 VectorIsa fused_isa();
 /// Registers for values, sums and single elements; four more are for the steps of a function.
 int fused_vectors(VectorIsa isa);
@@ -82,14 +82,14 @@ std::optional<FusedLayout> layout_of(const FusedRun& run, VectorIsa isa);
 /// The routine of a stretch that has a layout; null when it is too long. Equal stretches share one.
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const FusedLayout& layout);
 
-/// What is known of slots.
+/// The facts that a fusion knows of slots.
 struct TileRegisters {
   std::size_t operands = 0;       // the first slots
   std::vector<bool> is_register;  // per slot: no other list knows it
 };
 
-/// Replaces stretches of two and more fusable instructions of a list by one each. What the routines are made of is kept
-/// alive by `code`.
+/// Replaces stretches of two and more fusable instructions of a list by one each. `code` keeps the routines' machine
+/// code alive.
 void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code);
 

@@ -20,7 +20,8 @@ constexpr std::int64_t kMost = 96;  // elements of a tile
 constexpr std::size_t kSlots = 24;
 constexpr std::uint16_t kNumber = 20;  // slots from here on hold one element
 
-// Memory for every slot, filled with values that functions find hard; what lies behind a tile is seen to be untouched.
+// Memory for every slot, filled with values that functions find hard; a check shows that memory behind a tile is
+// untouched.
 class Tiles {
  public:
   explicit Tiles(DType compute) : memory_(kSlots, std::vector<std::uint64_t>(kMost + 16)) {
@@ -132,7 +133,7 @@ void expect_same(const std::vector<Instruction>& list, const Tiles& tiles, doubl
   }
 }
 
-// In AVX-512 and in AVX2, beside the interpreter's routines of the same.
+// Runs in AVX-512 and in AVX2, and compares with the interpreter's routines of the same.
 class FusedRoutine : public testing::TestWithParam<VectorIsa> {
  protected:
   void SetUp() override {

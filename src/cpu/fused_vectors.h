@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine code of single vector operations, in AVX-512 or in AVX2: what fused_code.cpp builds its loops from. Every
+// Machine code of single vector operations, in AVX-512 or in AVX2, from which fused_code.cpp builds its loops. Every
 // operation gives the bits of the tile routine of the same name. With AVX-512 truths are bits of mask registers, single
 // elements are read by every lane, and the last elements are those of a mask; with AVX2 truths are vectors of all ones
-// and zeros, and what every lane reads lies in memory once for each.
+// and zeros, and an element that every lane reads lies in memory once for each.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   bool is_f32() const { return is_f32_; }
   int lanes() const { return (is_wide_ ? 64 : 32) / size(); }
   int size() const { return is_f32_ ? 4 : 8; }
-  /// Bytes in memory of what every lane reads.
+  /// Bytes in memory of an element that every lane reads.
   int every_bytes() const { return is_wide_ ? 8 : 32; }
 
   Vector full(int index) const { return Vector(is_wide_ ? Operand::ZMM : Operand::YMM, index); }
-  /// For a number of 32 bits for each lane.
+  /// The register for a number of 32 bits for each lane.
   Vector counting(int index) const {
     return Vector(is_f32_ ? (is_wide_ ? Operand::ZMM : Operand::YMM) : (is_wide_ ? Operand::YMM : Operand::XMM), index);
   }
@@ -50,22 +50,22 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   /// A number for every lane, from memory behind the code.
   Address every(double value) { return literal(pattern_of(value)); }
   Address every_bits(std::uint32_t bits) { return literal(bits | static_cast<std::uint64_t>(bits) << 32); }
-  /// What every lane reads of every_bytes() at `base`.
+  /// The operand that every lane reads of every_bytes() at `base`.
   template <class Place>
   Address in_every_lane(const Place& base) const {
     return is_wide_ ? Xbyak::util::ptr_b[base] : Xbyak::util::ptr[base];
   }
   void broadcast_literal(const Vector& d, double value);
-  /// To be called behind the last instruction.
+  /// Must be called behind the last instruction.
   void write_literals();
 
   /// d = prim(a). Functions of f32 use s(0)..s(3) and m0(); d is no register of an argument.
   void unary(Prim prim, const Vector& d, const Vector& a);
-  /// d = prim(a, b), b possibly what every lane reads.
+  /// d = prim(a, b), b possibly an operand that every lane reads.
   void binary(Prim prim, const Vector& d, const Vector& a, const Operand& b);
   void compare(Prim prim, Mask d, const Vector& a, const Operand& b);
-  /// Of numbers of 32 bits, one for each lane: of a tile of f64 the lower half of a vector has them.
-  /// Uses s(1).
+  /// Compares numbers of 32 bits, one for each lane; for a tile of f64 they are in the lower half of a vector. Uses
+  /// s(1).
   void compare_integers(Prim prim, bool is_number_first, Mask d, const Vector& element, const Address& number);
   void logical(Prim prim, Mask d, Mask a, Mask b);
   void select(const Vector& d, Mask mask, const Operand& yes, const Vector& no);
@@ -73,7 +73,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   void merge(const Vector& d, Mask mask, const Vector& a);
   /// 1 or 0.
   void number_of(const Vector& d, Mask mask);
-  /// d = what compares as `larger` of a and b; a NaN of either stays. Registers of any width; uses m0().
+  /// d = the one of a and b that compares as `larger`; a NaN of either stays. Registers of any width; uses m0().
   void extreme(bool largest, const Vector& d, const Vector& a, const Operand& b, bool is_f32);
   /// Rounds to bf16: the low half of every lane of d. Uses s(0), s(1), m0().
   void round_to_bf16(const Vector& d, const Vector& a);

@@ -25,8 +25,8 @@ class CpuGroupBatch {
   std::size_t size() const { return members_.size(); }
   int threads() const { return static_cast<int>(shares_.size()); }
 
-  /// With how many threads a member of this cost should be scheduled in a batch of that cost: 1, which leaves it whole
-  /// to one of the threads, or all.
+  /// The number of threads that a member of this cost should be scheduled with in a batch of that cost: 1, which leaves
+  /// it whole to one of the threads, or all.
   static int threads_of(double cost, double batch_cost, int threads);
 
  private:

@@ -47,7 +47,7 @@ inline void execute(const std::vector<Instruction>& list, const Worker& worker) 
   for (const Instruction& instruction : list) instruction.routine(instruction, slots, worker.shape);
 }
 
-// By way of integers: an index slot holds a number that points nowhere.
+// Moves slots as integers, since an index slot holds a number that points nowhere.
 inline void move(const NestLoop& loop, std::int64_t units, Worker& worker) {
   for (const SlotMove& m : loop.moves) {
     char*& slot = worker.slots[m.slot];
@@ -109,7 +109,7 @@ void write_shared(const SharedSum& sum, std::vector<Worker>& workers, char* out)
 
 }  // namespace
 
-// One nest with what its threads need.
+// One nest with the memory of its threads.
 struct CpuGroupKernel::Part {
   Nest nest;
   std::vector<Worker> workers;

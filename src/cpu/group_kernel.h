@@ -19,9 +19,9 @@ enum class Sharing : std::uint8_t {
 
 class CpuGroupKernel {
  public:
-  /// Schedules `group`. threads = 0 chooses by what the group costs, at most max_threads(). `far`: per output, whether
-  /// nobody touches it again while a cache would have it, so that its stores go past them; empty: none.
-  /// Error (unsupported) when the Expr applies a primitive to a dtype it does not take.
+  /// Schedules `group`. threads = 0 chooses by the group's cost, at most max_threads(). `far`: per output, whether
+  /// nobody touches it again while a cache would have it, so that its stores go past them; empty: none. Error
+  /// (unsupported) when the Expr applies a primitive to a dtype it does not take.
   explicit CpuGroupKernel(const Group& group, int threads = 0, Sharing sharing = Sharing::possible,
                           const std::vector<bool>& far = {});
   ~CpuGroupKernel();
@@ -36,7 +36,7 @@ class CpuGroupKernel {
   int threads() const;
   /// Whether some of its routines are one of machine code of their own.
   bool has_machine_code() const;
-  /// What run() asks of tile_memory() in each of them.
+  /// The bytes that run() asks of tile_memory() in each of them.
   std::int64_t tile_bytes() const;
   /// Parallel regions that run() enters, one after the other. More than one when a group with reductions of its own
   /// has too few rows for its threads.
@@ -55,7 +55,7 @@ class CpuGroupKernel {
 
 /// Nanoseconds that one thread needs for the group, roughly.
 double estimated_cost(const Group& group);
-/// Nanoseconds until work that costs one thread `cost` is done by `threads`, with what starting them costs.
+/// Nanoseconds until work that costs one thread `cost` is done by `threads`, including the cost of starting them.
 double parallel_cost(double cost, int threads);
 /// The number of threads with which that is least: one or all.
 int useful_threads(double cost);

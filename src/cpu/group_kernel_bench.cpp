@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How close groups on the CPU come to memcpy of the bytes they must move, and what a tiny group costs.
+// How close groups on the CPU come to memcpy of the bytes they must move, and the cost of a tiny group.
 // Run: paoding_bench --benchmark_filter=Group   (OMP_NUM_THREADS sets the threads; each case names its own)
 #include <benchmark/benchmark.h>
 
@@ -201,7 +201,7 @@ void LayerNorm(benchmark::State& state) {
 }
 BENCHMARK(LayerNorm)->Arg(1)->Arg(2)->UseRealTime();
 
-// From x and the gradient of the result; mean and deviation are computed again.
+// Computes from x and the gradient of the result; mean and deviation are computed again.
 void LayerNormGradient(benchmark::State& state) {
   Group group;
   group.extents = {8192, 1024};

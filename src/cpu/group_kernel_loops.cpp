@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a Nest: what one tile covers, in which order the loops run around it, and how threads share them out.
+// The shape of a Nest: the axes that one tile covers, in which order loops run around it, and how threads share them
+// out.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -12,13 +13,14 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kTileElements = 1024;       // 4 KB of f32: a dozen registers fit in L1
-constexpr std::int64_t kShortRow = 128;            // rows up to this long share a tile
-constexpr std::int64_t kSquareRows = 16;           // of a tile that transposes: a cache line of f32
-constexpr std::int64_t kSplitElements = 64;        // threads divide the innermost axis in whole cache lines
-constexpr std::int64_t kSumsInCache = 256 << 10;   // sums up to this size are kept for all columns at once
-constexpr std::int64_t kStripElements = 64 << 10;  // of a strip whose columns are reduced: what phases keep stays in L2
-constexpr std::int64_t kWholeRows = 32;            // columns up to this long lie in one tile
+constexpr std::int64_t kTileElements = 1024;      // 4 KB of f32: a dozen registers fit in L1
+constexpr std::int64_t kShortRow = 128;           // rows up to this long share a tile
+constexpr std::int64_t kSquareRows = 16;          // of a tile that transposes: a cache line of f32
+constexpr std::int64_t kSplitElements = 64;       // threads divide the innermost axis in whole cache lines
+constexpr std::int64_t kSumsInCache = 256 << 10;  // sums up to this size are kept for all columns at once
+constexpr std::int64_t kStripElements =
+    64 << 10;                            // of a strip whose columns are reduced: values kept between phases stay in L2
+constexpr std::int64_t kWholeRows = 32;  // columns up to this long lie in one tile
 constexpr int kMaxSplits = 3;
 
 class LoopChooser {
@@ -38,7 +40,7 @@ class LoopChooser {
       choose_row_tile();
     }
     choose_threads(threads);
-    // Loops that only say which part is a thread's stand outside: what they enclose then is what is summed.
+    // Loops that only select a thread's part stand outside: then the loops inside them are exactly the summed ones.
     std::vector<int> order = loop_order();
     std::stable_partition(order.begin(), order.end(), [&](int axis) {
       return parts_of(axis) > 1 && ceil_div(extent(axis), parts_of(axis)) <= step_of(axis);
@@ -68,7 +70,7 @@ class LoopChooser {
     }
   }
 
-  // Of a group whose own reductions run down the columns: the rows are a reduced axis.
+  // For a group whose own reductions run down the columns: the rows are a reduced axis.
   void choose_column_tile() {
     int axis = inner() - 1;
     while (!is_reduced(axis)) --axis;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a Group to a Nest: tile and loops, then phase by phase what runs there. Nothing is left for run() to decide.
+// From a Group to a Nest: tile and loops, then phase by phase the instructions. Nothing is left for run() to decide.
 #include "cpu/group_kernel_nest.h"
 
 #include "base/check.h"
@@ -123,8 +123,8 @@ class NestBuilder {
   }
 
   // A group that reads its own reductions goes over a row more than once, so memory rests while it computes. Where each
-  // row begins a page, what the CPU fetches by itself begins anew with it too: the last phase asks for rows that come
-  // later. It gains nothing where rows share pages or are long.
+  // row begins a page, the CPU's own prefetching begins anew with it too: the last phase asks for rows that come later.
+  // It gains nothing where rows share pages or are long.
   std::vector<Prefetch> prefetches(std::size_t loads) const {
     constexpr std::int64_t kPage = 4 << 10, kAhead = 2 * kPage;  // bytes
     std::vector<Prefetch> found;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nest: what a Group becomes for the CPU. Loops around a tile, and for each place in the loops the instructions that
-// run there: what does not change in the inner loops is computed outside them. A group with own reductions runs in
-// phases: inside the loops over what is kept, every phase has its own loops over what is reduced.
+// Nest: the CPU's form of a Group. Loops around a tile, and for each place in the loops the instructions that run
+// there: values that do not change in the inner loops are computed outside them. A group with own reductions runs in
+// phases: inside the loops over kept axes, every phase has its own loops over reduced ones.
 #pragma once
 
 #include <array>
@@ -59,9 +59,9 @@ struct SharedSum {
   Instruction flush;                               // slot 0 from slot 1, a run along the last kept axis
 };
 
-/// How long what is in a slot that is no operand is needed.
+/// How long the contents of a slot that is no operand are needed.
 enum class Kept : std::uint8_t {
-  walk,     // while a thread walks its part: registers, accumulators of its own, what phases hand on
+  walk,     // while a thread walks its part: registers, accumulators of its own, values handed from phase to phase
   run,      // until all threads are done: accumulators that are combined then
   forever,  // constants
 };
@@ -111,7 +111,7 @@ void choose_loops(const Group& group, int threads, Nest* nest, std::vector<NestL
 
 /// Nanoseconds that one thread needs, roughly.
 double group_cost(const Group& group);
-/// What the node costs per element, in units of an addition.
+/// The cost of the node per element, in units of an addition.
 double node_cost(const Group& group, const ExprNode& node);
 
 // Axis -1 stands for one that the group does not have.

@@ -67,7 +67,7 @@ NestLoop& PhaseBuilder::loop(int l) {
 }
 
 bool PhaseBuilder::dense(TileKind kind, const Strides& strides, int operand) const {
-  // A tile of fewer columns than usual is denser than memory; what phases hand on goes along with it.
+  // A tile of fewer columns than usual is denser than memory; values handed from phase to phase go along with it.
   if (kind.rows && kind.cols && nest_.shape.cols < extent(inner()) && !is_stage_value(operand)) return false;
   return is_dense(group_, nest_, kind, strides);
 }
@@ -103,7 +103,7 @@ void PhaseBuilder::emit_moves() {
   }
 }
 
-// A phase that only computes what is the same at all its points does so once.
+// A phase whose values are the same at all its points computes them once.
 void PhaseBuilder::drop_idle_loops() {
   Phase& phase = *setting_.phase;
   if (phase.loops.empty() || !phase.tile.empty()) return;

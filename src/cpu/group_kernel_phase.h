@@ -34,7 +34,7 @@ class SlotPool {
   std::vector<bool> registers_;
 };
 
-/// What is asked for while a phase runs: a load's elements that the nest's loops come to later.
+/// A prefetch while a phase runs: a load's elements that the nest's loops come to later.
 struct Prefetch {
   std::size_t load = 0;    // an operand
   std::int32_t ahead = 0;  // bytes
@@ -52,7 +52,7 @@ struct PhaseSetting {
   std::vector<Prefetch> prefetches;
 };
 
-/// Fills setting.phase, and what is hoisted out of it into the nest's loops.
+/// Fills setting.phase, and adds instructions that are hoisted out of it to the nest's loops.
 void build_phase(const StagePass& pass, const PhaseSetting& setting);
 
 /// Which axes of the tile a value varies along.

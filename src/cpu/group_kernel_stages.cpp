@@ -23,7 +23,7 @@ class Splitter {
   Stages split() {
     int last = 0;
     for (const GroupOutput& output : group_.outputs) last = std::max(last, stage(output.value));
-    // From the last pass to the first: what a pass needs of earlier ones is known before they are written.
+    // From the last pass to the first: a pass's needs of earlier ones are known before they are written.
     needed_.assign(static_cast<std::size_t>(last) + 1, {});
     for (int pass = last; pass >= 0; --pass) {
       needed_[static_cast<std::size_t>(pass)].assign(kept_.size(), false);

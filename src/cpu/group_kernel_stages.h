@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group with own reductions, taken apart into groups without: one per pass over the reduced axes. A pass hands
-// on what it reduced and what would be dear to compute again.
+// A group with own reductions, taken apart into groups without: one per pass over the reduced axes. A pass hands on its
+// reduced values and those that would be dear to compute again.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace paoding {
 
 /// A value that one pass writes and later ones read.
 struct StageValue {
-  std::int32_t node = -1;  // of the whole group's Expr: what is combined, or what is kept as it is
+  std::int32_t node = -1;  // of the whole group's Expr: the reduced operand, or the value that is kept as it is
   DType dtype = DType::f32;
   bool is_reduced = false;
 };
@@ -40,8 +40,8 @@ struct StageOptions {
 
 Stages split_stages(const Group& group, const StageOptions& options);
 
-/// Passes that run one after the other over the whole space: what is reduced lies dense over the kept axes, nothing
-/// else is handed on, and what is written once per row is a pass of its own over the kept axes.
+/// Passes that run one after the other over the whole space: reduced values lie dense over the kept axes, nothing else
+/// is handed on, and values that are written once per row have a pass of their own over the kept axes.
 Stages split_into_groups(const Group& group);
 
 }  // namespace paoding

@@ -18,7 +18,7 @@
 namespace paoding {
 namespace {
 
-constexpr double kPoison = 77;  // exact in every dtype but bool, and what gaps between output elements must keep
+constexpr double kPoison = 77;  // exact in every dtype but bool; gaps between output elements must keep it
 
 // An operand in its stored dtype and, for the reference, in double.
 struct Memory {

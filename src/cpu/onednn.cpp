@@ -9,8 +9,8 @@ namespace paoding {
 
 namespace {
 
-// What it takes to make a primitive and to run it for the first time, machine code included. It looks at no result of
-// the allocations behind that.
+// Memory to make a primitive and to run it for the first time, machine code included. oneDNN does not check the results
+// of its allocations there.
 constexpr std::int64_t kWorkingBytes = 64 << 20;
 
 }  // namespace

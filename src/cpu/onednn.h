@@ -14,12 +14,13 @@ namespace paoding {
 
 const dnnl::engine& onednn_engine();
 
-/// What oneDNN counts in 32 bits behind its door, where it takes 64: extents, and the bytes of what a kernel works on
-/// at once, which is at most kOneDnnRows rows of an operand. (Measured with 2.6.3 on AVX-512: leading dimensions of 300
-/// million f32 give wrong sums or end the process, operands of 5 billion elements in short rows are right.)
+/// Limits of numbers that oneDNN counts in 32 bits internally, though its interface takes 64: extents, and the bytes
+/// that a kernel works on at once, which is at most kOneDnnRows rows of an operand. (Measured with 2.6.3 on AVX-512:
+/// leading dimensions of 300 million f32 give wrong sums or end the process, operands of 5 billion elements in short
+/// rows are right.)
 inline constexpr std::int64_t kMostOneDnnExtent = 0x7fffffff, kMostOneDnnBytes = 0x7fffffff, kOneDnnRows = 64;
 
-/// Error (device): "op: oneDNN failed (why); .." with what memory there is.
+/// Error (device): "op: oneDNN failed (why); .." with the memory that is free.
 [[noreturn]] void fail_in_onednn(std::string_view op, std::string_view why);
 
 /// The data type of f32 and bf16.
@@ -28,7 +29,7 @@ dnnl::memory::data_type onednn_type(DType dtype);
 dnnl::memory::desc onednn_desc(DType dtype, const std::vector<std::int64_t>& dims,
                                const std::vector<std::int64_t>& strides);
 
-/// What `make` gives; Error (device) when oneDNN throws, which names the op and what memory there is.
+/// The result of `make`; Error (device) when oneDNN throws, which names the op and the memory that is free.
 template <class Make>
 auto made_by_onednn(std::string_view op, Make make) {
   try {

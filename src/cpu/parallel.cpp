@@ -42,7 +42,7 @@ const bool is_gomp_loaded = (paoding_after_gomp(), true);
 constexpr int kMostThreads = 4096;
 
 // A control group's share of the processors holds for regions of this thread, of libraries too, where nobody has said
-// another number: the OpenMP library counts the processors that a process may run on, not what it gets of them.
+// another number: the OpenMP library counts the processors that a process may run on, not its share of them.
 void heed_quota() {
   thread_local bool is_heeded = false;
   if (is_heeded) return;
@@ -129,7 +129,7 @@ class TrialThreads {
   int problem_ = 0;
 };
 
-// What the library and the threads allocate while they start: it has no way to say that it could not.
+// Memory that the library and the threads allocate while they start: it has no way to say that it could not.
 constexpr std::int64_t kStartBytes = 4 << 20, kThreadBytes = 256 << 10;
 
 void check_threads(int wanted) {
@@ -145,7 +145,7 @@ void check_threads(int wanted) {
   require_memory(fmt::format("threads: starting {}", wanted), kStartBytes + wanted * kThreadBytes);
 }
 
-// Of a process and of those forked from it.
+// State of a process and of those forked from it.
 struct Team {
   std::atomic<bool> has_started{false};
   std::atomic<bool> is_lost{false};
@@ -155,8 +155,8 @@ Team& team() {
   return the_team;
 }
 
-// What a recording shows of a region: on the tracks of its other threads the work that each had, and on that of the
-// thread that entered it how long it waited for them.
+// A recording's spans of a region: on the tracks of its other threads the work that each had, and on that of the thread
+// that entered it how long it waited for them.
 class RegionSpans {
  public:
   profile::Ticks begin() const { return on_ ? Recorder::now() : 0; }
@@ -283,7 +283,7 @@ void run_team(int, void (*body)(int thread, int team, void* state) noexcept, voi
 double fork_nanoseconds() { return 1000 + 300.0 * max_threads(); }
 
 int threads_for(std::int64_t bytes) {
-  constexpr std::int64_t kWorthThread = 128 << 10;  // what one core moves in about 10 us
+  constexpr std::int64_t kWorthThread = 128 << 10;  // one core moves so much in about 10 us
   return static_cast<int>(std::clamp<std::int64_t>(bytes / kWorthThread, 1, max_threads()));
 }
 

@@ -11,7 +11,7 @@ int max_threads();
 /// How many threads are worth starting for work that moves so many bytes.
 int threads_for(std::int64_t bytes);
 
-/// What a parallel region costs beyond its work, however many of the threads have some.
+/// The cost of a parallel region beyond its work, however many of the threads have some.
 double fork_nanoseconds();
 
 /// Error (device) where regions would wait for ever: in a process that was forked from one whose threads had started,
@@ -19,8 +19,8 @@ double fork_nanoseconds();
 void require_threads();
 
 /// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
-/// and inside a parallel region, the calls are made one after the other by the caller. When some throw, what the first
-/// one threw is thrown when all are done; calls that had not begun by then are left out.
+/// and inside a parallel region, the calls are made one after the other by the caller. When some throw, the first one's
+/// exception is thrown when all are done; calls that had not begun by then are left out.
 void parallel(int threads, void (*body)(int thread, void* state), void* state);
 
 /// Starts the threads that parallel regions of the calling thread will have, unless it has. Error (argument) when

@@ -65,7 +65,7 @@ TEST(Parallel, ThrowsBehindTheRegionWhatACallThrew) {
     }
     EXPECT_EQ(message, "unit 60") << threads;
   }
-  // And where all of them throw, one of these; the next region is whole again.
+  // Where all of them throw, one of these is thrown; the next region is whole again.
   EXPECT_THROW(parallel(
                    8, [](int thread, void*) { throw thread; }, nullptr),
                int);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How build_phase() works: accumulators in phase_sums.cpp, nodes in phase_nodes.cpp, what moves in
+// The parts of build_phase(): accumulators in phase_sums.cpp, nodes in phase_nodes.cpp, moving operands in
 // group_kernel_phase.cpp.
 #pragma once
 
@@ -95,7 +95,7 @@ class PhaseBuilder {
   std::vector<Place> places_;
   std::vector<std::int32_t> last_use_;  // -1 unused, expr.size() used by an output
   std::vector<Instruction> sums_;       // per output that reduces: its accumulate
-  std::vector<Instruction> last_;       // what the tile list ends with
+  std::vector<Instruction> last_;       // the tile list's last instructions
   std::vector<bool> reusable_;          // nodes in registers of the tile list
   std::map<std::tuple<std::int32_t, bool, bool>, std::uint16_t> spread_;
 };

@@ -160,7 +160,7 @@ void PhaseBuilder::release(std::int32_t node) {
   pool_.give_back(places_[index].slot);
 }
 
-// Gives the node a slot and emits what fills it.
+// Gives the node a slot and emits the instruction that fills it.
 void PhaseBuilder::place_node(std::int32_t i) {
   Place& place = places_[static_cast<std::size_t>(i)];
   const ExprNode& node = group_.expr[i];

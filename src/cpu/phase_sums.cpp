@@ -30,7 +30,7 @@ void PhaseBuilder::place_sums() {
   }
 }
 
-// Sums of columns, one row at a time: the rows of a block are combined in f32, which is half of what f64 moves, and
+// Sums of columns, one row at a time: the rows of a block are combined in f32, which moves half the bytes of f64, and
 // the error stays at a few ulp.
 void PhaseBuilder::sum_in_blocks(std::size_t o) {
   constexpr std::int64_t kRows = 64;

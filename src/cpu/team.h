@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that wait for each other within one region: what has many short steps, each of which needs all of the last
+// Threads that wait for each other within one region: work of many short steps, each of which needs all of the last
 // one, would spend its time on starting regions.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace paoding {
 
-/// Where all threads of a team synchronize. They spin for some microseconds, then sleep.
+/// All threads of a team synchronize here. They spin for some microseconds, then sleep.
 class TeamBarrier {
  public:
-  /// Returns when `team` threads have called it. What each wrote before is seen by all.
+  /// Returns when `team` threads have called it. All of them then see each other's earlier writes.
   void wait(int team);
 
  private:

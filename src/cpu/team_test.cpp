@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-// Steps in each of which every thread adds up what all wrote in the last one.
+// Steps in each of which every thread adds up all threads' results of the last one.
 struct Relay {
   static constexpr int kSteps = 3000, kMost = 64;
   std::int64_t written[2][kMost] = {};

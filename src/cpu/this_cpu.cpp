@@ -19,7 +19,7 @@
 namespace paoding {
 namespace {
 
-// PAODING_CPU_ISA takes instruction sets away from all who ask what this CPU has, before anybody does.
+// PAODING_CPU_ISA takes instruction sets away before anybody asks for those of this CPU.
 struct IsaLimit {
   IsaLimit() : name(env_text("PAODING_CPU_ISA")) {
     constexpr std::int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;

@@ -17,7 +17,7 @@ struct TileShape {
   std::int64_t cols = 1;
 };
 
-/// What an instruction computes, for those who can make several at once (fused_routine.h).
+/// The operation of an instruction, for those who can make several at once (fused_routine.h).
 struct Meaning {
   enum class Kind : std::uint8_t {
     other,
@@ -82,7 +82,7 @@ enum class Spacing : std::uint8_t { dense, strided };
 TileRoutine find_load(DType stored, Spacing spacing);
 /// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the spacing allows.
 TileRoutine find_store(DType stored, Spacing spacing, bool streaming);
-/// Asks for what lies `ahead` bytes behind a tile of `stored` elements at a.
+/// Prefetches the elements `ahead` bytes behind a tile of `stored` elements at a.
 TileRoutine find_prefetch();
 /// out = a, which is one row (row_stride 0, col_stride 1), one column (1, 0) or one element (0, 0) of a compute dtype,
 /// in every row, column or element of `out`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile routines as plain loops: integers, bools, conversions, and what of f64 is not arithmetic. Never the hot part.
+// Tile routines as plain loops: integers, bools, conversions, and the part of f64 that is not arithmetic. Never the hot
+// part.
 #include <bit>
 
 #include "base/half.h"

@@ -95,7 +95,7 @@ void routine(const Instruction& self, char* const* slots, const TileShape& shape
         i += 4 * lanes;
         continue;
       }
-      // Within a run: only up to where its next block starts.
+      // Within a run it goes only up to where its next block starts.
       if (count > 1 && word != 0 && index[i + 1] == index[i] + 1) count = std::min<std::size_t>(count, 4 - word);
     }
     one_by_one(kOneIndex ? one_index : load_first(d64, index + i, count),

@@ -36,7 +36,7 @@ struct Sum {
   }
 };
 
-// What is compared is chosen unless the new one is a NaN; an old NaN stays.
+// The comparison's winner is chosen unless the new one is a NaN; an old NaN stays.
 struct Max {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V combine(D, V a, V b) {

@@ -79,7 +79,7 @@ PD_UNARY(Erfc, erfc)
 PD_BINARY(SleefPow, pow)
 PD_BINARY(SleefFmod, fmod)
 
-// The C library's function where `wrong` is set: what SLEEF does not do right, and seldom comes.
+// The C library's function where `wrong` is set: SLEEF's result is not right there, which is rare.
 template <class D, class V, class M, class T>
 HWY_NOINLINE V repaired(D d, V a, V b, V y, M wrong, T (*function)(T, T)) {
   HWY_ALIGN T as[hn::MaxLanes(d)], bs[hn::MaxLanes(d)], ys[hn::MaxLanes(d)], marks[hn::MaxLanes(d)];

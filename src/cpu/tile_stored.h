@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one element of each dtype lies in memory and what arithmetic sees of it.
+// How one element of each dtype lies in memory, and its value for arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ auto visit_stored(DType dtype, Visitor visitor) {
   return visitor(std::integral_constant<DType, DType::boolean>());
 }
 
-/// visit_stored for what takes floats only: no code is made for the other dtypes.
+/// visit_stored for routines that take floats only: no code is made for the other dtypes.
 template <class Visitor>
 auto visit_stored_float(DType dtype, Visitor visitor) {
   switch (dtype) {

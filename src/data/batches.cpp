@@ -84,7 +84,7 @@ std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> bucket
 
 std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> buckets, std::int64_t size) {
   std::vector<BatchExamples> batches = batches_of(ascending(std::ssize(buckets)), buckets, size);
-  // Batches, too, in the order of what is first in them.
+  // Batches, too, are in the order of their first examples.
   std::sort(batches.begin(), batches.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
   return batches;
 }

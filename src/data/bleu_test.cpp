@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is expected was printed by sacrebleu 2.6.0 (tokenizer 13a, smoothing exp, one reference).
+// The expected scores were printed by sacrebleu 2.6.0 (tokenizer 13a, smoothing exp, one reference).
 #include <gtest/gtest.h>
 
 #include <sstream>

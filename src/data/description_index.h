@@ -28,7 +28,7 @@ std::vector<std::string> paragraphs_of(const Description& description);
 /// The sentences of a paragraph: each ends at '.', '!' or '?' where a blank follows and then no small letter.
 std::vector<std::string> sentences_of(std::string_view paragraph);
 
-/// What read_translations makes of two indexes.
+/// The pairs that read_translations returns for two indexes.
 std::vector<SentencePair> pairs_of(const std::vector<Description>& source, const std::vector<Description>& target);
 
 }  // namespace paoding::data

@@ -7,7 +7,7 @@
 namespace paoding::data {
 
 std::int64_t edit_distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
-  // What both begin or end with costs nothing, and predictions are mostly right.
+  // Common beginnings and ends cost nothing, and predictions are mostly right.
   while (!a.empty() && !b.empty() && a.front() == b.front()) a = a.subspan(1), b = b.subspan(1);
   while (!a.empty() && !b.empty() && a.back() == b.back()) a = a.first(a.size() - 1), b = b.first(b.size() - 1);
   if (a.size() < b.size()) std::swap(a, b);

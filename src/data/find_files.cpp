@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A data set: its name to `paoding fetch`, which is that of its folder too, and what to say when it is nowhere.
+/// A data set: its name to `paoding fetch`, which is that of its folder too, and its error texts when it is nowhere.
 struct DataSet {
   const char* name;
   const char* what;     // in errors

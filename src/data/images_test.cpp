@@ -107,7 +107,7 @@ TEST(Images, OfFashionMnistAreAllRead) {
   const ImageSet test = read_images(files.test_images, files.test_labels);
   EXPECT_EQ(train.images.shape(), (Shape{60000, 28, 28}));
   EXPECT_EQ(test.images.shape(), (Shape{10000, 28, 28}));
-  // As many of each of the ten kinds; the mean pixel is 72.94 of 255, as everybody normalizes with.
+  // Each of the ten kinds comes as often; the mean pixel is 72.94 of 255, as everybody normalizes with.
   std::array<int, 256> counts{};
   for (std::int64_t i = 0; i < 60000; ++i) ++counts[train.labels.data<std::uint8_t>()[i]];
   for (std::size_t label = 0; label < 256; ++label) EXPECT_EQ(counts[label], label < 10 ? 6000 : 0);

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kVerses = 31'102;
 
-/// What a module's .conf says: Key=Value lines below a [Name]; "#" begins a remark. Of a key that is there more than
-/// once, the first.
+/// The contents of a module's .conf: Key=Value lines below a [Name]; "#" begins a remark. The first value counts for a
+/// key that is there more than once.
 std::map<std::string, std::string, std::less<>> read_conf(const fs::path& path) {
   const std::string text = read_whole(path, 1 << 20);
   std::map<std::string, std::string, std::less<>> values;

@@ -69,7 +69,7 @@ class Message {
 enum ModelField : std::uint64_t { kPieces = 1, kTrainer = 2, kNormalizer = 3, kDenormalizer = 5 };
 enum PieceField : std::uint64_t { kText = 1, kScore = 2, kType = 3 };
 constexpr std::uint64_t kModelType = 3;     // of the trainer's fields
-constexpr std::uint64_t kUnigram = 1;       // a value of it, and what holds when it is not there
+constexpr std::uint64_t kUnigram = 1;       // a value of it, and the default
 constexpr std::uint64_t kReplacements = 2;  // of the normalizer's fields
 constexpr std::uint64_t kMostPieces = 1'000'000;
 

@@ -55,7 +55,7 @@ template <class... Args>
 bool is_whitespace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-/// Takes the first run of what is not blank; "" at the end.
+/// Takes the first run of characters that are not blank; "" at the end.
 std::string_view take_field(std::string_view& text) {
   while (!text.empty() && is_whitespace(text.front())) text.remove_prefix(1);
   std::size_t size = 0;

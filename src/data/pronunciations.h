@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pronouncing dictionaries as text: what read_pronunciations does with a file's bytes.
+// Pronouncing dictionaries as text: read_pronunciations passes a file's bytes to this.
 #pragma once
 
 #include <string_view>

@@ -65,7 +65,7 @@ double seconds_to_read_ways(int count) {
   return seconds;
 }
 
-// Eight times as many take about eight times as long, not 64 times. What something disturbed is taken again.
+// Eight times as many take about eight times as long, not 64 times. A disturbed measurement is taken again.
 TEST(Pronunciations, OfOneWordMayBeVeryMany) {
   double few = 0, many = 0;
   for (int i = 0; i < 3 && (i == 0 || many > 24 * few); ++i) {

@@ -30,7 +30,7 @@ class Sentences : public sentencepiece::SentenceIterator {
   std::size_t stride_, at_ = 0;
 };
 
-/// What the library says of a failure, without the places in its own source that come first.
+/// The library's message of a failure, without the places in its own source that come first.
 std::string message_of(const sentencepiece::util::Status& status) {
   std::string text = status.ToString();
   const std::size_t at = text.rfind("] ");
@@ -69,7 +69,7 @@ SentencePieces SentencePieces::train(std::span<const std::string> sentences, con
       {"bos_id", std::to_string(kStart)},
       {"eos_id", std::to_string(kEnd)},
       {"pad_id", "-1"},
-      // The text stays as it is: what is decoded is what was encoded, and a model has no table that could be damaged.
+      // The text stays as it is: decoding gives back the encoded text, and a model has no table that could be damaged.
       {"normalization_rule_name", "identity"},
       // One thread and no sampling: the sums of EM come in the same order, so that the model is the same.
       {"num_threads", "1"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of this folder: the data sets where they were fetched, and what an error says.
+// For the tests of this folder: the data sets where they were fetched, and the texts of errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string refusal(const Call& call) {
 
 }  // namespace paoding::data
 
-/// What `find` gives for the folder of the data sets; skips the test, saying how to get them, when it is not there.
+/// The result of `find` for the folder of the data sets; skips the test, saying how to get them, when it is not there.
 #define FOUND_OR_SKIP(variable, ...)                                                       \
   decltype(__VA_ARGS__) variable;                                                          \
   {                                                                                        \

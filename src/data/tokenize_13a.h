@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens that BLEU counts: what `sacrebleu --tokenize 13a` makes of a sentence, as mteval-v13a.pl did before it.
+// The tokens that BLEU counts: those of `sacrebleu --tokenize 13a` for a sentence, as mteval-v13a.pl had them before
+// it.
 #pragma once
 
 #include <string>

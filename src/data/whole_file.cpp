@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/whole_file.h"
 
-#define ZLIB_CONST  // zlib then takes what it reads as const
+#define ZLIB_CONST  // zlib then takes its input as const
 #include <fcntl.h>
 #include <simdjson.h>
 #include <sys/stat.h>
@@ -89,7 +89,7 @@ void make_room(std::string* bytes, std::size_t used, std::uint64_t most_bytes) {
   const std::uint64_t wanted = std::max<std::uint64_t>(std::size_t{64} << 10, 2 * used);
   const std::uint64_t size = std::min(wanted, most_bytes + 1);
   std::string larger;
-  larger.reserve(size);  // resize() of what is there may take twice that
+  larger.reserve(size);  // resize() of existing bytes may take twice that
   larger.append(*bytes, 0, used);
   larger.resize(size);
   *bytes = std::move(larger);

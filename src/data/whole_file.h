@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files read at once, with a limit on what they may hold, and their text checked.
+// Files read at once, with a limit on their size, and their text checked.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace paoding::data {
 
-/// What no file of a data set is larger than, packed or not.
+/// No file of a data set is larger, packed or not.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
 /// The bytes of a regular file. Error (file) with its path when it is none, cannot be read, or is larger than
@@ -21,11 +21,11 @@ std::string read_whole(const std::filesystem::path& path, std::uint64_t most_byt
 std::string read_stream(const std::filesystem::path& path, std::string_view name,
                         std::uint64_t most_bytes = kMostFileBytes);
 
-/// What a gzip file holds; `bytes` itself when it is none. Error (file) when it is truncated or damaged, or holds more
-/// than `most_bytes`.
+/// The contents of a gzip file; `bytes` itself when it is none. Error (file) when it is truncated or damaged, or holds
+/// more than `most_bytes`.
 std::string gunzipped(std::string bytes, std::string_view name, std::uint64_t most_bytes = kMostFileBytes);
 
-/// What a zlib stream of known size holds. Error (file) unless it holds just as many bytes.
+/// The contents of a zlib stream of known size. Error (file) unless it holds just as many bytes.
 std::string inflated(std::string_view bytes, std::string_view name, std::size_t size_bytes);
 
 /// The first byte that begins no UTF-8 character; npos when there is none.

@@ -125,7 +125,7 @@ TEST(Gunzipped, TakesNoMoreMemoryThanTheLimit) {
   if (!testing_program::AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: this build has an allocator of its own";
   const std::string packed = gzipped(std::string(32 << 20, 'x'));
   constexpr std::uint64_t kMost = (std::uint64_t{8} << 20) + 1000;
-  // Doubled from 64 KB on: 16 MB up to 8 MB, then what is left to the limit; 16 MB more if it were doubled once more.
+  // Doubled from 64 KB on: 16 MB up to 8 MB, then the rest up to the limit; 16 MB more if it were doubled once more.
   testing_program::AllocationLimit limit((std::int64_t{16} << 20) + kMost + (1 << 20));
   EXPECT_EQ(refusal([&] { gunzipped(packed, "f", kMost); }), "file: f: unpacks to more than 8389608 bytes");
   EXPECT_FALSE(limit.is_passed());

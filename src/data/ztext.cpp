@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 12, kEntryBytes = 10;
 constexpr std::size_t kFirstBook = 2;               // entries 0 and 1 are the module's and the testament's
-constexpr std::uint64_t kMostTextBytes = 64 << 20;  // of a testament, unpacked: many times what there is
+constexpr std::uint64_t kMostTextBytes = 64 << 20;  // of a testament, unpacked: many times the size of any
 
 std::uint64_t word_at(std::string_view bytes, std::size_t at, std::size_t count) {
   std::uint64_t word = 0;
@@ -147,7 +147,7 @@ void add_entity(std::string_view& text, std::string_view name, Words& words) {
   fail(ErrorKind::file, "{}: an entity that is not known: {}", name, quote(shortened(text)));
 }
 
-/// Bytes of a mark that is no text: a pilcrow, or what an importer left of USFM markup ("\nd ", "\+nd*").
+/// Bytes of a mark that is no text: a pilcrow, or USFM markup that an importer left ("\nd ", "\+nd*").
 std::size_t usfm_mark_bytes(std::string_view text) {
   if (text.starts_with("\u00b6")) return 2;
   if (!text.starts_with('\\')) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: whatever the three files of a testament hold, they give verses, or Error (file). The input begins
-// with the sizes of .bzs and .bzv in two bytes each; .bzz is what is left.
+// with the sizes of .bzs and .bzv in two bytes each; .bzz is the rest.
 #include <cstdint>
 #include <string>
 #include <string_view>

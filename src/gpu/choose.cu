@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reads an index and decides what runs next. `outer`, where there is one, is not zero where the choice itself is
-// not to be made: it is in a branch that is not taken, or the run is called off; then nothing is taken.
+// These kernels read an index and decide which branch runs next. `outer`, if given, is non-zero when the choice itself
+// must not be made, because it is in a branch that is not taken or the run is called off; then no branch is taken.
 #ifdef PD_EMULATE
 inline void cudaGraphSetConditional(unsigned long long handle, unsigned value) { *(unsigned*)handle = value; }
 #else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that decide what a run does next (choose.cu).
+// Plans the kernels that decide which branch a run takes next (choose.cu).
 #pragma once
 
 #include <span>

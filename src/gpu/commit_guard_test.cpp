@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard in front of a run's writes, in the emulation: when it closes, and what it tells the host.
+// Checks in the emulation when the guard in front of a run's writes closes, and that its report to the host is right.
 #include "gpu/commit_guard.h"
 
 #include <gtest/gtest.h>

@@ -98,7 +98,7 @@ const char* to_string(MatmulEpilogue epilogue) {
 }
 
 void check_dtypes(const MatmulSpec& spec) {
-  cuda_type(spec.a_dtype);  // refuses what is no float
+  cuda_type(spec.a_dtype);  // refuses dtypes that are no floats
   const bool is_half = spec.a_dtype == DType::f16 || spec.a_dtype == DType::bf16;
   if (spec.b_dtype != spec.a_dtype) {
     fail(ErrorKind::dtype, "matmul: b is {}, needed a's {}; {}", to_string(spec.b_dtype), to_string(spec.a_dtype),
@@ -216,7 +216,7 @@ Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t work
   PD_CUBLASLT(table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
   PD_CUBLASLT(table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
   if (spec.epilogue != MatmulEpilogue::none) {
-    // c^T is what the library makes: its bias goes along rows.
+    // The library computes c^T, so its bias goes along rows.
     const cublasLtEpilogue_t epilogue =
         spec.epilogue == MatmulEpilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS;
     const cudaDataType_t dtype = cuda_type(spec.c_dtype);

@@ -54,8 +54,8 @@ enum class MatmulPrecision : std::uint8_t {
   f64,   // f64 throughout
 };
 
-/// What happens to a product before it is stored: a bias [n], which all rows share, is added, negative results become
-/// 0.
+/// An operation on a product before it is stored: a bias [n], which all rows share, is added; relu replaces negative
+/// results by 0.
 enum class MatmulEpilogue : std::uint8_t { none, bias, bias_relu };
 
 /// c = op(a) op(b) for `batch` row-major matrices.

@@ -39,7 +39,7 @@ Operands operands_of(const MatmulSpec& spec) {
           values(reach(spec.m, spec.ldc, spec.batch, spec.stride_c), 3)};
 }
 
-/// The definition in MatmulSpec's comment, element by element; what lies between rows stays as it was in c.
+/// Computes the definition in MatmulSpec's comment element by element; elements between rows stay as they were in c.
 std::vector<double> row_major_product(const MatmulSpec& spec, const Operands& in) {
   std::vector<double> c = in.c;
   auto at = [](const std::vector<double>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
@@ -60,7 +60,8 @@ std::vector<double> row_major_product(const MatmulSpec& spec, const Operands& in
   return c;
 }
 
-/// What cuBLASLt's documentation says it does with column-major operands; checks that their sizes fit together.
+/// Computes the product of column-major operands as cuBLASLt's documentation defines it; checks that sizes fit
+/// together.
 std::vector<double> column_major_product(const MatmulSpec& spec, const Operands& in) {
   const ColumnMajorMatmul call = to_column_major(spec);
   const std::vector<double>&first = in.b, &second = in.a;

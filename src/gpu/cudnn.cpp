@@ -43,7 +43,7 @@ const Cudnn& required_cudnn() {
   return *table;
 }
 
-// What the library says besides is of the thread's last error.
+// The library's further message belongs to the last error of this thread.
 void check_cudnn(cudnn::Status status, const char* what, ErrorKind kind = ErrorKind::unsupported) {
   if (status == cudnn::kSuccess) return;
   const Cudnn& table = required_cudnn();
@@ -219,10 +219,11 @@ struct ConvolutionEngines::Found {
   const GpuDevice* device = nullptr;
   SharedHandle* shared = nullptr;
   ConvolutionSpec spec;
-  std::vector<Described> parts;  // of the graph: it is not said that what is made of a descriptor does not need it
+  std::vector<Described>
+      parts;  // of the graph: cuDNN does not say that an object may outlive the descriptors it was made of
   Described graph;
   std::vector<Described> configs;
-  std::vector<std::string> names;  // of each
+  std::vector<std::string> names;  // of each engine
 
   void ask(cudnn::HeuristicMode mode) {
     Described heuristic(cudnn::kEngineHeuristic);

@@ -72,8 +72,8 @@ class ConvolutionEngines {
 /// A prepared convolution on one GPU. run() decides nothing.
 class Convolution {
  public:
-  /// By the first of the engines, or the one of that name, that works within the limit. Error (unsupported) when none
-  /// does.
+  /// Uses the first of the engines, or the one with that name, that works within the limit. Error (unsupported) when
+  /// none does.
   Convolution(const ConvolutionEngines& engines, std::size_t workspace_limit_bytes, const std::string& name = "");
   ~Convolution();
   Convolution(Convolution&&) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of cuDNN's C interface is used: numbers and functions. Its own headers come with the library alone, and
+// The part of cuDNN's C interface that is used: numbers and functions. Its own headers come with the library alone, and
 // within a major version they keep their numbers (cudnn_test.cpp compares them where the headers are there).
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's numbers as its own headers have them, where they are; what is said where the library is not there.
+// Compares cuDNN's numbers with its own headers, if they are there, and checks the message if the library is missing.
 #include "gpu/cudnn.h"
 
 #include <gtest/gtest.h>

@@ -90,7 +90,7 @@ void add_record(const CUpti_Activity* record, Collection* all) {
     activity.bytes = static_cast<std::int64_t>(copy->bytes);
     activity.is_from_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
     activity.is_to_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
-    // What is asynchronous by its name waits where the host's memory is pageable, but for a few bytes to the GPU.
+    // Copies that are asynchronous by name wait when the host's memory is pageable, except for a few bytes to the GPU.
     const auto is_pageable = [](std::uint8_t kind) { return kind == CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE; };
     activity.is_async = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 && !is_pageable(copy->dstKind) &&
                         (!is_pageable(copy->srcKind) || activity.bytes <= kMostTaken);
@@ -162,7 +162,7 @@ bool CuptiCollector::start(std::string* why_not) {
     if (!all.has_callbacks) PD_CUPTI(cupti()->cuptiActivityRegisterCallbacks(give_buffer, take_buffer));
     all.has_callbacks = true;
     for (CUpti_ActivityKind kind : kKinds) PD_CUPTI(cupti()->cuptiActivityEnable(kind));
-    PD_CUPTI(cupti()->cuptiActivityFlushAll(1));  // what an earlier recording left behind
+    PD_CUPTI(cupti()->cuptiActivityFlushAll(1));  // drops records that an earlier recording left behind
     const std::lock_guard lock(all.mutex);
     all.activities.clear();
     all.lost = {};

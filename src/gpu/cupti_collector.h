@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUPTI saw between start and stop: kernels, copies, fills, with times of steady_ns(). Which of a program's
-// steps a kernel was is for others to find out.
+// Records all that CUPTI saw between start and stop: kernels, copies, fills, with times of steady_ns(). Finding out
+// which of a program's steps a kernel belongs to is left to others.
 #pragma once
 
 #include <cstdint>
@@ -38,16 +38,16 @@ class CuptiCollector {
   /// Starts collecting. False, with the reason, when CUPTI refuses (another profiler has it) or is too old to number
   /// graphs.
   static bool start(std::string* why_not);
-  /// What is not among the activities.
+  /// Activities that are missing from the list, and why.
   struct Lost {
     std::uint64_t dropped = 0;      // by CUPTI
     std::uint64_t timeless = 0;     // records that CUPTI had no time for
     std::int64_t clock_set_ns = 0;  // by which the host's clock was set meanwhile; 0: by nothing that shows
   };
-  /// Ends collecting, waits for what is under way, returns everything in order of start.
+  /// Ends collecting, waits for work under way, returns everything in order of start.
   static std::vector<GpuActivity> stop(Lost* lost);
-  /// Behind stop(): CUPTI goes, and launches of graphs are as fast as before. What was launched while it was there must
-  /// not be launched again.
+  /// Called after stop(): detaches CUPTI, so that launches of graphs are as fast as before. A graph that was launched
+  /// while it was attached must not be launched again.
   static void leave();
 };
 

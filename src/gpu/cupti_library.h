@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUPTI's activity functions, loaded at run time: what the profiler asks for kernel and copy times.
-// A toolkit may come without cupti.h; then PD_HAS_CUPTI is 0 and cupti() is always nullptr.
+// Loads CUPTI's activity functions at run time; the profiler takes kernel and copy times from them. A toolkit may come
+// without cupti.h; then PD_HAS_CUPTI is 0 and cupti() is always nullptr.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace paoding::gpu {
   X(cuptiActivityFlushAll)          \
   X(cuptiActivityGetNextRecord)     \
   X(cuptiActivityGetNumDroppedRecords)
-// To tell the nodes of graphs apart, and to let go of CUPTI: nullptr where one is missing.
+// Functions that tell the nodes of graphs apart, and let go of CUPTI: nullptr where one is missing.
 #define PD_CUPTI_NODE_FUNCTIONS(X) \
   X(cuptiGetGraphExecId)           \
   X(cuptiFinalize)
@@ -55,7 +55,7 @@ const Library& cupti_library();
 std::uint32_t cupti_version();
 
 #if PD_HAS_CUPTI
-/// Error (device) with what was being done and CUPTI's words, unless the call succeeded.
+/// Throws an error (device) that names the action and has CUPTI's words, unless the call succeeded.
 void check(CUptiResult result, const char* what);
 #endif
 

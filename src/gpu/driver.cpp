@@ -61,14 +61,14 @@ const LoadedDriver& loaded_driver() {
   return *loaded;
 }
 
-/// In destructors: the table, with `device` current on this thread; nullptr when nothing can be released.
+/// For destructors: the table, with `device` current on this thread; nullptr when nothing can be released.
 const Driver* driver_for_release(const GpuDevice* device) noexcept {
   try {
     if (device == nullptr) return nullptr;
     device->make_current();
     return driver();
   } catch (...) {
-    return nullptr;  // the driver is gone at process exit; so is what was to be released
+    return nullptr;  // the driver is gone at process exit, and so are its resources
   }
 }
 

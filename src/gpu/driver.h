@@ -18,10 +18,10 @@
 
 namespace paoding::gpu {
 
-// Every driver function in use; what follows is taken where the driver has it. cuda.h renames many of them by macro
-// (cuMemAlloc is cuMemAlloc_v2); the list is expanded before it is declared or turned into text, so members, types and
-// symbol names agree with the header. Callers write driver()->cuMemAlloc(...) and get the same renaming, as long as
-// this header is included.
+// Lists every driver function that is required; the optional ones follow in a list of their own. cuda.h renames many of
+// them by macro (cuMemAlloc is cuMemAlloc_v2); the list is expanded before it is declared or turned into text, so
+// members, types and symbol names agree with the header. Callers write driver()->cuMemAlloc(...) and get the same
+// renaming, as long as this header is included.
 #define PD_DRIVER_FUNCTIONS(X)  \
   X(cuInit)                     \
   X(cuDriverGetVersion)         \
@@ -115,7 +115,7 @@ std::string version_text(int version);
 std::string error_text(CUresult result);
 /// True for faults after which every call on the same CUcontext fails.
 bool is_sticky(CUresult result);
-/// Error (device) with what was being done and error_text.
+/// Throws an error (device) that names the action and has error_text.
 [[noreturn]] void fail_call(CUresult result, const char* what);
 /// The same, unless the call succeeded.
 inline void check(CUresult result, const char* what) {
@@ -137,7 +137,7 @@ class GpuDevice {
 
   /// Makes this GPU the one that driver calls of the calling thread act on.
   void make_current() const;
-  /// What the driver says of it, and the rates of its memory.
+  /// The device's properties as the driver reports them, and the rates of its memory.
   const Target& target() const { return target_; }
   int index() const { return index_; }
 
@@ -240,7 +240,7 @@ class Stream {
 
   CUstream get() const { return stream_; }
   void wait_idle() const;
-  /// What is enqueued from here on comes behind the event as it was recorded last.
+  /// Work that is enqueued from here on runs behind the event as it was recorded last.
   void wait_for(const Event& event) const;
 
  private:

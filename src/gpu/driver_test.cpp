@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without a GPU these check the loading and the error texts; what needs a GPU is skipped there.
+// Without a GPU these check the loading and the error texts; tests that need a GPU are skipped there.
 #include "gpu/driver.h"
 
 #include <gtest/gtest.h>

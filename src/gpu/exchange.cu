@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs that wait for each other are written with: words in global memory that others see in order, and words sent
-// into the shared memory of the other CTAs of a cluster. CTAs wait only for those that run with them, so no wait has a
+// Primitives for CTAs that wait for each other: words in global memory that others see in order, and words sent into
+// the shared memory of the other CTAs of a cluster. CTAs wait only for those that run with them, so no wait has a
 // limit.
 
 #ifdef PD_EMULATE
@@ -53,7 +53,7 @@ PD_DEVICE void store_relaxed(uint4* at, uint4 value) {
                "r"(value.z), "r"(value.w)
                : "memory");
 }
-// What this thread stored before is seen before what it stores next, and what the threads that it synchronizes with do.
+// Orders this thread's earlier stores, and those of threads it synchronizes with, before its later ones.
 PD_DEVICE void fence_stores() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Others that see it see all that this thread, and threads it was in a barrier with, stored before.
 PD_DEVICE unsigned add_release(unsigned* at, unsigned value) {
@@ -71,13 +71,13 @@ PD_DEVICE unsigned cluster_rank() {
 PD_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The same in two parts, of which the first orders nothing but mbarrier_init(): a release waits for what is being
-// loaded.
+// The same in two parts. The first orders nothing but mbarrier_init(): a release would wait for loads that are under
+// way.
 PD_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-// And this one what this CTA has stored.
+// Also orders the stores of this CTA.
 PD_DEVICE void cluster_arrive_stored() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 PD_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// Nobody goes before all have come; what they have stored is not waited for.
+// No CTA leaves before all have arrived; their stores are not waited for.
 PD_DEVICE void cluster_leave() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -87,7 +87,7 @@ PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
   return address;
 }
-// TMA and the tensor cores see what this thread has stored in shared memory before.
+// Makes this thread's earlier stores to shared memory visible to TMA and the tensor cores.
 PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // An mbarrier is in one phase after the other. A phase ends when `arrivals` threads have said how many
 // bytes they expect and these have come.

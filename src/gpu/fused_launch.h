@@ -15,9 +15,9 @@ class FusedLaunch {
  public:
   virtual ~FusedLaunch() = default;
 
-  /// Without operands: their addresses are among the sizes, which place() fills in.
+  /// The launch has no operands: their addresses are among the sizes, which place() fills in.
   const TextLaunch& launch() const { return launch_; }
-  /// Before the launch starts; `operands` as the member alone would get them.
+  /// Called before the launch starts; `operands` as the member alone would get them.
   virtual void place(std::size_t member, void* const* operands, void* workspace, void* tickets) = 0;
 
  protected:
@@ -27,17 +27,17 @@ class FusedLaunch {
   TextLaunch launch_;
 };
 
-/// What a kernel of our own begins with, behind its launch bounds' opening parenthesis.
+/// Every kernel of our own begins with this text, which ends behind its launch bounds' opening parenthesis.
 inline constexpr std::string_view kKernelHead = "extern \"C\" __global__ void __launch_bounds__(";
 
 void replace_all(std::string* text, std::string_view what, std::string_view by);
 
-/// What is a kernel's own where it is in a fused launch: its text behind the prelude.
+/// The kernel's own text inside a fused launch, which is the part behind the prelude.
 std::string_view own_text(const TextLaunch& launch);
 /// The kernel as a function `run` that is told which CTA it is.
 std::string as_function(std::string_view own);
 
-/// The text of `struct AnyPointer`: what the parameter that it is given to points at.
+/// The text of `struct AnyPointer`, which converts to a pointer of the type that its parameter has.
 std::string_view any_pointer_text();
 
 }  // namespace paoding::gpu

@@ -81,8 +81,8 @@ inline Group lerp(Strides extents, DType dtype, Strides x, Strides y, Strides w)
   return group;
 }
 
-/// Of x [rows, channels] and `count` values of every channel, f32: x - v0 - v1 .., as it is or, over the rows, its sum
-/// and its square's.
+/// A group over x [rows, channels] and `count` values of every channel, f32: x - v0 - v1 .., as it is or, over the
+/// rows, its sum and its square's.
 inline Group by_channel(Strides extents, DType dtype, int count, bool is_summed) {
   Group group;
   group.extents = std::move(extents);

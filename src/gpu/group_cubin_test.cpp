@@ -18,7 +18,7 @@ struct Use {
   int frame_bytes = 0;  // local memory: spills and arrays that did not fit registers
 };
 
-/// What a cubin says of its kernel, in section ".nv.info": attribute 0x2f the registers, 0x11 the frame size.
+/// Reads a cubin's facts of its kernel in section ".nv.info": attribute 0x2f is the registers, 0x11 the frame size.
 Use read_use(const std::vector<char>& cubin) {
   auto at = [&](std::size_t offset, auto value) {
     std::memcpy(&value, cubin.data() + offset, sizeof(value));

@@ -15,8 +15,8 @@ namespace paoding::gpu {
 /// The prelude's type that combines two elements.
 std::string_view combine_text(Combine combine);
 
-/// Which loads, indices and own reductions some values depend on; what a reduction depends on does not count, nor what
-/// a node depends on that is known already (given per node, or not at all).
+/// The loads, indices and own reductions that some values depend on. Operands of a reduction do not count, nor do those
+/// of a node that is known already (given per node, or not at all).
 struct FormulaUse {
   std::vector<bool> nodes, loads, indices, reductions;
 };
@@ -37,7 +37,7 @@ bool is_row_divisor(const Group& group, std::int32_t node, const std::vector<boo
 /// at most one element of a row, so that hardly any vector has one.
 struct RowLabel {
   std::int32_t node = -1;   // the comparison; -1: there is none
-  std::int32_t label = -1;  // what the place is compared with
+  std::int32_t label = -1;  // the number that the place is compared with
   int index = -1;           // of the group's indices
 };
 RowLabel find_row_label(const Group& group, const std::vector<bool>& in_row);

@@ -438,8 +438,8 @@ void KernelText::emit_element_store(std::size_t o, const std::string& value) {
   emit_final_store(o, axes, value, "j");
 }
 
-/// Of what CTAs share, a CTA's first warps have 32 elements each: each counts for itself, so that its CTA need not
-/// synchronize, and its lanes combine the few parts of their own.
+/// Each of a CTA's first warps adds up 32 of the elements that the CTAs share. Each warp has its own ticket, so that
+/// its CTA need not synchronize, and its lanes combine their few parts.
 void KernelText::emit_last_sharers(std::size_t p) {
   std::int64_t most = 1;
   for (const std::size_t o : parts_[p].outputs) most = std::max(most, tile_elements(o));

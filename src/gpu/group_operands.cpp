@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule asks of a group's operands.
+// Decides a schedule's properties that follow from the group's operands.
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,7 +8,7 @@
 namespace paoding::gpu {
 namespace {
 
-// Rows of the inner axis from which on what a thread holds for all of its own costs nothing.
+// From so many rows of the inner axis on, the registers that a thread holds for all of its rows cost nothing.
 constexpr std::int64_t kRowsToHoldFor = 64;
 
 }  // namespace

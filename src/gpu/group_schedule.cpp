@@ -16,8 +16,7 @@ constexpr std::int64_t kSmallPoints = 64 << 10;
 // A pointwise group holds no more shared rows than this in vectors that are wider than theirs: loading them takes as
 // long as the few rows of points that each thread has.
 constexpr std::size_t kMostHeldRows = 4;
-// From so many CTAs for each that is resident on, what they wait for tickets is more than the second launch takes: 1.1
-// us (H200).
+// From so many CTAs per resident one on, waiting for tickets takes longer than a second launch: 1.1 us (H200).
 constexpr std::int64_t kWavesToAddLater = 2;
 
 }  // namespace

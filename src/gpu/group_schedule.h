@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a Group runs on a GPU: which axes become CTAs, which one loop and which the lanes of a warp, in closed-form
-// rules of sizes and of what the target is. group_text.h turns the result into CUDA text.
+// How a Group runs on a GPU: which axes become CTAs, which one loop and which the lanes of a warp. The rules are
+// closed-form functions of the sizes and the target. group_text.h turns the result into CUDA text.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct GridDim {
 /// Whether every CTA along a dimension of the grid has a part of the output's sums.
 bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim);
 
-/// A node of the Expr that stays in registers from the pass that computes it on, so that later passes need neither what
-/// it is made of nor the arithmetic.
+/// A node of the Expr that stays in registers from the pass that computes it on, so that later passes need neither its
+/// operands nor the arithmetic.
 struct CarriedValue {
   std::int32_t node = -1;
   int pass = 0;
@@ -61,10 +61,10 @@ struct GroupSchedule {
   int unroll = 1;                  // steps whose loads are in flight together
   int block_axis = -1, block = 1;  // grid axis that a thread does `block` neighbours of at once
   int chunk_axis = -1;
-  std::int64_t chunk = 1;                           // grid axis that a CTA loops over, summing rows in shared memory
-  int row_slots = 0;                                // shared sums per output for that
-  bool adds_later = false;                          // a second launch adds up what CTAs leave (group_later_sums.cpp)
-  int sharers = 1;                                  // CTAs that have a part of each reduction, about a CTA an SM in all
+  std::int64_t chunk = 1;   // grid axis that a CTA loops over, summing rows in shared memory
+  int row_slots = 0;        // shared sums per output for that
+  bool adds_later = false;  // a second launch adds up the CTAs' partial sums (group_later_sums.cpp)
+  int sharers = 1;          // CTAs that have a part of each reduction, about a CTA an SM in all
   std::int64_t serial_count = 1, serial_chunk = 1;  // serial indices in all and per CTA
   std::int64_t inner_vectors = 1, inner_chunk = 1;  // vectors in all (flattened inner axes) and per CTA
   bool is_ragged = false;                           // the last vector of the inner axis is not whole
@@ -73,7 +73,7 @@ struct GroupSchedule {
   bool is_wide = false;  // offsets need 64 bits
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
-  bool is_stage = false;  // of a vertically fused launch: what it reads may have been written in the same launch
+  bool is_stage = false;  // of a vertically fused launch: its inputs may have been written in the same launch
 
   // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
   // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
@@ -82,8 +82,8 @@ struct GroupSchedule {
   bool fetches_ahead = false;  // held loads of a CTA's next turn are on their way during this one
   std::vector<bool> is_held;   // per load
   std::vector<CarriedValue> carried;
-  int shifted_like = -1;       // rows start anywhere, as this operand's do: vectors begin at its first aligned element
-                               // of a row, and what is left at both ends goes one by one
+  int shifted_like = -1;  // rows start anywhere, as this operand's do: vectors begin at its first aligned element of a
+                          // row, and elements at both ends go one by one
   std::int64_t row_count = 1;  // of the grid and serial axes (in a tile: times inner_vectors)
   std::int64_t blocks = 1;     // rows / rows per turn of a CTA; `ctas` of them at a time
 

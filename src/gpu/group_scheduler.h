@@ -12,8 +12,8 @@
 namespace paoding::gpu {
 
 /// The threads of a CTA where CTAs go through memory in order, a vector each: of whole rows, or of a part of a row that
-/// is longer. What holds up such a CTA is its last load: a warp a row took 1 us more of 36, and half a row of 8
-/// channels by 4 vectors a thread 0.7 (H200).
+/// is longer. The last load of such a CTA holds it up: a warp a row took 1 us more of 36, and half a row of 8 channels
+/// by 4 vectors a thread 0.7 (H200).
 struct OrderedCta {
   static constexpr std::int64_t kMostThreads = 512;
   std::int64_t lanes, rows;
@@ -70,10 +70,10 @@ class Scheduler {
   /// The axis along which a load of a pointwise group lies whose elements are far apart along the inner one, as in a
   /// transpose; -1 without one, or where latency decides.
   int transposed_axis(const std::vector<int>& axes) const;
-  /// What reads the same part of a large load should run together, as neighbouring CTAs: an axis along which such a
-  /// load stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first. Where
-  /// nothing is reduced it is done for the largest load only: L2 serves what fits it, and threads go on with what they
-  /// hold.
+  /// CTAs that read the same part of a large load should run together, as neighbours: an axis along which such a load
+  /// stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first. Where
+  /// nothing is reduced this is done for the largest load only: L2 serves loads that fit it, and threads go on with the
+  /// values they hold.
   void separate_shared(std::vector<int>* axes);
   /// The largest load that stays the same along one of the axes and does not stay in L2 while the kernel streams
   /// through it; -1 if there is none.
@@ -127,15 +127,15 @@ class Scheduler {
 
   // ---- The grid ----
 
-  /// Inner first, then serial, then axes from the inside out; but a dimension along which large loads stay the same
-  /// goes before, so that the CTAs that share them run together and find them in L2.
+  /// Orders the grid: inner first, then serial, then axes from the inside out; but a dimension along which large loads
+  /// stay the same goes before, so that the CTAs that share them run together and find them in L2.
   void order_grid();
   /// 4 CTAs of 256 threads leave 64 registers a thread, which hold the loads in flight and the sums of most groups;
   /// light pointwise groups fit 32 and fill the SM, so that their grid has no small second wave.
   void estimate_residents();
   double in_flight_kilobytes() const;
 
-  // ---- Who adds up what CTAs leave ----
+  // ---- Who adds up the CTAs' partial sums ----
 
   bool has_partial_sums() const;
   /// Why the last CTA to come adds up, not a second launch; "" where one does.

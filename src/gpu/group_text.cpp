@@ -97,7 +97,7 @@ std::string KernelText::offset_terms(const std::string& name, std::size_t operan
   return text;
 }
 
-// ---- Which operands share what ----
+// ---- Operands that share offsets, and outputs that share parts ----
 
 void KernelText::find_aliases() {
   for (std::size_t i = 0; i < group_.operands(); ++i) {
@@ -309,7 +309,7 @@ void KernelText::emit_count(const std::string& target, const std::string& suffix
   k_.add("{0}{1} = {2} - x{3} < kVector ? (int)({2} - x{3}) : kVector;", target, suffix, inner_extent(), inner_);
 }
 
-/// Of shared memory, for sums across the CTA's threads.
+/// Bytes of shared memory for sums across the CTA's threads.
 std::int64_t KernelText::scratch_bytes() const {
   std::int64_t bytes = 0;
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated group kernels: the text compiles by NVRTC, and, run thread by thread on the CPU, gives what the reference
-// gives, for random groups with poisoned outputs, in any order of CTAs, twice on one workspace.
+// Generated group kernels: the text compiles by NVRTC, and, run thread by thread on the CPU, gives the reference's
+// results, for random groups with poisoned outputs, in any order of CTAs, twice on one workspace.
 #include "gpu/group_text.h"
 
 #include <gtest/gtest.h>
@@ -284,7 +284,7 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   for (std::size_t k = 0; k < count; ++k) {
     const double value =
         is_float(operand.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 4);
-    if (is_load) put(operand.dtype, operand.start + k * size, value);  // else what is there is the poison
+    if (is_load) put(operand.dtype, operand.start + k * size, value);  // outputs keep the poison
     operand.values[k] = get(operand.dtype, operand.start + k * size);
   }
   return operand;
@@ -298,11 +298,11 @@ double points(const Group& group, std::uint32_t mask) {
   return count;
 }
 
-/// What rounding may do to an element of an output, whose formula has numbers about 1. Each of its n terms is rounded
-/// as often as the formula has nodes, and once more when it is added up: n (nodes + 1) errors of up to a unit roundoff
-/// and of either sign, together about the root of so many; 8 times that, as what is in the formula may make more of
-/// them. What a reduction of the group's own is off by is the same in all n terms: of m numbers of one sign in one
-/// chain, which is the longest that a kernel may add them in, sqrt(m) / 3 units.
+/// The rounding error of an output's element, whose formula has numbers about 1. Each of its n terms is rounded as
+/// often as the formula has nodes, and once more when it is added up: n (nodes + 1) errors of up to a unit roundoff and
+/// of either sign, together about the root of so many; 8 times that, as operations of the formula may amplify them. The
+/// error of a reduction of the group's own is the same in all n terms: of m numbers of one sign in one chain, which is
+/// the longest that a kernel may add them in, sqrt(m) / 3 units.
 double tolerance(const Group& group, const GroupOutput& output, double value) {
   const DType compute = group.expr.dtype_of(output.value);
   const double unit = compute == f64 ? 0x1p-53 : is_float(compute) ? 0x1p-24 : 0;
@@ -333,7 +333,7 @@ void check(const GroupCase& c, unsigned seed) {
   std::vector<void*> arguments;
   for (Operand& operand : operands) arguments.push_back(&operand.pointer);
   arguments.push_back(&scratch);
-  for (int round = 0; round < 2; ++round) {  // the second finds what the first left behind
+  for (int round = 0; round < 2; ++round) {  // the second round finds the results and workspace of the first
     for (const TextLaunch& kernel : c.plan.launches) {
       const Launch launch = kernels().find(kernel.entry);
       ASSERT_NE(launch, nullptr) << kernels().log();

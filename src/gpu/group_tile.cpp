@@ -12,17 +12,18 @@ namespace {
 constexpr std::int64_t kSplitBytes = 16 << 10;
 // More when it leaves a partial sum per column, until there is a wave of two CTAs per SM.
 constexpr std::int64_t kColumnSplitBytes = 32 << 10;
-// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. Of a group that writes what
-// it reads too, times as many, with as much more in flight: all of one wave would read, and then all write.
+// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. A group that also stores
+// elements of the whole space gets more CTAs by this factor, and as much more in flight: all CTAs of one wave would
+// read, and then all write.
 constexpr std::int64_t kTileCtasPerSm = 4, kMoreWhereWritten = 2;
-// A split column keeps its rows per CTA above this, so that partial sums stay below 5% of what is read.
+// A split column keeps its rows per CTA above this, so that partial sums stay below 5% of the bytes read.
 constexpr std::int64_t kRowsPerPartial = 40;
 // The last arriver reads at most this many partial elements of an output: 20 a thread.
 constexpr std::int64_t kPartialsPerTile = 20 * 256;
 // A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
 constexpr std::int64_t kSharedLoadBytes = 64 << 10;
-// Of a CTA that shares a reduction with others so that there is one an SM. Clusters of them that add up out of each
-// other's shared memory are slower, which takes 1.3 us more for the loads alone (H200).
+// Threads of a CTA that shares a reduction with others so that there is one CTA an SM. Clusters that add up out of each
+// other's shared memory are slower: the loads alone take 1.3 us more (H200).
 constexpr int kSharerThreads = 512;
 // Rows of threads of such a CTA that sums columns: more take longer to synchronize than narrower loads to come.
 constexpr int kMostSharerRows = 64;
@@ -30,10 +31,10 @@ constexpr int kMostSharerRows = 64;
 // of any usual length sums up, so that all lengths have one text.
 constexpr std::int64_t kMostSharedBytes = 64 << 20, kMostSharedColumnBytes = 256 << 20;
 constexpr int kMaxUnroll = 8;
-// Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread
+// A group that sums columns and moves 16-bit elements by 16 bytes: steps in flight, and the bytes of them that a thread
 // has registers for.
 constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
-// Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
+// A group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
 constexpr int kTransposedLanes = 8, kTransposedUnroll = 4;
 
 }  // namespace
@@ -147,7 +148,8 @@ void Scheduler::choose_tile() {
   const bool keeps_serial = !has_sink(SinkKind::column) && !has_sink(SinkKind::total);
   s_.unroll = s_.is_transposed ? kTransposedUnroll : choose_unroll(steps);
   if (keeps_serial) {
-    // Nothing is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse what it holds.
+    // No sum is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse the values it
+    // holds.
     const std::int64_t batch = s_.rows * s_.unroll;
     const std::int64_t ctas = tiles * ceil_div(s_.serial_count, batch);
     s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * target_.sm_count), 1, 8);

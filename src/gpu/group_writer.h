@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one group's kernel: group_text.cpp what stands around the loop, group_loop.cpp the loop and what follows it.
+// Writes one group's kernel: group_text.cpp the parts around the loop, group_loop.cpp the loop and the code behind it.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class KernelText {
   std::string offset_terms(const std::string& name, std::size_t operand, const std::vector<int>& axes);
   std::string inner_extent() { return sizes_.number("inner", extent(inner_)); }
 
-  // ---- Which operands share what ----
+  // ---- Operands that share offsets, and outputs that share parts ----
 
   void find_aliases();
   void find_parts();
@@ -61,7 +61,7 @@ class KernelText {
   std::int64_t tile_elements(std::size_t o) const;
   std::string tile_elements_text(std::size_t o);
   const PartGroup& parts_of(std::size_t o) const { return parts_[static_cast<std::size_t>(part_group_[o])]; }
-  /// Where they begin.
+  /// Text for the address at which they begin.
   std::string parts_text(std::size_t o);
 
   // ---- Text before the kernel ----
@@ -140,8 +140,8 @@ class KernelText {
 
   // ---- A second launch that adds up (group_later_sums.cpp) ----
 
-  /// Sums of the output for which there are parts, and what one of its CTAs leaves: a part of each of its rows' sums,
-  /// beside the parts of the same sum that others leave.
+  /// How many sums of the output one of its CTAs leaves: a part of each of its rows' sums, beside the parts of the same
+  /// sum that other CTAs leave.
   std::int64_t left_sums(std::size_t o) const { return parts_of(o).tiles * tile_elements(o); }
   void emit_leaving(std::size_t o);
   void emit_later_sum(std::size_t o);
@@ -161,7 +161,7 @@ class KernelText {
   SizeFields sizes_;
   Lines k_;
   std::int64_t workspace_bytes_ = 0, ticket_count_ = 0;
-  bool leaves_sums_ = false;  // in what threads have shared memory for
+  bool leaves_sums_ = false;  // an earlier sum has used the shared memory of the threads
 };
 
 }  // namespace paoding::gpu

@@ -27,7 +27,7 @@ std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMemb
 
 class GroupedLaunch : public FusedLaunch {
  public:
-  /// Of a list of launch_groups_of().
+  /// Takes a list that launch_groups_of() returned.
   GroupedLaunch(const std::vector<FusedMember>& members, const Target& target);
 
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;
@@ -36,7 +36,7 @@ class GroupedLaunch : public FusedLaunch {
   void set_operand(std::size_t member, std::size_t operand, void* at);
   void set_workspace(std::size_t member, void* workspace);
   void set_tickets(std::size_t member, void* tickets);
-  /// Among its sizes, the last of the kernel's own.
+  /// The last of the kernel's own sizes among the member's sizes.
   std::uint64_t& last_size(std::size_t member) { return launch_.sizes[(member + 1) * member_words_ - 1]; }
 
  private:

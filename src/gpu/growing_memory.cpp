@@ -54,7 +54,7 @@ GrowingDeviceMemory::~GrowingDeviceMemory() {
       offset += bytes;
     }
     driver.cuMemAddressFree(start_, reserved_);
-  } catch (...) {  // the driver is gone at process exit; so is what was to be released
+  } catch (...) {  // the driver is gone at process exit, and so is its memory
   }
 }
 

@@ -131,7 +131,8 @@ namespace {
 
 constexpr std::int64_t kRowsOfCta = 32;
 
-// What adds up rows: CTAs of 32 rows, or of what else there is to do, and of as many columns as a warp moves at once.
+// Plans the kernel that adds up rows: CTAs of 32 rows, or of the other blocks, by as many columns as a warp moves at
+// once.
 TextLaunch plan_row_sums(IndexText& made, const IndexShape& shape, const std::string& what, std::string_view text,
                          std::vector<std::string> operands, std::int64_t other_blocks, const std::string& arguments) {
   const std::int64_t vector = vector_of(shape), tiles = ceil_div(shape.inner, 32 * vector);

@@ -18,10 +18,10 @@ struct IndexShape {
   std::int64_t range = 1;     // of numbers
   std::int64_t padding = -1;  // of plan_scatter_rows: a row that stays 0
   std::int64_t count = 1;     // indices: of all in *_rows; of each outer and inner place in *_elements
-  std::int64_t from_outer = 0, from_middle = 0;           // of what is read: a or updates
-  std::int64_t to_outer = 0, to_middle = 0;               // of the result
+  std::int64_t from_outer = 0, from_middle = 0;           // strides of the input that is read: a or updates
+  std::int64_t to_outer = 0, to_middle = 0;               // strides of the result
   std::int64_t from_alignment = 256, to_alignment = 256;  // bytes
-  std::int64_t sm_count = 132;                            // of the target
+  std::int64_t sm_count = 132;                            // of the target GPU
 };
 
 /// out[o, n, i] = a[o, ids[n], i]. Operands: a, ids, out.

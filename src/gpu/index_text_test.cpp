@@ -189,8 +189,8 @@ void check(const IndexCase& c, const EmulatedKernels& kernels, unsigned seed) {
         put(s.dtype, wrapped, expected);
         expected = get(s.dtype, wrapped);
       }
-      // Updates are added in their order, in f64 or f32, in one chain or in parts: every sum on the way is one of
-      // neighbours, and so within what the sums from the beginning span. Adding them rounds as often as there are
+      // Updates are added in their order, in f64 or f32, in one chain or in parts: every partial sum is one of
+      // neighbours, and so within the range of the sums from the beginning. Adding them rounds as often as there are
       // terms, here (in f64) as there, and storing the result once more.
       const double unit = s.dtype == f64 ? 2 * 0x1p-53 : 0x1p-24;
       const double stored = s.dtype == bf16 ? 0x1p-8 : s.dtype == f16 ? 0x1p-11 : 0;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kMagic[8] = {'P', 'D', 'C', 'U', 'B', 'I', 'N', '\0'};
 constexpr std::uint32_t kFormatVersion = 1;
 constexpr std::size_t kMaxCompilers = 4;
-/// Hundreds of times what our largest kernel has. A larger file was not made by us, whatever size it says it has.
+/// Hundreds of times the size of our largest kernel. A larger file was not made by us, whatever size it says it has.
 constexpr std::uint64_t kMostCubinBytes = 64 << 20;
 
 /// The head of a cache file; the cubin follows it.
@@ -103,7 +103,7 @@ KernelCache::Cubin KernelCache::cubin(const std::string& source, const std::stri
       ++counts_.memory_hits;
     }
   }
-  if (already.valid()) return already.get();  // waits while another thread compiles it; throws what that one threw
+  if (already.valid()) return already.get();  // waits while another thread compiles it; rethrows that thread's error
   try {
     Cubin made = load_or_compile(key, source, arch, name);
     promise.set_value(made);
@@ -189,7 +189,7 @@ void KernelCache::write_file(const Key& key, const std::vector<char>& cubin) con
   header.checksum[0] = checksum[0];
   header.checksum[1] = checksum[1];
 
-  // Other processes see the old file or the whole new one. What a power failure cuts is known by its checksum.
+  // Other processes see the old file or the whole new one. A file cut by a power failure is known by its checksum.
   const fs::path path = file_of(key);
   try {
     files::TemporaryFile made(folder_, path.string());

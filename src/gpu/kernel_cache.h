@@ -20,7 +20,7 @@
 
 namespace paoding::gpu {
 
-/// What a cache calls for a text that it does not have; tests put their own in NVRTC's place.
+/// The compiler that a cache calls for a text that it does not have; tests put their own in NVRTC's place.
 struct KernelCompiler {
   int version = 0;                   // part of the key
   std::vector<std::string> options;  // passed on every compilation, part of the key
@@ -56,8 +56,8 @@ class KernelCache {
   /// The cubin of a text for an architecture; `name` is shown in errors and is no part of the key.
   /// Error (device) when the text does not compile; it is tried again on the next call.
   Cubin cubin(const std::string& source, const std::string& arch, const std::string& name = "kernel.cu");
-  /// Makes every text's cubin ready, compiling what is missing on up to four threads.
-  /// Throws the first error after all threads are done.
+  /// Makes every text's cubin ready, compiling missing ones on up to four threads. Throws the first error after all
+  /// threads are done.
   void compile_all(std::span<const std::string> sources, const std::string& arch);
 
   CacheCounts counts() const;
@@ -76,7 +76,7 @@ class KernelCache {
 
   const std::filesystem::path folder_;
   const KernelCompiler compiler_;
-  mutable std::mutex mutex_;                         // guards what follows
+  mutable std::mutex mutex_;                         // guards the members below
   std::map<Key, std::shared_future<Cubin>> cubins_;  // ready, or being made by the thread that put it in
   CacheCounts counts_;
 };

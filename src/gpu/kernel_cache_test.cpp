@@ -192,7 +192,7 @@ TEST_F(KernelCacheTest, CompileAllUsesUpToFourThreadsAndReportsTheError) {
   EXPECT_EQ(cache.counts().compiles, 18);
 }
 
-/// Sets or unsets an environment variable and puts back what was there.
+/// Sets or unsets an environment variable and restores its old value.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ---- Sums of rows of any number of threads, and of the parts that CTAs leave for a launch behind theirs ----
 
-// `leave(row, sum)` is called for each of kRows rows of kLanes neighbouring threads by one thread: a warp adds up what
-// those of a row had.
+// `leave(row, sum)` is called for each of kRows rows of kLanes neighbouring threads by one thread: a warp adds up the
+// values of a row's threads.
 template <class Op, int kLanes, int kRows, class T, class Leave> PD_DEVICE void combine_rows(T value, void* shared, const Leave& leave) {
   constexpr int kWarps = kLanes * kRows / 32;  // whole ones
   T* of_thread = (T*)shared;

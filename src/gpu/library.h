@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and loads NVIDIA's shared libraries at run time. Nothing is linked, so one binary runs on machines
-// that have none of them; what was tried is kept for `paoding doctor`.
+// Finds and loads NVIDIA's shared libraries at run time. Nothing is linked, so one binary runs on machines that have
+// none of them; the attempts are kept for `paoding doctor`.
 #pragma once
 
 #include <filesystem>
@@ -44,7 +44,7 @@ class Library {
   explicit Library(std::vector<std::string> names, const SearchPlaces& places = SearchPlaces::from_environment());
 
   bool loaded() const { return handle_ != nullptr; }
-  /// Full path of what was loaded; empty when nothing was.
+  /// Full path of the loaded library; empty when none was loaded.
   const std::string& path() const { return path_; }
   const std::vector<Attempt>& attempts() const { return attempts_; }
   /// Why nothing was loaded, in one line; empty when something was.

@@ -62,8 +62,8 @@ CUtensorMap made_map(const TensorMap& map, void* memory) {
   return made;
 }
 
-// Needed above 48 KB, of which what the text declares by itself is a part. It holds for all that launch the function,
-// of other sizes too: never less than before.
+// Needed above 48 KB; the text's own static shared memory counts too. The limit holds for all launches of the function,
+// of other sizes too, so it is never lowered.
 void ask_for_shared(CUfunction function, unsigned bytes) {
   static std::mutex mutex;
   static std::map<CUfunction, unsigned> asked;
@@ -129,7 +129,7 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const LaunchScr
     attributes[count++].value.programmaticStreamSerializationAllowed = 1;
   }
   const Driver& driver = required_driver();
-  if (count == 0) {  // what drivers of before CUDA 12 know
+  if (count == 0) {  // drivers before CUDA 12 know only this call
     PD_CUDA(driver.cuLaunchKernel(function_, launch_->grid[0], launch_->grid[1], launch_->grid[2], launch_->block, 1, 1,
                                   launch_->shared_bytes, stream, arguments.data(), nullptr));
     return;

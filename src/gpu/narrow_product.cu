@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[m, n] = a[m, k] b[k, n] of 16 bits, sums in f32, for few rows: what such a product waits for is its operands, so
-// a CTA asks for all of them at once. It has kRows rows and kColumns columns of the result and K as a whole, kDepth
-// with what is zero behind the last; of its warps each has 16 rows and a part of K (kParts). What the launch before
-// does not write is asked for before that has ended, and the next launch may begin as soon as this one has.
+// out[m, n] = a[m, k] b[k, n] of 16 bits, sums in f32, for few rows: such a product waits for its operands, so a CTA
+// asks for all of them at once. It has kRows rows and kColumns columns of the result and K as a whole, padded with
+// zeros to kDepth; each of its warps has 16 rows and a part of K (kParts). Operands that are unmodified by the previous
+// launch are asked for before that has ended, and the next launch may begin as soon as this one has.
 
 constexpr int kTiles = kColumns / 8, kRowTiles = kRows / 16, kParts = kThreads / 32 / kRowTiles;
 constexpr int kSteps = kDepth / 16 / kParts;  // of a warp, 16 elements along K each

@@ -18,7 +18,7 @@ struct NarrowProduct {
   bool is_b_unmodified_by_previous = false;  // the launch before does not write b
 };
 
-/// Of a CTA's shared memory.
+/// Bytes of a CTA's shared memory.
 std::int64_t narrow_product_bytes(const NarrowProduct& product);
 std::int64_t narrow_product_ctas(const NarrowProduct& product);
 TextLaunch plan_narrow_product(const NarrowProduct& product);

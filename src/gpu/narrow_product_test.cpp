@@ -53,7 +53,7 @@ struct NarrowCase {
   std::string name() const {
     return fmt::format("[{}, {}] by [{}, {}] of {}", shape.m, shape.k, shape.k, shape.n, to_string(shape.dtype));
   }
-  /// Half a unit of the last place, and what sums in f32 lose.
+  /// Allows half a unit of the last place, and the error of sums in f32.
   void check(const std::vector<std::uint16_t>& got) const {
     const double rounding = shape.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
     int wrong = 0;

@@ -6,7 +6,7 @@
 namespace paoding::gpu {
 namespace {
 
-// What Sizes::part says, as in recurrence_pipelined.cu; it is the last size.
+// Bits of Sizes::part, as in recurrence_pipelined.cu; it is the last size.
 constexpr std::uint64_t kHandsOn = 1, kHasBelow = 2, kIsInput = 4;
 
 constexpr std::size_t kWeights = 1;  // operand of a product

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers one above the other in one launch, each some steps behind the one below
-// (ops/recurrence/recurrence_pipelined.cu). What is between two of them, the product of the lower one's states and the
-// weights of the upper one's input, is made step by step in it too: by a member that is the upper layer once more,
-// those weights in place of its own.
+// (ops/recurrence/recurrence_pipelined.cu). The product of the lower layer's states and the weights of the upper one's
+// input is made step by step in the launch too: by a member that is the upper layer once more, those weights in place
+// of its own.
 #pragma once
 
 #include <vector>

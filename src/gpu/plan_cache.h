@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured to be fastest, on disk: which kernel, and which engine of a library, for a call on a target. Its
-// key is everything that decides the answer, a text; versions of libraries and of our own kernels are in it, so an
-// update finds nothing and changes nothing.
+// Keeps on disk which kernel, and which engine of a library, was measured to be fastest for a call on a target. The key
+// is a text of everything that decides the answer; versions of libraries and of our own kernels are in it, so an update
+// finds nothing and changes nothing.
 #pragma once
 
 #include <filesystem>
@@ -38,8 +38,8 @@ class PlanCache {
   /// The process's cache, in the folder of compiled kernels.
   static PlanCache& shared();
 
-  /// What is known of the key; its file is read once. Where there is one that is no entry for the key, `ignored` says
-  /// so.
+  /// The entry of the key, if known; its file is read once. If there is a file that is no entry for the key, `ignored`
+  /// says so.
   std::optional<TimedChoice> find(const std::string& key, std::string* ignored = nullptr);
   void keep(const std::string& key, const TimedChoice& choice);
   /// The file that has, or would have, the entry.
@@ -53,7 +53,7 @@ class PlanCache {
   Known read(const std::string& key) const;
 
   const std::filesystem::path folder_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::map<std::string, Known> known_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was timed, on disk: found again by who asks for the same, by nobody else; whatever is wrong with a file is said
-// and ignored; threads and processes that write at once.
+// Timings on disk: a request with the same key finds them, no other does; a faulty file is reported and ignored;
+// threads and processes may write at once.
 #include "gpu/plan_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How elements are stored and computed with, and what every kernel is given.
+// How elements are stored and computed with, and the arguments that every kernel gets.
 #define PD_DEVICE __device__ __forceinline__
 // Shared memory whose size the launch says, 16 bytes aligned.
 #ifdef PD_EMULATE
@@ -25,7 +25,7 @@ struct alignas(64) Map {
   unsigned long long words[16];
 };
 
-// Before a kernel's first access to memory: a launch may start before the one in front of it has ended
+// Called before a kernel's first access to memory, since a launch may start before the one in front of it has ended
 // (TextLaunch::overlaps_before): waits until it has, with all that it wrote, and lets the next one start.
 PD_DEVICE void grid_dependency_wait() {
 #if !defined(PD_EMULATE) && __CUDA_ARCH__ >= 900
@@ -43,11 +43,11 @@ PD_DEVICE unsigned long long gpu_clock() {
   return ns;
 #endif
 }
-// By one thread of every CTA, behind grid_dependency_wait().
+// Called by one thread of every CTA, behind grid_dependency_wait().
 PD_DEVICE void leave_stamp(const LaunchScratch& scratch) {
   if (scratch.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *scratch.stamp = gpu_clock();
 }
-// Asked behind that: a run that has failed writes no parameter.
+// Asked after that wait: a run that has failed writes no parameter.
 PD_DEVICE bool is_called_off(const LaunchScratch& scratch) { return scratch.failed != nullptr && *scratch.failed != 0; }
 
 // ---- Element types: how an element is stored, and the type that arithmetic on it is done in ----
@@ -99,8 +99,8 @@ template <class T> PD_DEVICE unsigned pair_of(float low, float high) {
 }
 #endif
 
-// What 16 bits are rounded from, as to_odd() of base/to_odd.h: of what no float holds, the neighbour towards 0 with its
-// last bit set, so that it is rounded once.
+// Prepares a value for rounding to 16 bits, as to_odd() of base/to_odd.h does: a value that no float holds becomes its
+// neighbour towards 0 with its last bit set, so that it is rounded once.
 template <class Value> PD_DEVICE float odd_float(Value value) {
   if constexpr (kSame<Value, double>) {
     const float nearest = (float)value;
@@ -207,7 +207,7 @@ template <bool kOnce, class T, int kCount> PD_DEVICE void load(Pack<T, kCount>& 
   else pack.word[0] = read<kOnce, unsigned char>(from);
 }
 
-// What other CTAs have written in this launch: 4, 8 or 16 bytes that this SM may hold an older copy of.
+// Loads 4, 8 or 16 bytes that other CTAs have written in this launch; this SM's L1 may hold an older copy of them.
 template <class T, int kCount> PD_DEVICE void load_past_l1(Pack<T, kCount>& pack, const T* from) {
   constexpr int kBytes = Pack<T, kCount>::kBytes;
   if constexpr (kBytes == 16) {

@@ -19,8 +19,8 @@ template <> PD_DEVICE float pd_max(float a, float b) {
   return greatest;
 }
 #endif
-// e^a of what was stored in 16 bits, which leaves |a| / 512 of it uncertain, a thousand times what is lost here: 2 + 1.2 |a|
-// units of the last place, and what is below 2^-126. A quarter of the instructions of expf.
+// e^a where a was stored in 16 bits, which leaves |a| / 512 of it uncertain, a thousand times the error made here: 2 +
+// 1.2 |a| units of the last place, and results below 2^-126. A quarter of the instructions of expf.
 PD_DEVICE float exp_of_16_bits(float a) {
 #ifdef PD_EMULATE
   return expf(a);
@@ -30,8 +30,8 @@ PD_DEVICE float exp_of_16_bits(float a) {
   return power;
 #endif
 }
-// What many numbers are divided by. The reciprocal is found once, of a number that is neither too small nor too large for
-// it; quotients differ from exact ones by at most 1.5 units of the last place.
+// A divisor of many numbers. Its reciprocal is found once, of a number that is neither too small nor too large for it;
+// quotients differ from exact ones by at most 1.5 units of the last place.
 struct FloatDivisor {
   float number, share, scale;
   PD_DEVICE void find_share() {
@@ -47,7 +47,7 @@ PD_DEVICE double pd_tanh(double a) { return tanh(a); }
 PD_DEVICE float pd_sigmoid(float a) { return __fdividef(1.0f, 1.0f + expf(-a)); }
 PD_DEVICE double pd_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
 
-// Of integers by 0 both are 0; by -1 the hardware's division would overflow for the least integer.
+// Integers modulo 0 give 0; -1 is treated apart since the hardware's division would overflow for the least integer.
 template <class T> PD_DEVICE T pd_remainder(T a, T b) {
   if (b == 0 || b == T(-1)) return 0;
   const T rest = a % b;

@@ -26,7 +26,7 @@ struct Min {
   template <class T> static PD_DEVICE T of(T a, T b) { return pd_min(a, b); }
   template <class T> static PD_DEVICE T none() { return greatest<T>(); }
 };
-// Sets every element to what combining nothing gives.
+// Sets every element to the identity of the combination.
 template <class Op, class T> PD_DEVICE void clear(T& value) { value = Op::template none<T>(); }
 template <class Op, class T, int kCount> PD_DEVICE void clear(T (&values)[kCount]) {
 #pragma unroll
@@ -138,7 +138,7 @@ PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   return is_last;
 }
 
-// The same of whole warps that count for themselves, each of them what its own lanes have stored.
+// The same for whole warps that count for themselves, each for the stores of its own lanes.
 PD_DEVICE bool is_last_warp(unsigned* ticket, unsigned parts) {
   __syncwarp();
   const bool is_last = threadIdx.x % 32 == 0 && counts_last(ticket, parts - 1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums
-// in f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows:
-// what such a product waits for is its operands. One warp has TMA load blocks of 32 along K, kStages under
-// way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K is shared out over
-// the CTAs of a cluster, and within one over kParts such sets of groups, which take its blocks in turn, so that one has
-// its factors ready while another's are multiplied. Sums are then added up in one order, out of the shared memory of
-// the cluster. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they
-// get from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
+// in f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows
+// such a product waits for its operands. One warp has TMA load blocks of 32 along K, kStages under way; groups of four
+// warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K is shared out over the CTAs of a cluster,
+// and within one over kParts such sets of groups, which take its blocks in turn, so that one has its factors ready
+// while another's are multiplied. Sums are then added up in one order, out of the shared memory of the cluster. The
+// tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get from
+// registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
 // A stage: kRows rows of a, then b's columns, or for b as [k, n] a TMA tile of 32 k's for every 32 columns.
 
 constexpr int kOfPart = 128 * kGroups, kConsumers = kOfPart * kParts, kColumns = 64 * kGroups, kBlockK = 32;
@@ -54,9 +54,9 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
   }
 }
 
-// What a lane gives the tensor cores of b's block: words (k, column) for the columns w * 16 + g of warp w = threadIdx.x
-// / 32, g = lane / 4, and 8 more; of each step of 8 along K the words t = lane % 4 and t + 4. Where they lie is worked
-// out once: a warp has no other beside it to hide such arithmetic behind.
+// A lane's operands of b's block: words (k, column) for the columns w * 16 + g of warp w = threadIdx.x / 32, g = lane /
+// 4, and 8 more; of each step of 8 along K the words t = lane % 4 and t + 4. Their addresses are computed once: a warp
+// has no other beside it to hide such arithmetic behind.
 struct Words {
   static constexpr int kOffsets = kIsTransposedB ? 8 : 4;
   int offset[kOffsets];
@@ -106,7 +106,7 @@ PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
 
 // The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8, of
 // the blocks that are its part's. While the tensor cores work on a block, the words of the next one are loaded. Exact
-// products add up a block for itself, as the tensor cores cut off what they add; a block's low rows have places behind
+// products add up each block by itself, as the tensor cores truncate their sums; a block's low rows have places behind
 // the stages, kLowPlaces in turn: a warp may be at the products of a block while another has waited for them and makes
 // the rows of the block behind the next.
 PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mbarriers* mbarriers, int all_blocks) {
@@ -140,7 +140,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mbarriers
       }
       products_begin();
       const TmaTile a = tma_tile_of(stages + turn.stage * kStageFloats), a_low = tma_tile_of(low_rows);
-      if constexpr (kIsExact) {  // what is small first, as less of it is cut off
+      if constexpr (kIsExact) {  // small terms first, as less of them is cut off
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
           add_product(part, low[i][step], a, step), add_product(part, words[i][step], a_low, step);

@@ -35,12 +35,12 @@ struct Extents {
   }
 
  private:
-  // Of few rows less than half of an SM's, so that what waits for the product may begin beside it.
+  // For few rows it is less than half of an SM's, so that the kernel behind the product may begin beside it.
   static std::int64_t most_stage_bytes(const ProductTile& tile) { return (tile.rows == 32 ? 110 : 192) << 10; }
   std::int64_t stage_bytes_, low_bytes_, sum_bytes_;
 };
 
-// What the tensor cores add to a group's sums, by one instruction that has them all for operands.
+// The functions that add the tensor cores' products to a group's sums; one instruction has all sums as operands.
 std::string product_functions(int rows) {
   const int sums = rows / 2;
   std::string places, operands, whole;

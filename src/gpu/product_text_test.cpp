@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows: the emulated kernel and the one of a GPU against float64 products of factors rounded to TF32,
-// or of what they are.
+// Compares the emulated kernel, and the one of a GPU, for products of few rows with float64 products of the factors,
+// rounded to TF32 or as they are.
 #include "gpu/product_text.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr float kPoison = -7.25e30f;
 
-// To the nearest of 10 bits of mantissa, of two to the even one: so TMA rounds.
+// Rounds as TMA does: to the nearest of 10 bits of mantissa, of two to the even one.
 float to_tf32(float value) {
   const auto bits = std::bit_cast<unsigned>(value);
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
@@ -74,7 +74,7 @@ struct ProductCase {
   ProductCase(const ProductShape& given, const ProductTile& with, std::shared_ptr<const Product> of = nullptr)
       : shape(given), tile(with), product(of ? std::move(of) : std::make_shared<const Product>(given)) {}
 
-  /// What lies between the rows of the result has to stay as it was; sums of f32 are off by a few bits.
+  /// Elements between the rows of the result have to stay as they were; sums of f32 are off by a few bits.
   void check(const std::vector<float>& got) const {
     // The tensor cores cut sums off, and do not round them.
     const float most = (shape.is_exact ? 2e-6f : 3e-5f) * std::sqrt(float(shape.k));

@@ -8,7 +8,7 @@ Proof proof_of(int major, int minor) {
   if (capability < 75) return Proof::refused;  // the oldest that NVRTC 13 makes code for
   switch (capability) {
     case 90: return Proof::run;
-    case 75:  // what tests/targets_gpu_test.cpp compiles for
+    case 75:  // tests/targets_gpu_test.cpp compiles for these
     case 80:
     case 89:
     case 100: return Proof::compiled;

@@ -14,9 +14,9 @@ enum class Proof {
   refused,   // the compiler has none: GpuDevice::get() is an error
 };
 
-/// By compute capability, such as 9, 0 of an H200.
+/// The proof for a compute capability, such as 9, 0 of an H200.
 Proof proof_of(int major, int minor);
-/// As `paoding doctor` says it.
+/// The words of `paoding doctor` for it.
 std::string_view proof_text(Proof proof);
 
 }  // namespace paoding::gpu

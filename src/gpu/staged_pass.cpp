@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass along the row: its loads, its points, and what its threads combine.
+// Emits a pass along the row: its loads, its points, and the sums that its threads combine.
 #include <algorithm>
 
 #include "gpu/staged_text.h"
@@ -163,7 +163,7 @@ std::string StagedText::label_place() {
 
 namespace {
 
-// Of this CTA's partial results, where they are too many for registers; each is one thread's.
+// Place of this CTA's partial results when they are too many for registers; each belongs to one thread.
 std::string column_partial(std::size_t o) {
   return fmt::format("out{0}_partial[blockIdx.x * out{0}_tile + q * kVector + v]", o);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written once per row, and what is combined over all rows.
+// Emits the results that are written once per row, and those that are combined over all rows.
 #include "gpu/staged_text.h"
 
 namespace paoding::gpu {
 
-/// What there is one of per row.
+/// Emits the outputs that have one element per row.
 void StagedText::emit_rows(const Pass& pass) {
   std::vector<std::size_t> combined;
   for (const std::size_t o : pass.outputs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of groups with own reductions. A row (what the reductions reduce) is walked once per stage by threads of
+// Schedules of groups with own reductions. A row (the elements of one reduction) is walked once per stage by threads of
 // one CTA; between the stages its loads stay in registers when they fit. Two forms, as for other groups:
 //   sweep  rows are contiguous: kLanes threads walk along one row, kRows rows in a CTA
 //   tile   rows are strided, neighbours contiguous: kLanes vectors of neighbouring rows, kRows threads walk each
@@ -17,13 +17,13 @@ namespace {
 
 constexpr int kStageThreads = 256;
 constexpr int kMaxStageThreads = 1024;
-// Words of a row, and of column sums, that a thread holds: 80 registers with what else it needs; 1024 threads have 64.
+// Words of a row, and of column sums, that a thread holds: with its other needs 80 registers; 1024 threads have 64.
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
-// The same where a value takes the place of what it is made of: for a while both are there.
+// The same where a value takes the place of its operands: for a while both are there.
 constexpr std::int64_t kCarriedWords = 48;
 // The same with the loads of the row behind it.
 constexpr std::int64_t kFetchedWords = 56;
-// Of an SM, and those of a thread for all that is not held.
+// Registers of an SM, and those of a thread for all that is not held.
 constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
@@ -214,8 +214,8 @@ class StagedScheduler {
     s_.inner_vectors = s_.shifted_like >= 0 ? inner / s_.vector : extent_product(outer) * ceil_div(inner, s_.vector);
     s_.serial_count = s_.row_count = extent_product(kept_);
     choose_held();
-    // As few threads per row as can hold it: sums across fewer, and more rows in flight. At least as many as make a
-    // row's loads contiguous, and more while SMs would be left without work.
+    // Uses as few threads per row as can hold it: sums across fewer, and more rows in flight. There are at least as
+    // many as make a row's loads contiguous, and more while SMs would be left without work.
     const std::int64_t most = has_columns() ? kHeldWordsWithColumns : kHeldWords;
     const auto steps_of = [&](std::int64_t lanes) { return round_steps(ceil_div(s_.inner_vectors, lanes)); };
     std::int64_t lanes = std::min<std::int64_t>(32, pow2_ceil(s_.inner_vectors));
@@ -286,7 +286,7 @@ class StagedScheduler {
     return values;
   }
 
-  /// What a later pass would have to work out again, at some cost, stays in the registers of the loads that nothing
+  /// Values that a later pass would have to compute again, at some cost, stay in the registers of loads that nothing
   /// needs any more then: the powers of a softmax instead of its logits.
   std::vector<CarriedValue> carried_values() const {
     std::vector<CarriedValue> carried;
@@ -320,7 +320,7 @@ class StagedScheduler {
     }
     return carried;
   }
-  /// Registers for a vector of what passes after this one need, were the known nodes carried.
+  /// Registers for a vector of the values that later passes need, if the known nodes were carried.
   std::int64_t words_after(int pass, const std::vector<bool>& known) const {
     std::vector<bool> is_held(group_.loads.size(), false);
     for (int later = pass + 1; later <= last_stage(); ++later) {
@@ -351,9 +351,9 @@ class StagedScheduler {
   }
   bool node_is_made(std::int32_t node) const { return primitive(group_.expr[node].prim).rule != PrimRule::leaf; }
 
-  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result. So
-  /// many too where registers allow them to fetch the rows of the next turn during one, which would else begin with a
-  /// wait.
+  /// Chooses one turn per CTA, or, with results over all rows, as many CTAs as are resident, each leaving one partial
+  /// result. It chooses so many too where registers allow them to fetch the rows of the next turn during one, which
+  /// would else begin with a wait.
   void choose_grid() {
     const auto choose_residents = [&](std::int64_t words) {
       // A row held by one warp is on its way all at once only where registers are left.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which passes there are, and what stands around them: staged_pass.cpp has a pass, staged_results.cpp what follows.
+// Chooses the passes and emits the code around them; staged_pass.cpp emits a pass, staged_results.cpp the results.
 #include "gpu/staged_text.h"
 
 #include "group/staged.h"
@@ -67,8 +67,8 @@ void StagedText::find_passes() {
   }
 }
 
-// The compiler would work out anew for every vector what is the same along a row, since only some threads have that
-// vector.
+// The compiler would compute values that are the same along a row anew for every vector, since only some threads have
+// that vector.
 void StagedText::find_same(Pass* pass) {
   const FormulaUse use = pass->use;
   const auto note = [&](std::int32_t node) {
@@ -223,7 +223,7 @@ void StagedText::emit_row_bases() {
   }
 }
 
-// What does not move along the row is read once, what is held all at once.
+// Loads that do not move along the row are read once; held loads are read all at once.
 void StagedText::emit_row_loads() {
   bool has_held = false;
   for (std::size_t i = 0; i < loads(); ++i) {

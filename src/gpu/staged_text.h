@@ -16,7 +16,7 @@ class StagedText : public KernelText {
   TextLaunch run();
 
  private:
-  /// A pass along the rows: what it computes at every point and what that needs.
+  /// A pass along the rows: the values that it computes at every point, and the operands that these need.
   struct Pass {
     std::string formula;  // the name of its function
     std::vector<FormulaResult> results;
@@ -48,13 +48,13 @@ class StagedText : public KernelText {
   void emit_row_loads();
   void emit_shift();
   void emit_row_load(std::size_t load, const std::string& suffix);
-  /// Into packs of these names behind their operand's, in a shifted row those around its vectors too.
+  /// Loads into packs of these names behind their operand's, in a shifted row those around its vectors too.
   void emit_held_loads(const std::string& suffix, const std::string& edge);
   void emit_fetch();
   void emit_steps(bool needs_count, const std::string& first, const Pass* pass = nullptr);
   void emit_carried_start(const Pass& pass);
   void emit_load(std::size_t load, const std::string& pack, const std::string& count);
-  /// Around what is done for the elements before and behind the vectors of a shifted row, one a thread.
+  /// Brackets the code for the elements before and behind the vectors of a shifted row, one a thread.
   void begin_edge();
   void end_edge();
   void emit_pass(const Pass& pass);
@@ -92,7 +92,7 @@ class StagedText : public KernelText {
   std::string vector_count() const { return s_.is_ragged ? "count" : "kVector"; }
 
   std::vector<Pass> passes_;
-  Pass once_;                 // what is written once per row
+  Pass once_;                 // computes values that are written once per row
   std::vector<bool> in_row_;  // per node: whether it varies along a row
   RowLabel label_;
   int exchanges_ = 0;  // through shared memory, per turn

@@ -3,7 +3,7 @@
 // for those of libraries, for loops, and for the host, which gets them all when the replay is over.
 using Word = unsigned long long;
 
-// In front of a launch that leaves none.
+// Runs in front of a launch that leaves no stamp.
 PD_DEVICE void stamp(Word* at) {
   if (threadIdx.x == 0) *at = gpu_clock();
 }
@@ -15,8 +15,8 @@ PD_DEVICE void list_stamp(Word* list, Word which, Word most) {
   if (at < most) list[1 + 2 * at] = which, list[2 + 2 * at] = gpu_clock();
 }
 
-// Behind all: into the next place of a ring in the host's memory, which is whole once its first word is the number of
-// the replay. What is not stamped again is 0.
+// Runs behind all other kernels and copies the stamps into the next place of a ring in the host's memory, which is
+// whole once its first word is the number of the replay. Stamps are reset to 0.
 PD_DEVICE void keep_stamps(Word* stamps, Word* replays, Word* ring, Word words, Word places) {
   const Word end = gpu_clock(), number = *replays + 1;
   Word* const place = ring + (number - 1) % places * (words + 2);
@@ -30,7 +30,7 @@ PD_DEVICE void keep_stamps(Word* stamps, Word* replays, Word* ring, Word words, 
   *(volatile Word*)place = number;
 }
 
-// Tells the host what time it is: once at the beginning, then whenever it asks, as often as that comes soon.
+// Tells the host the GPU's time: once at the beginning, then whenever it asks before patience_ns have passed.
 PD_DEVICE void answer_clock(const Word* asked, Word* answers, Word rounds, Word patience_ns) {
   if (threadIdx.x != 0) return;
   *(volatile Word*)answers = gpu_clock();

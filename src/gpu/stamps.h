@@ -19,7 +19,7 @@ TextLaunch plan_stamp(const Target& target);
 TextLaunch plan_list_stamp(std::int64_t most, const Target& target);
 /// Operands: stamps, number of replays, ring. The ring has `places`, each of 2 + `words`: number, end, stamps.
 TextLaunch plan_keep_stamps(std::int64_t words, std::int64_t places, const Target& target);
-/// Operands: what the host asks, answers.
+/// Operands: the host's questions, the answers.
 TextLaunch plan_answer_clock(const Target& target);
 
 /// Compiles and loads all of them, those of a ClockReader too.
@@ -36,7 +36,7 @@ struct ClockReading {
 class ClockReader {
  public:
   explicit ClockReader(const GpuDevice& device);
-  /// Nothing where the chip had no room for the kernel in time: it is busy, and no reason to wait.
+  /// Nothing if the chip had no room for the kernel in time: it is busy, and no reason to wait.
   std::optional<ClockReading> read();
 
  private:
@@ -49,8 +49,8 @@ class ClockReader {
   LoadedKernel kernel_;
 };
 
-/// From the chip's time to the host's: straight lines through readings, those left out that are known much worse than
-/// others near them, since the host was busy meanwhile.
+/// Converts the chip's time to the host's by straight lines through readings. Readings that are known much worse than
+/// others near them are left out, since the host was busy meanwhile.
 class ClockLine {
  public:
   /// Whether the line goes through it.

@@ -50,7 +50,7 @@ TEST(ClockLine, KeepsTwoMicrosecondsWhateverATimeServerDoes) {
     const std::int64_t slewed = std::clamp<std::int64_t>(at - kSlew, 0, 20 * kSecond);
     return at + (at >= kSet ? 10'000'000 : 0) + slewed / 2000;
   };
-  // As set_steady_ns() does it, 4 ms apart.
+  // Reads as set_steady_ns() does, 4 ms apart.
   const auto read = [&](std::int64_t at) { return profile::CounterReading{ticks_of(at), system_of(at)}; };
   const auto host = profile::CounterLine::through(read(0), read(4'000'000));
   std::mt19937 random(5);
@@ -64,7 +64,7 @@ TEST(ClockLine, KeepsTwoMicrosecondsWhateverATimeServerDoes) {
   for (std::int64_t at = 4'000'000; at <= kEnd - kSecond; at += kSecond / 7) {
     const std::int64_t steady = host.ns(ticks_of(at));
     ASSERT_LE(std::abs(by_counter.to_host(gpu_of(at)) - steady), 2000) << at;
-    ASSERT_LE(std::abs(steady - at), 1000) << at;  // of what has passed
+    ASSERT_LE(std::abs(steady - at), 1000) << at;  // the counter's line is within 1 us of the true time
     most_by_system = std::max(most_by_system, std::abs(by_system.to_host(gpu_of(at)) - steady));
   }
   EXPECT_LE(by_counter.residual_ns(), 3000);
@@ -80,7 +80,7 @@ TEST(ClockLine, ShowsAReadingThatIsOffTheLine) {
   EXPECT_GT(line.residual_ns(), 30'000);
 }
 
-// Of a host that was kept from its round trip, right behind one that was not.
+// A late reading comes from a host that was interrupted in its round trip, right behind a good reading.
 TEST(ClockLine, DoesNotBendForAReadingThatNoClockCanHaveGiven) {
   constexpr std::int64_t kApart = 1'000'000, kOff = 400'000;
   for (const bool is_first : {true, false}) {
@@ -92,7 +92,8 @@ TEST(ClockLine, DoesNotBendForAReadingThatNoClockCanHaveGiven) {
 }
 
 // A host that other programs use: of some readings nothing is known but that the answer came in so many us, and for
-// seconds there is no better one. What is asked once it is covered stays within 2 us of the truth, for five minutes.
+// seconds there is no better one. A time that is asked once the line covers it stays within 2 us of the truth, for five
+// minutes.
 TEST(ClockLine, KeepsTwoMicrosecondsOnABusyHost) {
   constexpr std::int64_t kEnd = 300 * kSecond, kRetry = kSecond / 10, kStep = kSecond / 50;
   for (unsigned seed = 0; seed < 40; ++seed) {
@@ -117,7 +118,7 @@ TEST(ClockLine, KeepsTwoMicrosecondsOnABusyHost) {
       most_ahead = std::max(most_ahead, at - asked);
     }
     EXPECT_GT(asked, kEnd - 5 * kSecond);
-    EXPECT_LT(most_ahead, 5 * kSecond);  // what waits to be told takes memory
+    EXPECT_LT(most_ahead, 5 * kSecond);  // stamps that wait to be converted take memory
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of matrix products are written with: tiles of an operand that TMA loads into shared memory,
-// products of a group of four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu, and
-// what is generated for a number of sums behind it.
+// Primitives of matrix product kernels: tiles of an operand that TMA loads into shared memory, products of a group of
+// four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu; code that is generated for a
+// number of sums stands behind it.
 
 #ifdef PD_EMULATE
 using emulation::TmaTile;
@@ -39,8 +39,8 @@ PD_DEVICE void tma_load(T* to, const Map& map, int x, int y, int z, unsigned lon
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(mbarrier))
       : "memory");
 }
-// The channels from `channel` on of what tap (tap_row, tap_column) reads in windows of `map`, the first of which begins
-// at (row, column) of image `image`.
+// Loads the channels from `channel` on that tap (tap_row, tap_column) reads in windows of `map`, the first of which
+// begins at (row, column) of image `image`.
 template <class T>
 PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column,
                              int tap_row, unsigned long long* mbarrier) {
@@ -62,16 +62,15 @@ PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int r
       "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mbarrier))
       : "memory");
 }
-// What this thread has done to shared memory comes before what copies do to it that are asked for behind the next
-// barrier.
+// Orders this thread's accesses to shared memory before those of copies that are asked for behind the next barrier.
 PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Has the description of an operand brought near before it is used.
+// Prefetches the tensor map of an operand before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // Registers that products read or add to are as they should be.
 PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// What was added since then is one group of products, which go on beside what the warps do next.
+// The products added since the last call become one group, which goes on beside the warps' next instructions.
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most the last group of products is under way.
+// Waits until at most the last group of products is under way.
 PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 // How many registers threads have from here on, by all of a group of four warps: fewer than they came with, or more, of
 // those that others have given up or will.
@@ -107,7 +106,7 @@ template <class T> PD_DEVICE unsigned long long row_columns_descriptor(const T* 
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }
-// As mbarrier_try_wait, of what threads of this CTA and TMA do: others' stores are not waited for.
+// Like mbarrier_try_wait, but only for threads of this CTA and TMA: others' stores are not waited for.
 PD_DEVICE bool mbarrier_try_wait_cta(unsigned long long* mbarrier, unsigned parity) {
   unsigned is_over;
   asm volatile(
@@ -115,7 +114,7 @@ PD_DEVICE bool mbarrier_try_wait_cta(unsigned long long* mbarrier, unsigned pari
       : "=r"(is_over) : "r"(shared_address(mbarrier)), "r"(parity) : "memory");
   return is_over != 0;
 }
-// What lies there in the shared memory of CTA `rank` of the cluster.
+// Loads from the same address in the shared memory of CTA `rank` of the cluster.
 PD_DEVICE float4 load_remote(const float* at, unsigned rank) {
   float4 value;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel ops computed by CUDA text of our own: how a text is put together, what a call becomes, how it is registered.
-// As with groups the text depends on the shape class only; extents and strides are arguments.
+// Kernel ops computed by CUDA text of our own: how a text is put together, how a call is translated, how an op is
+// registered. As with groups the text depends on the shape class only; extents and strides are arguments.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@
 
 namespace paoding::gpu {
 
-/// What a kernel's body begins with, behind grid_dependency_wait().
+/// Every kernel's body begins with this text, behind grid_dependency_wait().
 inline constexpr std::string_view kBegin =
     "  if (threadIdx.x == 0) leave_stamp(scratch);\n  if (is_called_off(scratch)) return;\n";
 
-/// What a kernel's text and launch are made of.
+/// The parts of a kernel's text and of its launch.
 struct TextParts {
   std::string name;                        // of the kernel, before a hash of its text
   bool is_wide = false;                    // Index is long long
@@ -43,17 +43,17 @@ TextLaunch make_text_kernel(const TextParts& parts);
 inline bool needs_wide_index(std::int64_t most) { return most >= (std::int64_t{1} << 31) - (1 << 16); }
 /// Elements that a strided operand reaches over.
 std::int64_t reach_of(const Layout& layout);
-/// "const float* name", or without const for what is written.
+/// "const float* name", or without const for outputs.
 std::string input_parameter(DType dtype, std::string_view name);
 std::string output_parameter(DType dtype, std::string_view name);
 
-/// What a group or a kernel op of our own becomes on the target; nullptr for a library's kernel and for control flow.
+/// Translates a group or a kernel op of our own for the target; nullptr for a library's kernel and for control flow.
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 
 /// A launch that leaves room beside it may start while the one in front ends: 0.3 to 0.5 us less between two small ones
 /// (H200). One that fills the chip loses by it.
 bool overlaps_before(const Target& target, const TextLaunch& launch);
-/// Of an SM's shared memory: CTAs that have more of it do not share one.
+/// Half of an SM's shared memory: CTAs that have more of it do not share one.
 inline unsigned half_of_shared(const Target& target) { return static_cast<unsigned>(target.shared_bytes / 2); }
 
 /// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `transposed`,

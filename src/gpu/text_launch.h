@@ -12,7 +12,7 @@
 
 namespace paoding::gpu {
 
-/// What a kernel is given beside its operands and sizes; `struct LaunchScratch` of prelude_elements.cu.
+/// A kernel's arguments beside its operands and sizes; `struct LaunchScratch` of prelude_elements.cu.
 struct LaunchScratch {
   void* workspace = nullptr;
   void* tickets = nullptr;
@@ -28,7 +28,7 @@ struct LaunchScratch {
 /// it (CUtensorMap) is made when a launch is captured.
 struct TensorMap {
   static constexpr int kWorkspace = -1;
-  int operand = 0;          // or kWorkspace: what a launch before puts there
+  int operand = 0;          // or kWorkspace: the result of a launch before
   std::int64_t offset = 0;  // bytes from its start, a multiple of 16
   DType dtype = DType::f32;
   std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
@@ -38,9 +38,9 @@ struct TensorMap {
   bool is_plain = false;  // pieces stay in their places
   int tile_columns =
       0;  // of an image: a TMA tile's rows are so many pixels of each of its rows; 0: it is no part of an image
-  /// Of an image (channel, column, row, image): rows of a TMA tile are pixels that one tap of windows reads which
-  /// follow each other, first along columns, then along rows, then from image to image. Two numbers each, of columns
-  /// and of rows.
+  /// Windows over an image (channel, column, row, image): rows of a TMA tile are pixels that one tap of windows reads
+  /// which follow each other, first along columns, then along rows, then from image to image. Two numbers each, of
+  /// columns and of rows.
   struct Windows {
     std::int64_t first[2], step[2], count[2];  // where windows begin, how far they are apart, how many there are
     static constexpr std::int64_t kMostReach = 127, kMostTap = 255;  // of first, and beyond the image; of a tap's place
@@ -54,12 +54,11 @@ struct TensorMap {
   }
 };
 
-/// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a
-/// LaunchScratch, a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of
-/// the maps.
+/// One kernel and its launch. Arguments, in order: a pointer per operand (inputs, then outputs), a LaunchScratch, a
+/// struct whose bytes are `sizes` (kernelParams points at sizes.data()), and the tensor maps.
 struct TextLaunch {
   std::string source;  // CUDA C++ text
-  /// Where it shares a launch, if that is another text: with an argument for what is a constant in this one.
+  /// The text for a fused launch, if it differs: it has an argument for a number that is a constant in `source`.
   std::string shared_source = {};
   std::string entry;             // the kernel's name in it
   unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
@@ -71,22 +70,22 @@ struct TextLaunch {
   /// CTAs of this kind that run at once, where they stay to the end and leave the rest of the chip alone: as many share
   /// a launch, whatever they need of an SM. 0: it is not so.
   unsigned ctas_at_once = 0;
-  /// Of a layer of a pipelined launch: how many layers there are in it (pipelined_launch.h).
+  /// How many layers its pipelined launch has, if it is a layer of one (pipelined_launch.h).
   std::int64_t pipelined_layers = 1;
-  bool leaves_stamp = false;         // of when it began, in LaunchScratch::stamp
+  bool leaves_stamp = false;         // stamps when it began, in LaunchScratch::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
   std::vector<TensorMap> maps;
   std::int64_t workspace_bytes = 0;  // partial sums, need no initial value; aligned to 256 bytes
   std::int64_t ticket_count = 0;     // 32-bit counters, zero before the first launch; every launch leaves zeros
-  /// What it adds up its time by, in ns; a 64-bit word each, among the tickets from this one on, which nobody resets.
+  /// Phases whose time it adds up, in ns; a 64-bit word each, among the tickets from this one on, which nobody resets.
   std::vector<std::string> phases;
   std::int64_t phases_at = 0;
   std::string why;      // one line: roles, tile, splits
   double floor_us = 0;  // least time for the bytes that have to be moved
 };
 
-/// What a step of a plan launches, one after the other.
+/// The launches of a plan's step, one after the other.
 struct TextPlan {
   std::vector<TextLaunch> launches;
   std::int64_t workspace_bytes = 0;

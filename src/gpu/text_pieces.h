@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernel texts are put together from: type names, the Sizes struct, indented lines.
+// Pieces of kernel texts: type names, the Sizes struct, indented lines.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ class SizeFields {
     if (add(name + "_wide", "long long")) words_.push_back(static_cast<std::uint64_t>(value));
     return "size." + name + "_wide";
   }
-  /// For division by `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
+  /// Text of a divisor for `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
   std::string divisor(const std::string& name, std::int64_t count) {
     if (add(name, "Divisor")) {
       std::uint64_t shift = 0, magic = 0;

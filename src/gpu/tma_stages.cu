@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory as kStages stages, which one thread has filled by TMA while warps multiply what is in others.
+// Shared memory as kStages stages, which one thread has filled by TMA while warps multiply the contents of others.
 // Stands behind tensor_cores.cu and kStages.
 
 // The CTA's dynamic shared memory from where TMA tiles may lie: they want whole KBs.
@@ -21,8 +21,8 @@ struct Turn {
   }
 };
 
-// By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and
-// the warps in front of it multiply, in `parts` that take turns at stages.
+// Called by all threads of a CTA, before a stage is filled: thread `consumers` will fill them through two tensor maps,
+// and the warps in front of it multiply, in `parts` that take turns at stages.
 PD_DEVICE void open_stages(Mbarriers* mbarriers, const Map& a, const Map& b, int consumers, int parts = 1) {
   if (threadIdx.x == consumers) fetch_map(a), fetch_map(b);
   if (threadIdx.x < kStages) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves in the host's memory by itself, without a copy that the host would have to know of beforehand.
+// Kernels that write a run's results into the host's memory, without a copy that the host would have to prepare.
 
 // The value of a print, behind those of before. log: bytes in use, bytes that found no room, then a record for each
 // value: which launch's, its bytes, those padded to a multiple of 8.
@@ -25,7 +25,7 @@ PD_DEVICE void pack(unsigned char* to, const unsigned char* from, int bytes) {
   for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
 }
 
-// Behind a run that is waited for: what is small and has to be elsewhere, results in the host's memory among it.
+// Moves small values behind a run that is waited for, such as results that belong in the host's memory.
 PD_DEVICE void move_value(unsigned char* to, const unsigned char* from, int bytes) {
   if ((((unsigned long long)to | (unsigned long long)from | (unsigned long long)bytes) & 15) == 0) {
     for (int i = threadIdx.x; i < bytes / 16; i += kThreads) ((uint4*)to)[i] = ((const uint4*)from)[i];
@@ -33,14 +33,14 @@ PD_DEVICE void move_value(unsigned char* to, const unsigned char* from, int byte
     for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
   }
 }
-// How many such runs there were; whoever reads that in the host's memory finds there what they have written.
+// Stores the number of such runs; a host that reads it finds their results in its memory.
 PD_DEVICE void set_completion_flag(unsigned* told, unsigned count) {
   __syncthreads();
   if (threadIdx.x != 0) return;
 #ifdef PD_EMULATE
   *told = count;
 #else
-  // It releases what all threads have written: a fence beside it would be a second one.
+  // The store releases the writes of all threads: a fence beside it would be a second one.
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(told), "r"(count) : "memory");
 #endif
 }

@@ -20,12 +20,14 @@ namespace {
 
 constexpr std::int64_t kThreadsPerSm = 1024;  // which have 64 registers each: all of a CTA, or of two
 constexpr std::int64_t kChainCtasPerSm = 2;
-// Of a partition: beyond, launches are not what it waits for, and the next stage does not find it in the SM's cache.
+// Limits of a partition: a larger one does not wait for launches, and the next stage does not find it in the SM's
+// cache.
 constexpr std::int64_t kMostPoints = 64 << 10, kMostShareBytes = 192 << 10;
 constexpr std::int64_t kSectorBytes =
     32;  // the least that is fetched: partitions that lie side by side fetch each other's
-// What a kernel costs beside its work, a stage (some latencies of L2 and its barriers), what of the rate of L2 a kernel
-// of few microseconds reaches, and a stage on its SM (H200: the stages of an attention step by the SM's clock).
+// Cost of a kernel beside its work, and of a stage (some latencies of L2 and its barriers); then the part of L2's rate
+// that a kernel of few microseconds reaches, and a stage on its SM (H200: the stages of an attention step by the SM's
+// clock).
 constexpr double kKernelUs = 1.3, kStageUs = 0.8, kAloneRate = 0.4, kStageRate = 0.6;
 
 // Numbers of the iteration point beyond 32 bits: whether they are is decided by the first partition alone.
@@ -68,7 +70,7 @@ std::size_t take_scratch(std::string* text) {
   return doubles;
 }
 
-// A stage: the kernel as a function that begins with its work, as the launch has awaited and asked what there is to.
+// A stage is the kernel as a function without its waits and checks, since the launch has done them.
 std::string as_stage(const TextLaunch& launch) {
   std::string text = as_function(own_text(launch));
   replace_all(&text, "  grid_dependency_wait();\n", "");
@@ -76,7 +78,7 @@ std::string as_stage(const TextLaunch& launch) {
   return text;
 }
 
-// What is fetched and written for a partition.
+// Bytes that are fetched and written for a partition.
 std::int64_t partition_bytes(const Group& group, int axis) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < group.operands(); ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels whose warps multiply on their own are written with, from compute capability 8 on: copies into shared
-// memory that go on beside other work, and products of 16 by 8 tiles. T is how factors are stored: float, whose
-// products are of factors rounded to TF32, F16 or BF16; sums are f32. A warp's lane has words of k and of k + 4 of rows
-// g = lane / 4 and g + 8, with k = lane % 4 and 4 or 2 bytes an element; of the sums it has columns 2 k and 2 k + 1.
+// Primitives of kernels whose warps multiply on their own, from compute capability 8 on: copies into shared memory that
+// go on beside other work, and products of 16 by 8 tiles. T is how factors are stored: float, whose products are of
+// factors rounded to TF32, F16 or BF16; sums are f32. A warp's lane has words of k and of k + 4 of rows g = lane / 4
+// and g + 8, with k = lane % 4 and 4 or 2 bytes an element; of the sums it has columns 2 k and 2 k + 1.
 
 #ifdef PD_EMULATE
 using emulation::copies_end_group;
@@ -23,12 +23,12 @@ template <int kBytes> PD_DEVICE void copy_beside(void* to, const void* from, boo
                "r"(is_there ? kBytes : 0)
                : "memory");
 }
-// What this thread has begun to copy since the last one is a group.
+// The copies that this thread has begun since the last call become a group.
 PD_DEVICE void copies_end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kGroups of this thread's groups are under way.
+// Waits until at most kGroups of this thread's groups are under way.
 template <int kGroups> PD_DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory"); }
 
-// To the nearest; NaN stays NaN. (The tensor cores would cut off.)
+// Rounds to the nearest TF32; NaN stays NaN. (The tensor cores would cut off.)
 PD_DEVICE unsigned round_to_tf32(unsigned word) {
   unsigned rounded;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(word)));

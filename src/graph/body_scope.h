@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which bodies are being written around the caller, and where a node goes whose inputs are all values of outside. The
-// step of a scan leaves such a node outside, where it runs once; a branch must not: what it computes, or prints, is
+// step of a scan leaves such a node outside, where it runs once; a branch must not: its computations and prints are
 // only for runs that take it.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace paoding {
 
 enum class BodyKind { loop, endless_loop, branch };
 
-/// While it lives, the function that writes `body` runs. With `body` null what is called goes into the graphs whose
-/// values it uses, as if nothing were being written.
+/// While it lives, the function that writes `body` runs. With `body` null called ops go into the graphs whose values
+/// they use, as if nothing were being written.
 class BodyScope {
  public:
   BodyScope(Graph* body, BodyKind kind) : body_(body), kind_(kind), around_(innermost) { innermost = this; }

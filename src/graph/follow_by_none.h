@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a formula, a composition or a rule of somebody else's is given: one that takes more than there is must be told
-// so, and not read what happens to lie there.
+// Ends the arguments of a user's formula, composition or rule with an invalid value: one that takes more arguments than
+// there are gets an error and does not read past the end.
 #pragma once
 
 #include <type_traits>

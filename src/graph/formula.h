@@ -18,10 +18,10 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
 /// The types of `op`'s outputs; for formula ops by broadcasting. Errors: as the op's.
 std::vector<Type> infer_types(const OpCall& call);
 
-/// What a composed op consists of, added to `graph`; its name is the origin of the nodes.
+/// Adds the parts of a composed op to `graph`; its name is the origin of the nodes.
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs);
 
-/// As call(), in a body that is read from text: it sees no values but its own inputs, so nothing else says that it is
+/// Like call(), in a body that is read from text: it sees no values but its own inputs, so nothing else says that it is
 /// one.
 Values call_in_body(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs,
                     std::vector<std::shared_ptr<Graph>> bodies, Graph* body);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph: adding nodes, capturing outer values, replacing uses, dropping what is not needed.
+// Graph: adding nodes, capturing outer values, replacing uses, dropping unused nodes.
 #include "paoding/graph.h"
 
 #include <algorithm>
@@ -293,8 +293,8 @@ void Graph::compact(bool drop_inputs) {
       stack.pop_back();
     }
   };
-  // Mark what is needed first, then order it: a rewrite may have put a node behind its users, but keeping the old
-  // order wherever possible keeps dumps readable.
+  // Mark needed nodes first, then order them: a rewrite may have put a node behind its users, but keeping the old order
+  // wherever possible keeps dumps readable.
   std::vector<char> needed(nodes_.size(), 0);
   std::vector<NodeId> open;
   auto need = [&](NodeId id) {

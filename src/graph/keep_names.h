@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a graph's scope, origin and placement back when it ends, also when what names nodes in between throws. Given a
-// node, new nodes are named and placed as it is until then.
+// Restores a graph's scope, origin and placement when it ends, also when code that names nodes in between throws. Given
+// a node, new nodes are named and placed as it is until then.
 #pragma once
 
 #include "paoding/graph.h"

@@ -13,8 +13,8 @@
 namespace paoding {
 namespace {
 
-// An elementwise op over time: lifted inputs of lower rank get axes of extent 1 behind the time axis, so that what
-// was aligned at the last axis still is.
+// An elementwise op over time: lifted inputs of lower rank get axes of extent 1 behind the time axis, so that axes
+// aligned at the last one still are.
 Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
   const int rank = node.types[0].shape.rank() + 1;
   Values aligned;
@@ -31,7 +31,7 @@ Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
   return call(*node.op, aligned, node.attrs);
 }
 
-// What a composed op that a kernel has claimed consists of, over time.
+// The parts of a composed op that a kernel has claimed, over time.
 std::optional<std::vector<Lifted>> lift_composed(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
                                                  std::int64_t length, std::string* why_not) {
   Graph step;

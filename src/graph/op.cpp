@@ -45,7 +45,7 @@ OpTable& filled_table() {
   return table();
 }
 
-// What graph text, reports and dumps can say as it is.
+// Whether graph text, reports and dumps can print the name unquoted.
 bool is_word(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto is_fit = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '.'; };
@@ -165,7 +165,7 @@ void append(std::string* key, T number) {
   append_bits(key, &number, sizeof number);
 }
 
-// What a formula is traced for, to the bit: a NaN is itself and -0 is not 0.
+// The key of a formula's trace, to the bit: a NaN is itself and -0 is not 0.
 std::string trace_key(std::span<const DType> dtypes, const Attrs& attrs) {
   std::string key;
   append(&key, dtypes.size());
@@ -307,7 +307,7 @@ Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inp
 }
 
 namespace {
-// The types of a composed op are those of what it consists of.
+// The types of a composed op are those of its expansion.
 std::vector<Type> infer_composed(const OpCall& call) {
   Graph scratch;
   scratch.scope = call.scope;

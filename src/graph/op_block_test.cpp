@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Op blocks that are wrong: an error when they are registered, or when what is wrong is called. Never a crash, and
-// never "paoding bug", which is for what no user can cause.
+// Faulty op blocks: an error when they are registered, or when the faulty part is called. Never a crash, and never
+// "paoding bug", which is for faults that no user can cause.
 #include <gtest/gtest.h>
 
 #include <array>

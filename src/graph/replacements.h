@@ -19,7 +19,7 @@ class Replacements {
     if (!(from == to)) to_[from] = to;
   }
 
-  /// What stands for `ref` now.
+  /// The current replacement of `ref`.
   Ref now(Ref ref) {
     std::vector<Ref*> chain;
     for (auto it = to_.find(ref); it != to_.end(); it = to_.find(ref)) {

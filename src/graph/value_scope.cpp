@@ -7,7 +7,7 @@
 namespace paoding {
 namespace {
 
-// What of the name `around` does not end with, whole words between slashes.
+// The part of the name that `around` does not end with, whole words between slashes.
 std::string_view rest_of(std::string_view name, std::string_view around) {
   for (std::size_t end = name.size(); end > 0 && end != name.npos; end = name.rfind('/', end - 1)) {
     const std::string_view begin = name.substr(0, end);

@@ -11,8 +11,8 @@
 
 namespace paoding {
 
-/// What is built of `values` while it lives is in the scope `name`, in all their graphs (the step of a loop, and the
-/// graph around it). What the scope around it ends with and the name begins with is said once: the layer
+/// Nodes built of `values` while it lives are in the scope `name`, in all their graphs (the step of a loop, and the
+/// graph around it). Words that end the scope around it and begin the name are not repeated: the layer
 /// "decoder/attention", applied in the scope "model/decoder", is in "model/decoder/attention".
 class ValueScope {
  public:

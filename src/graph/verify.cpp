@@ -52,7 +52,7 @@ void verify(const Graph& graph, std::string_view when) {
         illegal("its types are not those its op infers");
       }
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::cancelled) throw;  // what is composed to be checked may be long
+      if (error.kind() == ErrorKind::cancelled) throw;  // the composition that is checked may be long
       illegal(error.what());
     }
   }

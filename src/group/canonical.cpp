@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// canonical(): the same loop nest with as few axes as it can be written with, and the contiguous one innermost, so
-// that back ends and the kernel cache see one form of what users can write in many.
+// canonical(): the same loop nest with as few axes as it can be written with, and the contiguous one innermost, so that
+// back ends and the kernel cache see one form of a group that users can write in many.
 #include <algorithm>
 #include <cstdlib>
 
@@ -18,8 +18,8 @@ struct Axis {
   std::vector<bool> reduced;          // per output, then per reduction
 };
 
-// How much each operand's layout counts when operands disagree: its bytes. On a tie, as of a copy that turns a matrix,
-// what is written: caches hold on to what has been read.
+// How much each operand's layout counts when operands disagree: its bytes. On a tie, as for a copy that transposes a
+// matrix, the output wins: caches hold on to data that has been read.
 std::vector<std::int64_t> operand_bytes(const Group& group) {
   std::vector<std::int64_t> bytes;
   auto count = [&](DType dtype, const std::vector<std::int64_t>& strides, bool is_written) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked of a Group without running it: sizes, stages, whether it is legal, its text.
+// Properties of a Group that need no run: sizes, stages, whether it is legal, its text.
 #include "group/group.h"
 
 #include <fmt/format.h>

@@ -59,10 +59,10 @@ struct GroupReduction {
 };
 
 /// Operands are numbered loads first, then outputs; each has its own pointer when the group runs, which already
-/// includes any constant offset. Prim::input with index i reads loads[i].
-/// An output may share memory with a load only if both have the same dtype, strides and start, and the output does not
-/// reduce (each element is then read before it is written, by the same iteration point). A group with reductions writes
-/// what it does not reduce in its last pass over the points of those reductions, so this holds for it too.
+/// includes any constant offset. Prim::input with index i reads loads[i]. An output may share memory with a load only
+/// if both have the same dtype, strides and start, and the output does not reduce (each element is then read before it
+/// is written, by the same iteration point). A group with reductions writes its other outputs in its last pass over the
+/// points of those reductions, so this holds for it too.
 struct Group {
   std::vector<std::int64_t> extents;  // the iteration space, outermost axis first; rank 0 is one point
   std::vector<GroupLoad> loads;
@@ -87,15 +87,15 @@ Group canonical(const Group& group);
 /// Fails when the group is not as described above: masks, strides, node indices, the order of reductions.
 void check(const Group& group);
 
-/// The pass over the points of one row (what the reductions reduce) in which each node of the Expr can be computed:
+/// The pass over the points of one row (the elements of one reduction) in which each node of the Expr can be computed:
 /// 0 unless it depends on a reduction, 1 where that reduction needs nothing but loads, and so on.
 std::vector<int> stages(const Group& group);
 
 /// Whether each node of the Expr takes different values along the axes in `mask`, which must be 0 or, in a group with
-/// reductions, contain or equal their mask. What does not is computed once per row.
+/// reductions, contain or equal their mask. Nodes that do not are computed once per row.
 std::vector<bool> varies_along(const Group& group, std::uint32_t mask);
 
-/// What combining no element gives, in a compute dtype, as a double (the greatest i64 is 2^63 then).
+/// The result of combining no element, in a compute dtype, as a double (the greatest i64 is 2^63 then).
 double identity_of(Combine combine, DType compute);
 
 std::string_view to_string(Combine combine);

@@ -246,7 +246,7 @@ TEST(Canonical, KeepsAxesApartWhereAReductionOrAnIndexDiffers) {
   EXPECT_EQ(canonical(group).rank(), 2);
 }
 
-// Random spaces, strides and masks: the canonical group must compute what the group as written computes.
+// Random spaces, strides and masks: the canonical group must compute the same as the group as written.
 TEST(Canonical, ComputesTheSameForRandomGroups) {
   std::mt19937 random(7);
   auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group's partitions: the work at each index along an axis that it does not reduce. A group that reads, partition by
-// partition, what another writes can run behind it without waiting for all of it (gpu/vertical_launch.h).
+// A group's partitions: the work at each index along an axis that it does not reduce. A group that reads another's
+// results partition by partition can run behind it without waiting for all of it (gpu/vertical_launch.h).
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ std::int64_t partition_step(const Group& group, std::size_t operand, int axis);
 struct PartitionMemory {
   std::intptr_t begin = 0, end = 0;  // of all partitions
   std::int64_t step = 0;             // from a partition to the next; 0 where all are the same memory
-  std::int64_t bytes = 0;            // from the first of a partition to behind the last, but for what is `period` away
+  std::int64_t bytes = 0;   // from the first of a partition to behind the last, except those that are `period` away
   std::int64_t period = 0;  // partitions lie again so far apart, along axes outside of the partitions'; 0 without such
   bool is_written = false;
 };
 
-/// Of operand `i`, which begins at `address`. A step of 0 where partitions overlap, or a stride is negative.
+/// The memory of operand `i`, which begins at `address`. A step of 0 where partitions overlap, or a stride is negative.
 PartitionMemory partition_memory(const Group& group, std::size_t i, int axis, std::intptr_t address);
 
 /// Whether partition s of the one touches, for every s, no memory that another partition than s of the other touches,

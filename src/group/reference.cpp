@@ -109,7 +109,7 @@ class Reference {
       results.emplace_back(static_cast<std::size_t>(places(targets[t].mask, &strides[t])), start);
     }
     for (std::size_t i = 0; i < known.size(); ++i) places(group_.reductions[i].reduce_mask, &known[i]);
-    // What is not known yet is a NaN, and nobody's business.
+    // Reductions that are not known yet are NaN; no result depends on them.
     std::vector<double> inputs(group_.loads.size()), indices(group_.indices.size()),
         reduced(group_.reductions.size(), std::numeric_limits<double>::quiet_NaN());
     std::vector<std::int64_t> index(group_.extents.size(), 0);

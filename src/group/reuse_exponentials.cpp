@@ -31,7 +31,7 @@ class PowerSearch {
  private:
   bool is(std::int32_t node, Prim prim) const { return group_.expr[node].prim == prim; }
   std::int32_t arg(std::int32_t node, int which) const { return group_.expr[node].args[which]; }
-  /// What the reduction that a node reads combines in this way; -1 for other nodes.
+  /// The operand of the reduction that a node reads, if it combines in this way; -1 for other nodes.
   std::int32_t reduced_value(std::int32_t node, Combine combine) const {
     if (!is(node, Prim::reduced)) return -1;
     const GroupReduction& reduction = group_.reductions[static_cast<std::size_t>(group_.expr[node].index)];

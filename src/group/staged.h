@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups with own reductions as GPUs run them: a row, what the reductions reduce, is the work of one warp or CTA.
+// Groups with own reductions as GPUs run them: a row, the elements of one reduction, is the work of one warp or CTA.
 #pragma once
 
 #include <string>

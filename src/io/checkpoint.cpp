@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading checkpoints. Another process may save into the run's folder meanwhile: a checkpoint's files are read through
-// its folder held open, so that they are of one checkpoint, and what is dropped or replaced half way is looked for
+// its folder held open, so that they are of one checkpoint, and one that is dropped or replaced half way is looked for
 // again.
 #include "paoding/checkpoint.h"
 
@@ -133,7 +133,7 @@ std::int64_t step_of(const fs::path& path) {
   std::int64_t step = -1;
   const char* end = name.data() + name.size();
   const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  // name_of() alone says what it writes: no sign, as many zeros, every step that there can be.
+  // Only names that name_of() writes count: no sign, as many zeros, every step that there can be.
   return parsed.ec == std::errc() && step >= 0 && name == name_of(step) ? step : -1;
 }
 

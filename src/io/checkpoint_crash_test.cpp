@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's folder holds after saves that came to no end: processes killed, disks full, folders that may not be
+// The contents of a run's folder after saves that came to no end: processes killed, disks full, folders that may not be
 // written.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ std::vector<std::string> hidden_in(const fs::path& folder) {
   return names;
 }
 
-/// In a process of its own, killed after `microseconds` (or at its end), what `function` does.
+/// Runs `function` in a process of its own, which is killed after `microseconds` (or at its end).
 void run_and_kill(unsigned microseconds, const std::function<void()>& function) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -180,7 +180,7 @@ TEST(CheckpointCrash, AFullDiskLeavesWhatWasThere) {
   rlimit old_limit{};
   getrlimit(RLIMIT_FSIZE, &old_limit);
   const auto old_action = signal(SIGXFSZ, SIG_IGN);
-  // In the first file, in the tensors; the manifest alone would fit into the last.
+  // Each save fails in its first file, in the tensors; the manifest alone would fit into the last limit.
   for (const rlim_t most : {rlim_t{0}, rlim_t{1}, rlim_t{100}, rlim_t{10000}, rlim_t{19999}}) {
     const rlimit limit{most, old_limit.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);

@@ -44,7 +44,7 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
   ~NewFolder() {
     std::error_code ignored;
-    fs::remove_all(path_, ignored);  // after move_to: what was replaced
+    fs::remove_all(path_, ignored);  // after move_to: the replaced folder
   }
 
   /// `fill(write)` hands over the bytes of the file.
@@ -110,7 +110,7 @@ fs::path CheckpointFolder::save(const Checkpoint& checkpoint) {
     const NewFolder made(with_prefix(kNewPrefix, place));
     SealedManifest sealed{checkpoint.manifest, {}};
     for (const auto& [name, bytes] : checkpoint.files) sealed.files[name] = made.write(name, bytes);
-    // For those who get the file alone.
+    // The metadata are for readers who get the file alone.
     const std::map<std::string, std::string> metadata{{"model", checkpoint.manifest.model},
                                                       {"step", std::to_string(checkpoint.manifest.step)}};
     const safetensors::FileLayout layout((place / kTensorsFile).string(), checkpoint.tensors, metadata);
@@ -149,7 +149,7 @@ void CheckpointFolder::drop_old(const fs::path& saved) const {
   const fs::path best = best_in(folder_, true);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_last_) < paths.size(); ++i) {
     if (paths[i] == best || paths[i] == saved) continue;
-    // By another name first, for whoever has the name of a checkpoint is whole.
+    // It is renamed first, for whoever has the name of a checkpoint is whole.
     const fs::path dropped = with_prefix(kDroppedPrefix, paths[i]);
     std::error_code problem;
     fs::rename(paths[i], dropped, problem);

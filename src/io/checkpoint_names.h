@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in a run's folder.
+// The names of entries in a run's folder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace paoding::checkpoints {
 inline constexpr std::string_view kStepPrefix = "step-";
 /// Held by the CheckpointFolder of the run.
 inline constexpr std::string_view kLockFile = ".lock";
-/// Before the name of a checkpoint: one that is being written, one that is being deleted, and one that another takes
+/// Prefixes of a checkpoint's name: one that is being written, one that is being deleted, and one that another takes
 /// the place of. Whoever holds the lock may delete the first two.
 inline constexpr std::string_view kNewPrefix = ".new-", kDroppedPrefix = ".dropped-", kReplacedPrefix = ".replaced-";
 
@@ -26,7 +26,7 @@ std::int64_t step_of(const std::filesystem::path& path);
 std::vector<std::filesystem::path> all_in(const std::filesystem::path& run);
 /// Empty when there is none.
 std::filesystem::path latest_in(const std::filesystem::path& run);
-/// As CheckpointFolder::best; checkpoints whose manifest cannot be read are an error unless `skip_damaged`.
+/// Like CheckpointFolder::best; checkpoints whose manifest cannot be read are an error unless `skip_damaged`.
 std::filesystem::path best_in(const std::filesystem::path& run, bool skip_damaged);
 
 }  // namespace paoding::checkpoints

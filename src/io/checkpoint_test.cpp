@@ -185,7 +185,7 @@ TEST(CheckpointFiles, FindsEveryStepThatItSaves) {
   for (const fs::path& path : run.checkpoints()) found.push_back(load_manifest(path).step);
   EXPECT_EQ(found, steps);
   EXPECT_EQ(load_manifest(folder / "run", true).step, steps.back());
-  // What no save makes is not ours.
+  // Names that no save makes are not ours.
   for (const char* name : {"step-", "step-1", "step--0000001", "step-+0000001", "step-000000001", "step-0000001x",
                            "step-9223372036854775808", "step-99999999999999999999999"}) {
     fs::create_directory(folder / "run" / name);
@@ -314,7 +314,7 @@ TEST(CheckpointFiles, SavesIntoNoFolderThatIsThereAlready) {
   CheckpointFolder run(folder / "run");
   fs::create_directory(folder / "elsewhere");
   folder.write("elsewhere/words.txt", "precious");
-  // What has the name of a checkpoint under construction is deleted, a link without what it leads to.
+  // Entries named like a checkpoint under construction are deleted, a link without its target.
   fs::create_directory_symlink(folder / "elsewhere", folder / "run/.new-step-00000001");
   run.save(at_step(1));
   EXPECT_EQ(slurp(folder / "elsewhere/words.txt"), "precious");

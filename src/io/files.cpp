@@ -121,7 +121,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 namespace {
 
-// Of what is open for reading: a regular file that is empty or ours.
+// Checks a file open for reading: it has to be a regular file that is empty or ours.
 void check_ours(const Descriptor& file, const std::string& name, IsOurs is_ours) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail(ErrorKind::file, "{}: cannot stat: {}", name, reason(errno));
@@ -226,7 +226,7 @@ namespace {
 
 constexpr std::size_t kMostHolderBytes = 32;
 
-// Opens or makes it; what came from elsewhere under its name, a link or a device, is left alone.
+// Opens or makes it; a link or a device under its name, which others have made, is left alone.
 Descriptor open_lock(const fs::path& path) {
   struct stat status {};
   const bool is_there = ::lstat(path.c_str(), &status) == 0;
@@ -248,7 +248,7 @@ Descriptor open_lock(const fs::path& path) {
   return opened;
 }
 
-// What a holder wrote: its number. Nothing when it is another's file, or one by another name too.
+// The text that a holder wrote: its number. Nothing when it is another's file, or one by another name too.
 std::optional<std::string> holder_text(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || status.st_nlink != 1) return std::nullopt;

@@ -15,9 +15,9 @@
 
 namespace paoding::files {
 
-/// What errno stands for: "No space left on device".
+/// The message for errno: "No space left on device".
 std::string reason(int code);
-/// "a FIFO": what the mode of a stat() says.
+/// The kind in the mode of a stat(): "a FIFO".
 std::string_view kind_of(mode_t mode);
 
 /// A number that the operating system gave for something open; closed with the object.
@@ -94,14 +94,14 @@ class TemporaryFile;  // io/temporary_file.h
 using IsOurs = bool (*)(std::string_view head);
 inline constexpr std::size_t kHeadBytes = 256;
 
-/// What every file that is written at a path of the caller's asks first. Error (file) when something is there that must
-/// stay: no regular file, or one that is neither empty nor ours. A link is not followed: it will be replaced itself, so
-/// that nothing outside the folder changes.
+/// Asked before every write of a file at a path of the caller's. Error (file) when something is there that must stay:
+/// no regular file, or one that is neither empty nor ours. A link is not followed: it will be replaced itself, so that
+/// nothing outside the folder changes.
 void check_replaceable(const std::filesystem::path& path, IsOurs is_ours);
 /// The same, and opens an empty file there that is seen while it grows; a link is an error then.
 Descriptor open_empty(const std::filesystem::path& path, IsOurs is_ours);
 
-/// A new file that replaces what is at `path`, where that is replaceable, on commit(), and goes away when it is
+/// A new file that replaces the one at `path`, where that is replaceable, on commit(), and goes away when it is
 /// destroyed before. An existing file's permissions are kept.
 class AtomicFile {
  public:
@@ -120,23 +120,23 @@ class AtomicFile {
 };
 
 /// Makes names in the folder that were made, changed or removed survive a power failure. Folders that may not be read,
-/// or file systems that cannot do it, are no reason to call what was done failed.
+/// or file systems that cannot do it, are no reason to report the write as failed.
 void flush_folder(const std::filesystem::path& folder);
 
-/// Moves the folder `from` to `to`, both in one folder; what was at `to` is then at `from` or at `aside`, which must be
+/// Moves the folder `from` to `to`, both in one folder; the old `to` is then at `from` or at `aside`, which must be
 /// free. Readers find one or the other at `to`. Where the file system cannot exchange two folders (or when not
 /// `can_exchange`) there is a moment in which `to` is missing and `aside` has it: see finish_replacing.
 void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to,
                     const std::filesystem::path& aside, bool can_exchange = true);
-/// After a replace_folder that never came to its end: `to` is there again, the old one or the new one.
+/// Ends a replace_folder that was cut off: `to` is there again, the old one or the new one.
 void finish_replacing(const std::filesystem::path& to, const std::filesystem::path& aside);
 
-/// What one process at a time may hold; let go when it ends, however it ends. Two of one process exclude each other
-/// too. Error (file) when it is held, and when what is at its path is no file: a link is not followed. Only a file that
-/// a Lock made is written to.
+/// A lock that one process at a time may hold; let go when it ends, however it ends. Two of one process exclude each
+/// other too. Error (file) when it is held, and when its path is no file: a link is not followed. Only a file that a
+/// Lock made is written to.
 class Lock {
  public:
-  /// `meaning` is what another holder does: "trains into runs/g2p".
+  /// `meaning` tells others the holder's activity: "trains into runs/g2p".
   Lock(const std::filesystem::path& path, const std::string& meaning);
 
  private:

@@ -18,7 +18,7 @@ std::string json_strings(const std::vector<std::string>& texts);
 /// {"a":1,"b":"x"}: members in the order they are added.
 class JsonObject {
  public:
-  /// What stands between members besides the comma: a line end for a text that people read.
+  /// The text between members besides the comma: a line end for a text that people read.
   explicit JsonObject(std::string_view between = "") : between_(between) {}
   JsonObject& add(std::string_view key, std::string_view text);
   JsonObject& add(std::string_view key, const char* text) { return add(key, std::string_view(text)); }

@@ -153,7 +153,7 @@ namespace dom = simdjson::dom;
 std::string shown(const dom::element& value) { return safetensors::shown(std::string_view(simdjson::minify(value))); }
 using safetensors::shown;  // hidden by the overload
 
-/// An object of the manifest; `where` is what errors call it: "score" in "files".
+/// An object of the manifest; errors call it `where`: "score" in "files".
 class Fields {
  public:
   Fields(std::string_view file, std::string where, const dom::element& value) : file_(file), where_(std::move(where)) {

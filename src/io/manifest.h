@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kMaxManifestBytes = 64 << 20;
 inline constexpr std::string_view kWhatToDo =
     "\nload another checkpoint, or copy this one again from where it is whole";
 
-/// What tells whether a file is as it was written.
+/// Tells whether a file is as it was written.
 struct Seal {
   std::uint64_t size_bytes = 0;
   std::uint32_t crc = 0;
@@ -41,7 +41,7 @@ struct SealedManifest {
   std::map<std::string, Seal> files;  // by name; kTensorsFile is one of them
 };
 
-/// What is wrong with `name` as the name of a model's own file; empty when nothing is.
+/// Why `name` cannot name a model's own file; empty when it can.
 std::string name_problem(std::string_view name);
 /// Error (argument) when a number of the manifest is below 0 or a text is not UTF-8: it could not be read again.
 void check(const Manifest& manifest);

@@ -22,7 +22,7 @@ void check_text(std::string_view text) {
     if (error.kind() != ErrorKind::file) __builtin_trap();
     return;
   }
-  // What was read can be written and read: an Error here is a finding too.
+  // A manifest that was read can be written and read: an Error here is a finding too.
   checkpoints::check(sealed.manifest);
   const std::string printed = checkpoints::manifest_text(sealed);
   const checkpoints::SealedManifest again = checkpoints::parse_manifest(printed, "fuzz");

@@ -21,7 +21,7 @@ constexpr const char* kSeal = "crc32";
 constexpr std::string_view kFileSeal = "crc32:";  // of an option
 using Texts = std::map<std::string, std::string>;
 
-// Of every name, type and byte, in their order.
+// The seal of every name, type and byte, in their order.
 std::string seal_of(const std::map<std::string, Tensor>& tensors, const Texts& metadata) {
   checkpoints::Seal seal;
   const auto add = [&](std::string_view text) {
@@ -115,7 +115,7 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
   return model;
 }
 
-// Where a graph, or a body in it, drops as in training; null where it does not.
+// A node of the graph, or of a body in it, that drops as in training; null if there is none.
 const Node* dropping(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
@@ -127,8 +127,9 @@ const Node* dropping(const Graph& graph) {
   return nullptr;
 }
 
-// What Model would refuse, by the reader that it has: nesting, lengths of names and numbers of nodes are its limits.
-// And what it would answer with one mask for ever, as its runs assign nothing, the state of random numbers neither.
+// Refuses graphs that Model would refuse, with its reader: nesting, lengths of names and numbers of nodes are its
+// limits. Also those with dropout, which would have one mask for ever, as runs of a Model assign nothing, not even the
+// state of random numbers.
 void check_graph(const std::string& file, const std::string& name, const ModelFile& model) {
   const auto fail_graph = [&](const std::string& what) {
     fail(ErrorKind::argument, "{}: graph '{}': {}", file, one_line(name), what);

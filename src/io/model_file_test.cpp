@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What save_model() refuses: what Model would not load, and graphs that drop as in training.
+// save_model() refuses models that Model would not load, and graphs that drop as in training.
 #include "paoding/model.h"
 #include "tests/support/program_check.h"
 #include "tests/support/temporary_folder.h"
@@ -33,7 +33,7 @@ std::string named(std::size_t length) {
   return to_text(g);
 }
 
-// What is written is loaded, what would not be is not written.
+// Every file that is written can be loaded; a model that could not be loaded is not written.
 TEST(SaveModel, WritesWhatModelLoads) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "a.pd";

@@ -84,7 +84,7 @@ template <class... Args>
   fail(ErrorKind::file, "{}: tensor '{}': {}", file, shown(tensor), fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// What make() gives; that a shape has no such size, or a type, is said of the file.
+/// The result of make(); its errors about a shape without such a size, or a type, name the file.
 template <class Make>
 auto of_tensor(std::string_view file, std::string_view tensor, Make make) {
   try {

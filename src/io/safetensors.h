@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader and the writer of safetensors files must agree on.
+// Rules that the reader and the writer of safetensors files must share.
 //
 // A file is: N, the header's length, as 8 bytes little-endian; N bytes of JSON, padded with spaces; the body.
 // The header maps each tensor's name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets counted from the
@@ -25,7 +25,8 @@ static_assert(std::endian::native == std::endian::little, "the body is little-en
 
 inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
-/// Of a shape whose extents of 0 count as 1. With 8 bytes an element the byte count, and strides too, fit in 64 bits.
+/// Elements of a shape whose extents of 0 count as 1. With 8 bytes each the byte count, and strides too, fit in 64
+/// bits.
 inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 62) / 8;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -48,7 +49,7 @@ SafetensorsFile read(const files::InputFile& file);
 std::string shown(std::string_view text);
 
 /// Error (file) when `text` is not UTF-8. Reading needs it too: simdjson checks the JSON, but lets escapes of lone
-/// surrogates (\udc00) through, which are not text. `what` names the text in the message.
+/// surrogates (\udc00) through, which are not text. The message calls the text by the second argument.
 void check_text(std::string_view file, std::string_view what, std::string_view text);
 
 /// The index of the first byte of a bool tensor that is neither 0 nor 1; -1 when there is none or it is no bool.

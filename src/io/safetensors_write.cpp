@@ -22,7 +22,7 @@ void check_tensor(const std::string& file, const std::string& name, const Tensor
   if (tensor.size_bytes() > 0 && tensor.bytes() == nullptr) {
     fail(ErrorKind::file, "{}: tensor '{}': {} has no memory", file, shown(name), to_string(tensor.type()));
   }
-  // What is written must load again.
+  // A written file must load again.
   std::int64_t product = 1;
   for (const std::int64_t extent : tensor.shape().dims()) {
     if (extent > 0 && product > kMaxElements / extent) {

@@ -14,15 +14,15 @@ namespace paoding::files {
 /// moved.
 class TemporaryFile {
  public:
-  /// `name` is what errors call the file that it becomes. Error (file) when `folder` cannot be written to.
+  /// Errors call the file that it becomes `name`. Error (file) when `folder` cannot be written to.
   TemporaryFile(const std::filesystem::path& folder, const std::string& name);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  /// To write with; whoever has it closes it.
+  /// The descriptor to write with; whoever has it closes it.
   Descriptor writer() const;
-  /// Gives it the name `path`, in the same folder; what was there, a link too, is gone.
+  /// Gives it the name `path`, in the same folder; an old file there, a link too, is gone.
   void move_to(const std::filesystem::path& path);
 
  private:
@@ -36,7 +36,7 @@ class TemporaryFile {
   bool is_moved_ = false;
 };
 
-/// Deletes what dead processes of this user left in `folder`.
+/// Deletes files that dead processes of this user left in `folder`.
 void remove_stale_files(const std::filesystem::path& folder);
 
 /// Deletes this process's own, for it is about to end. A signal's handler may call it.

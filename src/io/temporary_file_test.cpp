@@ -89,7 +89,7 @@ TEST(TemporaryFile, GoesAwayWithAProcessThatEndsInASignalsHandler) {
   EXPECT_EQ(slurp(folder / "target"), "before");
 }
 
-// ---- what others put in the way ----
+// ---- obstacles that others put in the way ----
 
 TEST(AtomicFile, ReplacesALinkAndNotWhatItLeadsTo) {
   const TemporaryFolder folder;

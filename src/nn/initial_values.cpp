@@ -56,7 +56,7 @@ Fan fan_of(const Shape& shape) {
   return {extent(1) * window, extent(0) * window};
 }
 
-// Gram and Schmidt, twice for each row: once leaves what rounding adds.
+// Gram and Schmidt, twice for each row, as once leaves rounding errors.
 void make_orthonormal(std::vector<Doubles>* rows) {
   const auto dot = [](const Doubles& a, const Doubles& b) {
     double total = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the constructors of layers check of their arguments, in one wording.
+// Checks of the arguments of layers' constructors, in one wording.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ class LayerCheck {
   LayerCheck(std::string_view kind, std::string_view name) : layer_(fmt::format("{} '{}'", kind, one_line(name))) {}
 
   void number(const char* what, double value, const Range& range) const { check_range(layer_, what, value, range); }
-  /// What counts something is at least 1.
+  /// Counts are at least 1.
   void widths(std::initializer_list<std::pair<const char*, std::int64_t>> counts) const {
     for (const auto& [what, value] : counts) number(what, static_cast<double>(value), Range::at_least(1));
   }

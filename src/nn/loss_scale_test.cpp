@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loss scale: gradients are those of the loss, overflow lowers it and skips the update, good updates raise it, and
-// what it is goes on from a checkpoint.
+// its value goes on from a checkpoint.
 #include <cmath>
 
 #include "paoding/checkpoint.h"

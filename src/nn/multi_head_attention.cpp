@@ -79,7 +79,7 @@ Value MultiHeadAttention::heads_of(const Value& all, std::int64_t part) const {
   return transpose(reshape(mine, Shape{shape[0], shape[1], heads_, width_ / heads_}), kExchanged);
 }
 
-// With rotary positions: [B, heads, T, E] whose first elements stand at `position`, at 0 when that is absent.
+// Applies rotary positions: [B, heads, T, E] whose first elements stand at `position`, at 0 when that is absent.
 Value MultiHeadAttention::turned(const Value& heads, const Value& position) const {
   if (rotary_base_ == 0) return heads;
   Value positions = iota(heads.graph(), Shape{heads.shape()[2]}, 0, i64);
@@ -189,7 +189,7 @@ MultiHeadAttention::Step MultiHeadAttention::step(const Value& x, const KeysAndV
   }
   const Value all = projected(x, 0, 3);
   const Value slots = iota(x.graph(), Shape{kept[2]}, 0, i64);
-  // Of rows each at its own position, [B, 1, 1, 1].
+  // One position for each row, [B, 1, 1, 1].
   const Value rows = is_shared ? position : reshape(position, Shape{in[0], 1, 1, 1});
   const auto written = [&](const Value& old, const Value& now) {
     if (is_shared) return dynamic_update_slice(old, now, 2, position);

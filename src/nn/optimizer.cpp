@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// minimize(): gradients, what they have in common (norm, finiteness, counters), then one update per parameter. A
+// minimize(): gradients, then values that they share (norm, finiteness, counters), then one update per parameter. A
 // decision about an update is a select inside its kernel, never a branch: a run always does the same work.
 #include "paoding/optimizer.h"
 
@@ -150,13 +150,14 @@ class Minimize {
 
   const std::string& name(std::size_t i) const { return graph_.node(made_.parameters[i].ref().node).name.str(); }
   Value constant(DType dtype, double value) { return full(graph_, {}, value, dtype); }
-  // Something that training remembers.
+  // A value that training keeps from run to run.
   Value state(std::string_view state_name, DType dtype, const Shape& shape, Initializer initial = {}) {
     return graph_.parameter(state_name, dtype, shape, std::move(initial), ParameterRole::optimizer);
   }
   Value counter(const char* counter_name) { return state(counter_name, i64, {}); }
 
-  // Of the loss, or of it times the scale, and then divided by that where nothing is rounded to 0 any more.
+  // Takes gradients of the loss, or of it times the scale, and then divides by that where nothing is rounded to 0 any
+  // more.
   void take_gradients() {
     if (!options_.loss_scale) {
       made_.gradients = gradients(std::array{loss_}, made_.parameters);
@@ -174,7 +175,7 @@ class Minimize {
 
   bool skips() const { return options_.skip_nonfinite || options_.loss_scale.has_value(); }
 
-  // What the update uses: this run's gradient, or the mean of the runs since the last update.
+  // The gradient for the update: this run's, or the mean of the runs since the last update.
   void sum_gradients() {
     if (options_.accumulate > 1) {
       const Value micro = counter("optimizer/micro");
@@ -210,7 +211,7 @@ class Minimize {
       is_finite_ = call("logical_and", {gradients_are_finite, loss_is_finite()});
     }
     if (options_.clip_norm > 0) {
-      // As torch.nn.utils.clip_grad_norm_ has it: 1e-6 keeps the quotient finite.
+      // torch.nn.utils.clip_grad_norm_ adds 1e-6 too, which keeps the quotient finite.
       const Value ratio = options_.clip_norm / (made_.gradient_norm + 1e-6);
       scale_ = minimum(ratio, constant(norm_dtype(), 1));
     }
@@ -252,7 +253,7 @@ class Minimize {
   }
 
   static Value both(const Value& a, const Value& b) { return call("logical_and", {a, b}); }
-  // Of a run that makes an update, or would.
+  // `condition`, in a run that makes an update, or would.
   Value in_last(const Value& condition) const { return is_last_.valid() ? both(is_last_, condition) : condition; }
 
   void adjust_loss_scale(const Value& is_overflow) {

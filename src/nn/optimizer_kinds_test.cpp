@@ -25,7 +25,7 @@ Dense start_of(std::size_t count) {
   return p;
 }
 
-// Six updates of a matrix and a vector; the loss is linear, so that its gradient is what is fed.
+// Six updates of a matrix and a vector; the loss is linear, so that its gradient is the input.
 void check(const Optimizer& optimizer, const Rule& of_matrix, const Rule& of_vector) {
   Graph g;
   const Value m = g.parameter("m", f64, {kRows, kColumns}), v = g.parameter("v", f64, {kRows});
@@ -52,7 +52,7 @@ double length(const Dense& a) {
   return std::sqrt(total);
 }
 
-// As torch.optim.RMSprop has it.
+// The rule of torch.optim.RMSprop.
 Rule rmsprop(const RmsProp& n, double rate) {
   return [=, v = Dense(100), m = Dense(100), b = Dense(100)](Dense* p, const Dense& g, double) mutable {
     for (std::size_t i = 0; i < g.size(); ++i) {
@@ -106,7 +106,7 @@ TEST(OptimizerKinds, LambUpdatesAsItsFormulaSays) {
   check(n, rule(), rule());
 }
 
-// As torch.optim.Adafactor has it.
+// The rule of torch.optim.Adafactor.
 TEST(OptimizerKinds, AdafactorUpdatesAsItsFormulaSays) {
   const Adafactor n{.learning_rate = 0.5, .weight_decay = 0.1};
   const auto apply = [n](Dense* p, const Dense& g, const Dense& estimate, double t) {
@@ -163,7 +163,7 @@ TEST(OptimizerKinds, SayWhichNumberIsOutOfRange) {
   EXPECT_TRUE(has(said(Lion{.weight_decay = -1}), "weight_decay = -1"));
 }
 
-// Parameters of which every one has the gradient 1, under Sgd with rate 0.1: what is left after an update.
+// Parameters of which every one has the gradient 1, under Sgd with rate 0.1: their values after an update.
 std::map<std::string, double> updated(const MinimizeOptions& options) {
   Graph g;
   Value loss = full(g, {}, 0);

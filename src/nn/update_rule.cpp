@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-// What the formulas of one update share.
+// Values that the formulas of one update share.
 struct Shared {
   Value rate, made;  // f64: the learning rate; updates before this one
   Value t() const { return made + 1.0; }

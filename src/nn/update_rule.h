@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one optimizer does to one parameter, with what all its parameters share computed once.
+// One optimizer's update of one parameter; values that all its parameters share are computed once.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace paoding {
 /// Error (argument) when a number of it is out of range.
 void check(const Optimizer& optimizer);
 
-/// What an optimizer remembers of a parameter, "<prefix><parameter>".
+/// A value that an optimizer keeps for a parameter, "<prefix><parameter>".
 struct UpdateState {
   const char* prefix;
   Shape shape;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_in_loops: what is added to a product in front of a loop, the same for every step, is added in the loop, whose
-// kernels do that for free; in front of it, it would be a pass over memory of its own. The bias of a recurrent layer:
+// add_in_loops: a term that is added to a product in front of a loop, the same for every step, is added in the loop,
+// whose kernels do that for free; in front of it, it would be a pass over memory of its own. The bias of a recurrent
+// layer:
 //
 //   xw = matmul(xs, w) + b;  scan(h0, xw, u) [ .. element + matmul(h, u) .. ]
 // becomes
@@ -13,7 +14,7 @@
 // becomes
 //   lstm_recurrence(p, u, h0, c0, b) {bias=true}
 //
-// and its gradient is added up where it is made: sum_in_recurrences.cpp.
+// and its gradient is summed in the gradient's kernel: sum_in_recurrences.cpp.
 #include <fmt/format.h>
 
 #include <map>
@@ -56,7 +57,7 @@ bool is_read_by_formulas(const ScanParts& parts, Ref ref) {
   return true;
 }
 
-// What of a value is added to a product in front of it, and whether the sum is stored in 16 bits.
+// A value as the sum of a product in front of it and a term, and whether the sum is stored in 16 bits.
 struct BiasedProduct {
   Ref sum, product, added;
   bool is_stored = false;  // then so are the product and the sum in the steps
@@ -74,7 +75,7 @@ class Uses {
   std::vector<int> counts_;
 };
 
-// None unless only one node reads `ref`, and what is added is the same for all entries of its first axis.
+// None unless only one node reads `ref`, and the added term is the same for all entries of its first axis.
 std::optional<BiasedProduct> biased_product(const Graph& graph, Ref ref, const Uses& uses) {
   const Node& given = graph.node(ref.node);
   BiasedProduct found{.sum = ref, .product = {}, .added = {}, .is_stored = given.op->name == "store_as"};

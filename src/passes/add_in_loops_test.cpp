@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is added in the steps of a loop instead of in front of it.
+// Terms that are added in the steps of a loop instead of in front of it.
 #include <gtest/gtest.h>
 
 #include "ops/scan/scan.h"

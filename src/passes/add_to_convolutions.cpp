@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_to_convolutions: an image that is added to what a convolution gives, and the ReLU behind that, become a part of
-// the convolution, where the kernel that would run it does both:
+// add_to_convolutions: an image that is added to a convolution's result, and the ReLU behind that, become a part of the
+// convolution, where the kernel that would run it does both:
 //
 //   a = conv2d_bias(x, w, bias);  s = add(a, r);  y = relu(s)
 // becomes
@@ -45,7 +45,7 @@ class ConvolutionAddition {
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
   bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
 
-  // A convolution is worth more than what is added to it was if the kernel stays the same.
+  // A faster kernel for the convolution saves more than the addition costs, so the kernel has to stay the same.
   bool is_run_alike(const Node& conv, const Node& made) {
     const KernelImplementation* const before = expected_kernel(graph_, conv, notes_);
     const KernelImplementation* const after = expected_kernel(graph_, made, notes_);
@@ -62,7 +62,7 @@ class ConvolutionAddition {
     return argument.valid() && graph_.type(argument) == node.types[0] ? argument : Ref{};
   }
 
-  // What is only fetched is written as the caller reads it, and the image that is added does not lie so.
+  // A result that is only fetched is written in the caller's layout, and the added image has another one.
   bool is_only_fetched(NodeId sum) const {
     const auto relu = relu_of_.find({sum, 0});
     const NodeId last = rewriter_.uses(sum) == 1 && relu != relu_of_.end() ? relu->second : sum;
@@ -71,7 +71,7 @@ class ConvolutionAddition {
 
   void add(NodeId id) {
     if (is_only_fetched(id)) return;
-    // Of an odd number of channels a GPU reads images as they lie (choose_layouts).
+    // With an odd number of channels a GPU reads images in their own layout (choose_layouts).
     const Shape& shape = graph_.node(id).types[0].shape;
     if (notes_.target().is_gpu() && (shape.rank() != 4 || shape[1] % 2 != 0)) return;
     const auto inputs = graph_.node(id).inputs;

@@ -45,7 +45,7 @@ TEST(AddToConvolutions, GivesTheSameNumbersOnTheCpu) {
       without.disabled_passes = {"add_to_convolutions"};
       const Tensors tensors = to_tensors(g, make_feeds(g, 3));
       const auto cpu = std::make_shared<const Target>(this_cpu());
-      // Without AVX-512 a convolution of 16 bits is done in f32 (widen_products), before what could be added is found.
+      // Without AVX-512 a convolution of 16 bits is done in f32 (widen_products), before the pass looks for additions.
       const bool is_added = block.dtype == f32 || cpu->isa == VectorIsa::avx512;
       EXPECT_EQ(count(compile_plan(g, {}, cpu).plan, "conv2d_add"), is_added ? 1 : 0);
       const Tensors got = Program(g).run(tensors);
@@ -71,7 +71,7 @@ TEST(AddToConvolutions, LeavesWhatIsNeededElsewhere) {
   EXPECT_TRUE(has(notes, "the convolution is needed elsewhere")) << notes;
 }
 
-// The caller reads channels outermost, where what is added has them innermost.
+// The caller reads channels outermost, but the added image has them innermost.
 TEST(AddToConvolutions, LeavesWhatIsOnlyFetched) {
   Graph g;
   build(g, {.is_y_used = false}, true);
@@ -105,8 +105,8 @@ TEST(AddToConvolutions, SavesAResNetThePassesOverItsBlocks) {
   without.disabled_passes = {"add_to_convolutions"};
   const Plan plan = compile_plan(g, {}, chip).plan, before = compile_plan(g, without, chip).plan;
   EXPECT_EQ(count(plan, "conv2d_add"), 16);
-  // Of every block the result of its last convolution is neither written nor read; but behind the last block the mean
-  // over pixels added anyway.
+  // The result of each block's last convolution is neither written nor read; but behind the last block the mean over
+  // pixels added anyway.
   EXPECT_EQ(before.steps.size() - plan.steps.size(), 15U);
   const double blocks = 2.0 * 64 * (3 * 256 * 56 * 56 + 4 * 512 * 28 * 28 + 6 * 1024 * 14 * 14 + 2 * 2048 * 7 * 7);
   EXPECT_NEAR(bytes_of(before) - bytes_of(plan), 2 * blocks, 0.02 * blocks);

@@ -6,9 +6,9 @@
 // becomes
 //   y = slice(matmul(x, pad(w)), 7709 columns)          of a product [6400, 7712]
 //
-// A gradient that sums over the words, dx = matmul(dy, w) {transpose_b}, reads dy and w padded alike: what is added to
-// its sums is zero. Groups read the slice where it is and write into the pad, so only what nothing here computes, such
-// as parameters, is copied.
+// A gradient that sums over the words, dx = matmul(dy, w) {transpose_b}, reads dy and w padded alike: the padding adds
+// zero to its sums. Groups read the slice in place and write into the pad, so only values that nothing here computes,
+// such as parameters, are copied.
 //
 // When it pays: of rows that are not aligned an H200's products of 16 bits take as long as those of TF32, both several
 // times as long as others (benchmarks/results/2026-11-24-aligned-products.txt).
@@ -32,11 +32,11 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t kAlignedBytes = 16;
 constexpr double kSavedPerOperation = 6e-9;  // us, of products whose rows are not aligned
-constexpr double kLaunch = 2;                // us, of what copies an operand or fills what is beside one
+constexpr double kLaunch = 2;                // us, of a kernel that copies an operand or fills the padding beside one
 
 std::int64_t rounded_up(std::int64_t extent, std::int64_t to) { return (extent + to - 1) / to * to; }
 
-// What is added behind the rows, the columns of a and the columns of b of matmul(a, b).
+// How much is added behind the rows, the columns of a and the columns of b of matmul(a, b).
 struct Added {
   std::int64_t m = 0, k = 0, n = 0;
   bool is_any() const { return m > 0 || k > 0 || n > 0; }
@@ -62,7 +62,7 @@ class ProductAlignment {
  private:
   static bool is_product(const Node& node) { return node.op->name == "matmul" || node.op->name == "matmul_wide"; }
 
-  // What `ref` is a view of.
+  // The value that `ref` is a view of.
   Ref source(Ref ref) const {
     while (graph_.node(ref.node).op->kind == OpKind::view && graph_.node(ref.node).inputs.size() == 1) {
       ref = graph_.node(ref.node).inputs[0];
@@ -70,7 +70,7 @@ class ProductAlignment {
     return ref;
   }
 
-  // Whether what computes `ref` can as well write it between padding.
+  // Whether the kernel that computes `ref` can as well write it between padding.
   bool is_written_anywhere(Ref ref) const {
     const OpKind kind = graph_.node(source(ref).node).op->kind;
     return kind == OpKind::formula || kind == OpKind::reduction;
@@ -145,7 +145,7 @@ class ProductAlignment {
   Graph& graph_;
   PassNotes& notes_;
   Rewriter rewriter_;
-  std::set<Ref> is_dense_;  // what is fetched, or read by kernels that were not asked for the rows they take
+  std::set<Ref> is_dense_;  // fetched values, and those read by kernels that were not asked for the rows they take
   std::map<std::tuple<Ref, std::int64_t, std::int64_t>, Ref> padded_;
 };
 

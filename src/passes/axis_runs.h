@@ -13,11 +13,11 @@ namespace paoding {
 struct AxisRun {
   std::vector<int> from, to;
 };
-/// From the outermost on. The shapes have the same number of elements, which is not 0.
+/// Lists runs from the outermost on. The shapes have the same number of elements, which is not 0.
 std::vector<AxisRun> axis_runs(const Shape& from, const Shape& to);
 
-/// What the shape of an operand that broadcasts to `from` has to be for it to broadcast to `to` in the same way,
-/// without leading axes of extent 1; nullopt where it varies along a part of a run.
+/// The shape that an operand which broadcasts to `from` needs to broadcast to `to` in the same way, without leading
+/// axes of extent 1; nullopt where it varies along a part of a run.
 std::optional<Shape> reshaped_operand(const Shape& operand, const Shape& from, const Shape& to);
 
 }  // namespace paoding

@@ -13,7 +13,7 @@ struct BroadcastProduct {
   Value a, b;  // as they are before they are expanded, of the rank of the product or less
 };
 
-/// What `ref` multiplies, if it is a product of floats in which each factor repeats at least kLeastRepeats times along
+/// The factors of `ref`, if it is a product of floats in which each factor repeats at least kLeastRepeats times along
 /// axes of its own; nullopt otherwise.
 std::optional<BroadcastProduct> broadcast_product(Graph& graph, Ref ref);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a composed op is run as a whole, and by what.
+// Whether a composed op is run as a whole, and by which kernel.
 #pragma once
 
 #include "ops/kernel.h"
@@ -11,7 +11,7 @@ namespace paoding {
 KernelCall dense_call(const Graph& graph, const Node& node, bool allow_tf32, const TargetPtr& target);
 
 /// The kernel that runs the node as a whole, where there is one; why others decline is noted. It is asked about dense
-/// operands of any alignment: the planner copies what turns out to lie otherwise, if the kernel wants that.
+/// operands of any alignment: the planner copies operands that turn out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes);
 
 /// The kernel that is expected to run the node in the end: asked about images that lie as kernels of the op want them,

@@ -27,7 +27,7 @@ struct ColumnProduct {
   NodeId id = -1;
 };
 
-// Products that no concatenation reads, which would have them written where it wants them, by what they multiply.
+// Groups products by their left operand. Products that a concatenation reads are left out, as they are written into it.
 std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> products_by_operand(const ScanParts& parts) {
   std::set<NodeId> is_combined;
   for (NodeId id = 0; id < parts.body.size(); ++id) {

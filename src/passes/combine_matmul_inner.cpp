@@ -8,8 +8,8 @@
 //            %5 = add(%3, %4)
 //
 // where wu, w above u, is made in front of the loop. The concatenation costs nothing: the planner has its parts written
-// where they belong, also the one that a step leaves for the next. What would be copied into it stays apart, and so do
-// products that hoist_products takes out.
+// where they belong, also the one that a step leaves for the next. Values that would have to be copied into it stay
+// apart, and so do products that hoist_products takes out.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -43,7 +43,7 @@ class CombineMatmulInner {
     for (NodeId inner = 0; inner < parts_.body.size(); ++inner) {
       const Node& node = parts_.body.node(inner);
       if (!node.op->is(OpRole::concatenate)) continue;
-      // stack_sources takes out of the loop what is only stacked and concatenates what is given to the loop or carried.
+      // stack_sources takes out of the loop values that are only stacked and concatenate the loop's inputs or carries.
       const bool is_of_inputs = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Ref& ref) {
         return parts_.body.node(ref.node).op->is(OpRole::source);
       });

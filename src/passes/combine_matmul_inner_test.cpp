@@ -26,7 +26,7 @@ void for_gpu(Graph& graph, PassNotes& notes) {
 
 constexpr std::int64_t T = 5, B = 2, H = 4, I = 8;
 
-// Two layers and what they give fed back, as a decoder has it; the second layer reads what the step makes.
+// Two layers whose result is fed back, as in a decoder; the second layer reads a result of the step.
 void build_decoder(Graph& g, bool is_reverse, bool transpose_b, bool has_dropout) {
   const auto weights = [&](const char* name, std::int64_t rows) {
     return g.parameter(name, f32, transpose_b ? Shape{4 * H, rows} : Shape{rows, 4 * H});
@@ -94,7 +94,7 @@ TEST(CombineMatmulInner, ALayerIsOneProductInEitherDirection) {
 
 TEST(CombineMatmulInner, KeepsApartWhatWouldBeCopied) {
   Graph g;
-  build_decoder(g, false, false, false);  // what the second layer reads is carried
+  build_decoder(g, false, false, false);  // the second layer's input is carried
   const auto notes = run_and_compare(g, kInnerPasses);
   EXPECT_EQ(products_in_loops(g), (std::vector<int>{3, 2}));
   EXPECT_NE(fmt::format("{}", fmt::join(notes, "; ")).find("is carried, or combined elsewhere"), std::string::npos);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // combine_matmul_rows: products of transposed left factors that share their right one, as the weights' gradients of a
 // recurrent layer's input and state do, become one product with their rows one above the other. Each alone has too few
-// tiles of a result to fill a GPU, whose library then cuts what is summed into more parts, and takes smaller tiles.
+// tiles of a result to fill a GPU, whose library then cuts K into more parts, and takes smaller tiles.
 //
 //   dw = matmul(x, g) {transpose_a}                # [K, M], [K, N]: [M, N]
 //   du = matmul(h, g) {transpose_a}
@@ -12,7 +12,7 @@
 //   s = concat(x, hs, ..);  d = matmul(slice of s as [2, K, M], g) {transpose_a}       # [2, M, N]
 //
 // There x, or hs without its last step, ends where the other begins: a layer's input ends with the last step of the
-// states that the layer in front has made, its state begins with what its own begin with.
+// states that the layer in front has made, its state begins with the first of its own states.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,20 +36,20 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kPartAlignedBytes = 256;  // parts of a concatenation begin where values by themselves would
-constexpr double kCopyLaunch = 2;                // us, of a copy beside what memory takes
+constexpr double kCopyLaunch = 2;                // us, of a copy beside its time in memory
 
 // us, of a product of 16 bits beside its operations: its launch, and that K is cut into parts, which are added up,
 // until every multiprocessor has one (an H200, benchmarks/results/2026-11-26-weight-gradients.txt).
 constexpr double kOfProduct = 2.6, kOfPart = 0.27;
 constexpr std::int64_t kTileRows = 128, kTileColumns = 256, kLeastPart = 256;
-constexpr double kCombinedRate = 345e6;  // operations a us in TF32 of what was combined, measured there as well
+constexpr double kCombinedRate = 345e6;  // operations a us in TF32 of combined products, measured there as well
 
 struct RowProduct {
   NodeId id;
   std::int64_t rows;  // of its result
 };
 
-// What a product becomes.
+// The slice of a combined product that replaces a product.
 struct View {
   NodeId id;
   Value value;
@@ -111,7 +111,7 @@ class RowCombination {
            node.attrs.get_bool("transpose_a") && !node.attrs.get_bool("transpose_b") &&
            graph_.type(node.inputs[0]).shape[0] > 0;
   }
-  // What `ref` is all of, under another shape.
+  // The value that `ref` is all of, under another shape.
   Ref renamed(Ref ref) const {
     for (;;) {
       const Node& node = graph_.node(ref.node);
@@ -150,11 +150,11 @@ class RowCombination {
                            : fmt::format("kept apart: {}: {}", label(products), why));
   }
 
-  // ---- What it saves ----
+  // ---- Time that it saves ----
 
   std::int64_t columns_of(const RowProduct& product) const { return node_of(product).types[0].shape[1]; }
 
-  // Of a product of 16 bits with so many rows: what it takes beside its operations.
+  // Time of a product of 16 bits with so many rows, beside its operations.
   double beside_operations_us(const RowProduct& like, std::int64_t rows) const {
     const std::int64_t tiles = ceil_div(rows, kTileRows) * ceil_div(columns_of(like), kTileColumns);
     const std::int64_t parts = std::min(notes_.target().sm_count / tiles, depth_of(like) / kLeastPart);
@@ -166,9 +166,9 @@ class RowCombination {
     return kCopyLaunch + notes_.target().stream_us(bytes, bytes);
   }
 
-  // ---- What depends on what ----
+  // ---- Dependencies ----
 
-  // Whether `ref` follows from one of the products, also by what was combined already.
+  // Whether `ref` follows from one of the products, also through combined products.
   bool depends(Ref ref, const std::set<NodeId>& products) const {
     std::set<NodeId> seen;
     std::vector<NodeId> open{ref.node};
@@ -183,7 +183,7 @@ class RowCombination {
     return false;
   }
 
-  // Has the products wait for all of what they then read together, if none of that follows from one of them.
+  // Makes the products depend on all operands of the combined one, if none of these follows from one of them.
   bool wait_together(const std::set<NodeId>& products, const std::vector<Ref>& read) {
     if (std::any_of(read.begin(), read.end(), [&](Ref ref) { return depends(ref, products); })) return false;
     for (const NodeId id : products) reads_[static_cast<std::size_t>(id)] = read;
@@ -231,7 +231,7 @@ class RowCombination {
 
   // ---- 16 bits: a batch of two, whose left factors lie where they are made ----
 
-  // The elements of `ref` in what it is a view of.
+  // The elements of `ref` as a stretch of the value that it is a view of.
   Stretch stretch_of(Ref ref) const {
     Stretch stretch{ref, 0, graph_.type(ref).shape.elements(), 0};
     for (;;) {
@@ -254,7 +254,7 @@ class RowCombination {
     return stretch;
   }
 
-  // Whether what makes the value can as well write it as a part of another.
+  // Whether the kernel that makes the value can as well write it as a part of another.
   bool is_written_anywhere(Ref ref) const {
     const Node& node = node_of_value(ref);
     const bool is_computed = node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction;
@@ -304,7 +304,7 @@ class RowCombination {
     return it->second;
   }
 
-  // Puts the source of `b` right behind that of `a`, with what is behind and in front of them.
+  // Puts the source of `b` right behind that of `a`, with the sources behind and in front of them.
   std::string link(const Pair& pair) {
     const std::size_t front = chain_of(pair.a.source), back = chain_of(pair.b.source);
     if (front == back || batches_[front].sources.back() != pair.a.source ||
@@ -355,8 +355,8 @@ class RowCombination {
     }
   }
 
-  // What products become are parts of a product that is made where the last of them stood: behind what else reads the
-  // right factor right after it was made, and not behind all other nodes.
+  // The slices that replace products belong to a product that is made where the last of them stood: behind other
+  // readers of the right factor that run right after it was made, and not behind all other nodes.
   void place() {
     std::map<Ref, Ref> replaced;
     for (const std::vector<View>& views : views_) {
@@ -383,7 +383,7 @@ class RowCombination {
   PassNotes& notes_;
   NodeId first_product_ = -1;
   std::set<Ref> placed_;                 // written where a concatenation or a pad wants them
-  std::vector<std::vector<Ref>> reads_;  // by product: what it waits for when it is combined with others
+  std::vector<std::vector<Ref>> reads_;  // by product: the values that it waits for when it is combined with others
   std::vector<Batch> batches_;
   std::map<Ref, std::size_t> chain_of_;   // by source
   std::vector<std::vector<View>> views_;  // by combined product

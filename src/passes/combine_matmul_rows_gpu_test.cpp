@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recurrent training step launches with the weights' gradients of each layer as one product.
+// Launches of a recurrent training step that has the weights' gradients of each layer as one product.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/emulated_program.h"

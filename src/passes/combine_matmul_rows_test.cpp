@@ -30,8 +30,8 @@ struct Layers {
   std::int64_t gates = 4;
 };
 
-// Weights' gradients of recurrent layers, one reading what the other has made; states are made of inputs, and what a
-// layer's gradients are multiplied with of those of the next one.
+// Weights' gradients of recurrent layers, one reading the other's result; states are made of inputs, and the right
+// factors of a layer's gradients from those of the next layer.
 void build(Graph& g, const Layers& s) {
   Value x = g.input("x", s.dtype, {s.steps, s.rows, s.width}), gradient = g.input("g", s.dtype, {});
   Values before, inputs;
@@ -158,7 +158,8 @@ TEST(CombineMatmulRows, JoinsNothingThatFollowsFromTheOther) {
 }
 
 TEST(CombineMatmulRows, MakesNoCycleThroughWhatLiesBesideAFactor) {
-  // Each pair by itself could be combined; all factors in one place would have the first wait for what follows from it.
+  // Each pair by itself could be combined; all factors in one place would have the first wait for results of one of
+  // them.
   Graph g;
   const Value d = g.input("d", bf16, {640, 512}), e = g.input("e", bf16, {640, 512});
   const Value x = tanh(g.input("x", bf16, {640, 512})), y = tanh(g.input("y", bf16, {641, 512}));
@@ -169,7 +170,8 @@ TEST(CombineMatmulRows, MakesNoCycleThroughWhatLiesBesideAFactor) {
   EXPECT_EQ(count_here(g, "matmul"), 4);
 }
 
-// Of any sizes, in 16 bits as the graph says it: with rounding left out, the same numbers to the last bits of float64.
+// Sizes are random, in 16 bits as the graph says it: with rounding left out, the same numbers to the last bits of
+// float64.
 TEST(CombineMatmulRows, ChangesNoValueOfRandomLayers) {
   std::mt19937 random(11);
   const auto below = [&](int bound) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(bound)); };

@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-// About what a kernel takes that waits for another, whatever it does.
+// About the time of a kernel that waits for another, whatever it does.
 constexpr double kLaunchUs = 1.5;
 constexpr std::int64_t kAlignment = 16;  // bytes that kernels load at once
 

@@ -17,7 +17,7 @@ struct WeightsPiece {
   friend auto operator<=>(const WeightsPiece&, const WeightsPiece&) = default;
 };
 
-/// What the weights of a product in the loop are, if they are the same in every step; nullopt otherwise.
+/// The weights of a product in the loop as a piece, if they are the same in every step; nullopt otherwise.
 std::optional<WeightsPiece> weights_piece(const ScanParts& parts, Ref weights, int axis);
 
 /// Why products with these weights had better stay apart; empty when one product takes less time.

@@ -96,7 +96,7 @@ bool ContractedGraph::find_before(int first, int last, std::vector<int>* before)
   return true;
 }
 
-// What reaches `last` comes before the merged unit and what `first` reaches behind it, in the places they all had.
+// Units that reach `last` come before the merged unit and those that `first` reaches behind it, in the same places.
 void ContractedGraph::reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind) {
   const auto by_place = [&](int a, int b) { return place_[slot(a)] < place_[slot(b)]; };
   std::sort(before.begin(), before.end(), by_place);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ContractedGraph: the nodes of a graph gathered into units that will become one node each, without ever making a
 // cycle. Units keep a topological order (D. J. Pearce, P. H. J. Kelly: A Dynamic Topological Sort Algorithm for
-// Directed Acyclic Graphs, 2006), so that whether two may be merged is found by looking only at what stands between
-// them.
+// Directed Acyclic Graphs, 2006), so that whether two may be merged is found by looking only at the units between them.
 #pragma once
 
 #include <vector>

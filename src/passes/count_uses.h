@@ -8,7 +8,7 @@
 
 namespace paoding {
 
-/// By node: uses of its outputs by nodes and fetches of the graph. Bodies have nodes of their own.
+/// For each node, how often nodes and fetches of the graph use its outputs. Bodies have nodes of their own.
 inline std::vector<int> count_uses(const Graph& graph) {
   std::vector<int> counts(static_cast<std::size_t>(graph.size()), 0);
   for (NodeId id = 0; id < graph.size(); ++id) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no fetch needs goes: nodes, and in loops the stacked values nobody reads, the carries that influence nothing
-// kept, and what then is fed in for nothing. Inputs and parameters of the top graph stay: users feed and store them.
+// Drops values that no fetch needs: nodes, and in loops the stacked values nobody reads, the carries that influence
+// nothing kept, and inputs that are then unused. Inputs and parameters of the top graph stay: users feed and store
+// them.
 //
 //   before:  %3, %4, %5 = scan(%h0, %k0, %xs, %w)   # carries h and k, stacks h; k only counts
 //            fetch %5
@@ -103,8 +104,9 @@ class ScanTrimmer {
     found_.push_back(outer);
   }
 
-  // Everything in the body that what is read needs; a carry whose value is needed needs its next value. A scan in the
-  // body needs no more than its outputs that are read do: a carry that goes round through both must not keep itself.
+  // Marks everything in the body that its read values need; a carry whose value is needed needs its next value. A scan
+  // in the body needs no more than its outputs that are read do: a carry that goes round through both must not keep
+  // itself.
   void mark() {
     while (!open_.empty() || !met_.empty()) {
       if (open_.empty()) {
@@ -131,7 +133,7 @@ class ScanTrimmer {
     }
   }
 
-  // They may read what is about to go.
+  // Inner scans may read values that are about to be dropped.
   void trim_inner_scans() {
     std::map<Ref, Ref> moved;
     for (NodeId id = parts_.body.size() - 1; id >= 0; --id) {
@@ -148,9 +150,9 @@ class ScanTrimmer {
 
   ScanParts parts_;
   const int depth_;
-  std::map<Ref, Ref> given_;                              // an input inside to what it is outside, or starts as
+  std::map<Ref, Ref> given_;                              // an input inside to its value outside, or its start
   std::map<Ref, Ref> next_of_;                            // by the carry's input
-  std::map<Ref, Ref> made_;                               // an output of the scan to what it is inside
+  std::map<Ref, Ref> made_;                               // an output of the scan to its value inside
   std::set<Ref> read_;                                    // outputs
   std::set<Ref> needed_;                                  // inside
   std::vector<Ref> open_;                                 // of those, not yet looked at
@@ -160,8 +162,8 @@ class ScanTrimmer {
   bool has_input_ = false;
 };
 
-// Trims a scan of which `read` outputs are read, then its body, then what the smaller body no longer needs. Returns
-// the node that stands for it.
+// Trims a scan of which `read` outputs are read, then its body, then inputs that the smaller body no longer needs.
+// Returns the node that stands for it.
 NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Ref>* replaced) {
   while (true) {
     ScanTrimmer trimmer(graph, scan);
@@ -185,7 +187,8 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
   }
 }
 
-// The same for a branch: results nobody reads go, then what its bodies no longer need, then values none of them reads.
+// The same for a branch: drops results nobody reads, then nodes its bodies no longer need, then inputs none of them
+// reads.
 NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::map<Ref, Ref>* replaced) {
   const BranchView view(graph.node(branch));
   std::vector<int> kept;

@@ -24,7 +24,7 @@ TEST(DropUnused, DropsNodesAndKeepsInputs) {
   EXPECT_EQ(g.parameters().size(), 1u);
 }
 
-// Two carries h and k, and what each step makes of them; `k_in_h` makes h depend on k.
+// Two carries h and k, and values that each step makes of them; `k_in_h` makes h depend on k.
 struct TwoCarries : testing::Test {
   void build(bool k_in_h) {
     const Value h0 = g.input("h0", f32, {2}), k0 = g.input("k0", f32, {2}), xs = g.input("xs", f32, {4, 2}),

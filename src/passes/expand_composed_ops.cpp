@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expand_composed_ops: a composed op with a gradient rule of its own stays one node until gradients have been taken.
-// Then a kernel that is registered for it may claim it, and it stays one node to the end; else it becomes what it
-// consists of. A check of indices that a GPU leaves out goes too. Behind this pass a composed op is a kernel op
+// Then a kernel that is registered for it may claim it, and it stays one node to the end; else its composition replaces
+// it. A check of indices that a GPU leaves out goes too. Behind this pass a composed op is a kernel op
 // (OpDef::is_run_by_kernel).
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ std::string why_open(const Factors& factors, const Node& node, const PassNotes& 
 void expand_in(Graph& graph, PassNotes& notes) {
   const Factors factors = factors_of_products(graph);
   Rewriter rewriter(graph);
-  for (NodeId id = 0; id < graph.size(); ++id) {  // also what a composition is made of may be composed
+  for (NodeId id = 0; id < graph.size(); ++id) {  // the parts of a composition may be composed too
     const Node& node = rewriter.enter(id);
     if (node.op->name == "check_indices" && notes.target().is_gpu() && !node.attrs.get_bool("on_gpu")) {
       rewriter.replace({id, 0}, node.inputs[0]);

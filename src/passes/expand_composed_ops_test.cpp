@@ -113,7 +113,7 @@ TEST(ExpandComposedOps, WhatIsClaimedInALoopLeavesItAsItsPartsWould) {
   EXPECT_EQ(count_here(g, "add"), 1);
 }
 
-// Gives 2 a and 3 a; what it is told about each is kept, so that a test can see it.
+// Gives 2 a and 3 a, and records the requests for each, so that a test can see them.
 std::vector<std::int64_t> elements_asked_for;
 
 class BothKernel : public PreparedKernel {

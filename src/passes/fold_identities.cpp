@@ -15,7 +15,7 @@
 namespace paoding {
 namespace {
 
-// To the bit: x - (-0) is not x where x is -0.
+// Compares to the bit, since x - (-0) is not x where x is -0.
 bool is_exactly(const Graph& graph, Ref ref, double number) {
   const std::optional<double> found = number_everywhere(graph, ref);
   return found && has_same_bits(*found, number);

@@ -18,7 +18,7 @@ TEST(FoldIdentities, LeavesNothingOfOpsThatGiveBackAnInput) {
   g.fetch("y", -(-((1.0 * x * 1.0 / 1.0) - 0.0)) + 1.0);
   PassNotes notes;
   fold_identities(g, notes);
-  fold_identities(g, notes);  // neg(neg(..)) shows when what is inside has gone
+  fold_identities(g, notes);  // neg(neg(..)) shows when the ops inside have gone
   EXPECT_EQ(count_here(g, "mul"), 0);
   EXPECT_EQ(count_here(g, "div"), 0);
   EXPECT_EQ(count_here(g, "sub"), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fold_norms: what a convolution's result is multiplied by and added to, channel by channel, becomes a part of its
-// weights and its bias: a batch norm that has its statistics, outside of training.
+// fold_norms: factors and terms that a convolution's result is multiplied by and added to, channel by channel, become a
+// part of its weights and its bias: a batch norm that has its statistics, outside of training.
 //
 //   c = conv2d(x, w);  d = sub(c, mean);  e = mul(d, factor);  y = add(e, beta)
 // becomes
@@ -56,7 +56,7 @@ class NormFolding {
            (rank >= 3 && rank <= 4 && extents.elements() == image[1] && extents[rank - 3] == image[1]);
   }
 
-  // What is done to the result of a convolution, up to where somebody else sees it.
+  // The ops on the result of a convolution, up to where somebody else sees it.
   struct Chain {
     NodeId conv = 0;
     std::vector<NodeId> steps;
@@ -98,7 +98,7 @@ class NormFolding {
       chain.steps.push_back(at = *user);
       if (op == "mul") last_factor = chain.steps.size();
     }
-    // It ends in what the convolution gives; sums alone are a bias already.
+    // The chain ends in the dtype of the convolution; sums alone are a bias already.
     const DType dtype = graph_.node(conv).types[0].dtype;
     while (!chain.steps.empty() && graph_.node(chain.steps.back()).types[0].dtype != dtype) chain.steps.pop_back();
     if (last_factor == 0 || chain.steps.size() < last_factor) chain.steps.clear();
@@ -204,7 +204,7 @@ class SumsFromZero {
     while (node(ref).op->name == "cast") ref = node(ref).inputs[0];
     return ref;
   }
-  /// The mean of a sum; -1 where that is not what becomes of it.
+  /// The mean of a sum; -1 where the sum becomes something else.
   NodeId mean_of(NodeId sum, const Shape& shape) const {
     const NodeId mean = only(sum, "div");
     if (mean < 0 || !(graph_.node(mean).inputs[0] == Ref{sum, 0})) return -1;

@@ -69,7 +69,7 @@ TEST(FoldNorms, OfOneLayerAfterAnother) {
   EXPECT_EQ(count_here(g, "conv2d_bias"), 2) << "the last one is needed without its norm too";
 }
 
-// Its casts go with it; what is rounded once instead of twice is within what 16 bits are good for.
+// Its casts go with it; rounding once instead of twice stays within the precision of 16 bits.
 TEST(FoldNorms, TakesInWhatANormOf16BitsComputesInF32) {
   Graph g;
   const Value x = g.input("x", bf16, {2, 8, 9, 8}), w = g.input("w", bf16, {4, 8, 3, 3});

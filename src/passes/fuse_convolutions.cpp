@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuse_convolutions: what follows a convolution becomes a part of it, and what a max pool's gradient would be asked for
-// everywhere is asked for before it is scattered.
+// fuse_convolutions: ops behind a convolution become a part of it, and the mask of a max pool's gradient is applied
+// before the gradient is scattered, not to every element after.
 //
 //   a = conv2d(x, w);  b = add(a, reshape(bias));  r = maximum(0, b);  y, i = max_pool2d(r)
 //   dr = max_pool2d_grad(dy, i);  db = select(less_equal(b, 0), 0, dr);  dbias = sum(db, axes = [0, 2, 3])
@@ -30,7 +30,7 @@ class ConvolutionFusion {
   ConvolutionFusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes) {}
 
   void run() {
-    // Each walk sees what the one before made of the graph.
+    // Each walk sees the graph as the one before has left it.
     walk(&ConvolutionFusion::mask_by_result);
     walk(&ConvolutionFusion::mask_windows);
     walk(&ConvolutionFusion::sum_windows);
@@ -168,7 +168,7 @@ class ConvolutionFusion {
     const bool is_product = conv.attrs.get_int("groups") == 1 && weights[2] * weights[3] == 1;
     if (has_limit && is_product) return {};  // a library's, which has no limit behind it
     if (std::get<std::string>(*conv.attrs.find("activation")) != "none") return {};
-    // A new node counts as used once; how often the sum that it replaces was used is what matters.
+    // A new node counts as used once; the number that matters is how often the sum that it replaces was used.
     if (uses_of_bias_[argument.node] > 1) {
       notes_.add(fmt::format("a relu stays behind {}: what it is applied to is needed elsewhere", conv.label()));
       return {};

@@ -50,7 +50,7 @@ TEST(FuseConvolutions, TakesInALimitWhereItIsNoProduct) {
   }
 }
 
-// Of a ReLU that is an op, and of one that is a maximum.
+// Checks a ReLU that is an op, and one that is a maximum.
 TEST(FuseConvolutions, AsksAMaxPoolsGradientBeforeItIsScattered) {
   for (const bool is_op : {false, true}) {
     Graph g;

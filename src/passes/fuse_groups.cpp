@@ -5,11 +5,11 @@
 // becomes
 //   dx, dy = group(w, g) [ a = sub(1, w); b = mul(a, g); fetch sum(b); fetch mul(w, g) ]
 //
-// Greedy: first along edges from producer to consumer, then between siblings that read one full-size value. What is
+// Greedy: first along edges from producer to consumer, then between siblings that read one full-size value. A value
 // smaller than the space is recomputed at every point, so it is taken in only when nobody else needs it.
 //
 // A group may read its own reductions where the kernel can run in stages (a softmax: the maximum of each row, then the
-// sum, then the quotients). What has one element per row then belongs to it too, and is written once per row.
+// sum, then the quotients). Values with one element per row then belong to it too, and are written once per row.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -42,7 +42,7 @@ constexpr std::int64_t kMostSpreadOut = 4 << 10;  // elements of all rows
 constexpr std::int64_t kShortRow = 64;            // elements that the threads beside each other have in a step or two
 
 constexpr std::int64_t kLeastOfImage = 64 << 10;  // elements: of fewer it does not matter who makes them
-constexpr std::int64_t kNarrowest = 2;            // bytes of an element of what is made of an image
+constexpr std::int64_t kNarrowest = 2;            // bytes of an element of a value that is made of an image
 
 class Fusion {
  public:
@@ -90,25 +90,25 @@ class Fusion {
   }
 
  private:
-  // What a unit becomes, if its nodes are of the kind that groups compute.
+  // The kernel of a unit, if its nodes are of the kind that groups compute.
   struct Kernel {
     bool is_group = false;
     bool is_too_wide = false;  // reads too much to be merged with anything
     Shape space;
-    std::uint32_t row_axes = 0;  // what the reductions reduce that it reads itself
+    std::uint32_t row_axes = 0;  // axes of the reductions that it reads itself
   };
 
   const Node& node(NodeId id) const { return graph_.node(id); }
-  /// What it reads, each value once, but for what is free.
+  /// Its inputs, each value once, except for those that cost nothing.
   const std::vector<Ref>& inputs(NodeId id) const { return inputs_[static_cast<std::size_t>(id)]; }
   Kernel& kernel(int unit) { return kernels_[static_cast<std::size_t>(unit)]; }
   bool is_reduction(NodeId id) const { return node(id).op->kind == OpKind::reduction; }
   bool is_fetched(NodeId id) const { return is_fetched_[static_cast<std::size_t>(id)] != 0; }
   static bool is_free(const Node& node) { return is_generated(node); }  // copied into every group that reads it
 
-  // ---- what goes to those who read it ----
+  // ---- values that go to their readers ----
 
-  // Marks what is made of one image (and of less) for one op alone, which has to wait for sums or a kernel behind the
+  // Marks values made of one image (and of less) for one op alone, which has to wait for sums or a kernel behind the
   // image: made where the image is made it would be written beside it.
   void find_late() {
     std::vector<int> waits(static_cast<std::size_t>(size_), 0);  // for how many of those, one behind the other
@@ -159,7 +159,7 @@ class Fusion {
     for (std::size_t k = 1; k < users.size(); ++k) {
       const int a = units_.unit_of(users[0]), b = units_.unit_of(users[k]);
       if (!kernel(a).is_group || !kernel(b).is_group || a == b) continue;
-      // Worth it only when what they share is as large as what they walk over.
+      // A merge saves something only when the shared values are as large as the iteration space.
       const Shape& space = kernel(a).space;
       bool is_shared_whole = false;
       for (const Type& type : node(id).types) is_shared_whole |= type.shape == space;
@@ -216,7 +216,7 @@ class Fusion {
     return true;
   }
 
-  // What is reduced by the reductions that the merged unit reads itself; false when no kernel can do that.
+  // Finds the axes of the reductions that the merged unit reads itself; false when no kernel can do that.
   bool find_row_axes(int a, int b, Kernel* merged) {
     NodeId example = -1;
     const bool fits = for_all(a, b, [&](NodeId id) {
@@ -299,8 +299,8 @@ class Fusion {
     });
   }
 
-  // Adds `one` to what every node counts of users in the two units: looking at all users of a node that many read
-  // would cost as much for each of them.
+  // Adds `one` to every node's count of users in the two units: looking at all users of a node that many read would
+  // cost as much for each of them.
   void count_users_inside(int a, int b, int one) {
     for_all(a, b, [&](NodeId id) {
       const std::vector<Ref>& mine = inputs(id);
@@ -311,7 +311,7 @@ class Fusion {
     });
   }
 
-  // Of a node of the two units whose users are counted.
+  // Whether others need a node of the two units whose users are counted.
   bool is_needed_outside(NodeId id) const {
     return is_fetched(id) || users_inside_[static_cast<std::size_t>(id)] < static_cast<int>(units_.users(id).size());
   }
@@ -370,7 +370,7 @@ class Fusion {
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
   }
 
-  // What merging step by step could not see: the group as a whole, lowered, is no GPU kernel.
+  // Why the group as a whole, lowered, is no GPU kernel, which merging step by step could not see.
   std::string gpu_refusal(NodeId group) const {
     if (!notes_.target().is_gpu()) return "";
     std::vector<Layout> inputs, outputs;

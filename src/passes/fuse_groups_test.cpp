@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fuse_groups makes one kernel, what it keeps apart and why; what the groups compute, run by the reference.
+// Which ops fuse_groups makes one kernel, which it keeps apart and why; the groups' values, as the reference computes
+// them.
 #include <ctime>
 
 #include "group/lower.h"
@@ -29,7 +30,7 @@ int kernels_of(const Graph& graph) {
   return count;
 }
 
-// Lowers every group and compares what the reference makes of it with what its body means.
+// Lowers every group and compares the reference's result for it with that of its body.
 void check_lowered(const Graph& graph) {
   const auto feeds = random_feeds(graph, 7);
   const auto all = graph.clone();
@@ -68,7 +69,7 @@ void check_lowered(const Graph& graph) {
   }
 }
 
-// Runs all passes on what `build` makes, checks values, and counts the kernels.
+// Runs all passes on the graph of `build`, checks values, and counts the kernels.
 template <class Build>
 int kernels(Build build) {
   Graph g;
@@ -243,7 +244,7 @@ TEST(FuseGroups, KeepsRowsTogetherOnAGpu) {
   large.fetch("w", images - mean(images, Ints{0, 2, 3}, true));
   EXPECT_EQ(kernels_on_gpu(large), 2);
 
-  Graph norm;  // what is combined over all rows, too
+  Graph norm;  // values that are combined over all rows, too
   const Value x = norm.input("x", f32, {100, 30}), dy = norm.input("dy", f32, {100, 30});
   const Value off = x - mean(x, Ints{1}, true);
   norm.fetch("dx", dy * off);
@@ -274,7 +275,7 @@ TEST(FuseGroups, SaysWhyAGpuDoesNotKeepRowsTogether) {
   EXPECT_NE(notes.find("is neither over its rows nor over all of them"), std::string::npos) << notes;
 }
 
-// Of the processor, not of the clock on the wall: others may use the machine.
+// Measures the processor's time, not the clock on the wall: others may use the machine.
 double seconds_to_fuse(Graph& g) {
   PassNotes notes;
   const std::clock_t start = std::clock();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hoist_products takes out of a loop, what it leaves there and why.
+// Which products hoist_products takes out of a loop, which it leaves there and why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 const Graph& body_of(const Graph& graph) { return *only(graph, "scan").bodies[0]; }
 
-// h = tanh(x w + h u) over 5 steps; `made` says what is multiplied with w.
+// h = tanh(x w + h u) over 5 steps; `made` makes the factor that w is multiplied with.
 void recur(Graph& g, const std::function<Value(const Value& x)>& made) {
   const Value xs = g.input("xs", f32, {5, 2, 3}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {3, 4}),
               u = g.input("u", f32, {4, 4});

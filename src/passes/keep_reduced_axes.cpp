@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// keep_reduced_axes: what is computed from a reduction of the last axis keeps that axis as extent 1, so that it stays
-// aligned with what was reduced and fuse_groups can make one kernel of both.
+// keep_reduced_axes: values computed from a reduction of the last axis keep that axis as extent 1, so that they stay
+// aligned with the reduced value and fuse_groups can make one kernel of both.
 //
 //   before:  %2 = max(%0, axes = [1])  : f32[8]             after:  %2 = max(%0, axes = [1], keepdims)  : f32[8,1]
 //            %3 = sub(%1, %2)          : f32[8]                     %3 = reshape(%1)                    : f32[8,1]
@@ -88,7 +88,7 @@ class AxisKeeper {
     if (node.attrs.get_bool("keepdims")) return;
     const std::vector<int> axes = plain_axes(node.attrs.get_ints("axes"), rank);
     if (axes.empty() || axes.back() != rank - 1 || !has_formula_user_[static_cast<std::size_t>(id)]) return;
-    // What stays are columns: no group reads their sums as its own, and an update of them is one of any parameter.
+    // The rest is columns: no group reads their sums as its own, and an update of them is one of any parameter.
     const bool is_of_rows = axes.back() - axes.front() + 1 == static_cast<int>(axes.size());
     if (!is_of_rows && meets_its_source_[static_cast<std::size_t>(id)] == 0) return;
     const std::vector<std::int64_t> list(axes.begin(), axes.end());
@@ -128,7 +128,7 @@ class AxisKeeper {
     for (const Ref ref : node.inputs) {
       const auto it = kept_.find(ref);
       if (it == kept_.end() || !(shape(ref) == node.types[0].shape)) continue;
-      // Only what is per row already is lengthened; the rest is seen through a reshape.
+      // Only values that are per row already are lengthened; the rest is seen through a reshape.
       if (const Value made = lengthened(node, shape(it->second), kMostLifted); made.valid()) put(id, made);
       return;
     }
@@ -152,7 +152,7 @@ class AxisKeeper {
   Graph& graph_;
   Rewriter rewriter_;
   std::vector<char> has_formula_user_;
-  std::vector<char> meets_its_source_;  // is seen with more extents of 1 later, perhaps beside what was reduced
+  std::vector<char> meets_its_source_;  // is seen with more extents of 1 later, perhaps beside the reduced value
   std::map<Ref, Ref> kept_;             // a value, and the same with more extents of 1
 };
 

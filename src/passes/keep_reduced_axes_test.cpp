@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keep_reduced_axes: what is computed from a reduction of the last axis keeps that axis as extent 1.
+// keep_reduced_axes: values computed from a reduction of the last axis keep that axis as extent 1.
 #include <gtest/gtest.h>
 
 #include "paoding/ops.h"

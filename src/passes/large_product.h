@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products that gain nothing by leaving a loop: outside, what they read or make would be kept for all steps. Loops over
-// stretches of a long sequence (RecurrentOptions::recompute) have such.
+// Products that gain nothing by leaving a loop: outside, their operands or results would be kept for all steps. Loops
+// over stretches of a long sequence (RecurrentOptions::recompute) have such.
 #pragma once
 
 #include "paoding/graph.h"
@@ -11,21 +11,21 @@ namespace paoding {
 /// How many rows are as many as a library wants.
 inline constexpr std::int64_t kManyRows = 1024;
 
-/// Of a product: whether its result has so many rows already.
+/// Whether the result of a product has so many rows already.
 inline bool has_many_rows(const Node& node) {
   const Shape& shape = node.types[0].shape;
   return node.op->name == "matmul" && shape.rank() >= 2 && shape.elements() >= kManyRows * shape[shape.rank() - 1];
 }
 
-/// Of a product of a transposed factor, as weights' gradients are: whether it sums over so many rows.
+/// Whether a product of a transposed factor, as weights' gradients are, sums over so many rows.
 inline bool sums_many_rows(const Graph& graph, const Node& node) {
   if (node.op->name != "matmul" || !node.attrs.get_bool("transpose_a")) return false;
   const Shape& left = graph.type(node.inputs[0]).shape;
   return left[left.rank() - 2] >= kManyRows;
 }
 
-/// Of a product whose steps become one product: whether a step's is as large as it needs to be. Steps of weights'
-/// gradients meet in what they sum over, those of others in rows.
+/// Whether a step's product is as large as it needs to be, where the steps' products become one. Steps of weights'
+/// gradients are combined along the axis that is summed over, those of others along rows.
 inline bool is_large_by_itself(const Graph& graph, const Node& node) {
   const bool is_gradient = node.op->name == "matmul" && node.attrs.get_bool("transpose_a");
   return is_gradient ? sums_many_rows(graph, node) : has_many_rows(node);

@@ -8,7 +8,7 @@
 //            %5 = reshape(%1, shape = [T * B, N])
 //            %3 = matmul(%4, %5, transpose_a = true)   # [K, N]
 //
-// So does a sum of elementwise products of values that repeat each other's axes (the gradient of what attention reads):
+// So does a sum of elementwise products of values that repeat each other's axes (the gradient of attention's inputs):
 //
 //   before:  %2 = mul(%0, %1)                          # [T, S, B, 1], [T, 1, B, N]: [T, S, B, N]
 //            %3 = sum(%2, axes = [0])
@@ -86,7 +86,7 @@ class ProductMerger {
   using Axes = std::vector<std::int64_t>;
 
   // `value` as matrices of its axes `rows` and `columns`, one per element of its axes `batch`; its other axes are of
-  // extent 1. The two are swapped when columns would not be what is next to each other in memory.
+  // extent 1. The two are swapped when columns would not be contiguous in memory.
   Value matrices(const Value& value, int rank, const Axes& batch, Axes rows, Axes columns, bool* is_swapped) {
     *is_swapped = rows.back() > columns.back();
     if (*is_swapped) std::swap(rows, columns);
@@ -127,7 +127,7 @@ class ProductMerger {
     }
     if (inner.empty()) return {};
     if (rewriter_.uses(product.node) > 1) return decline("the product is read elsewhere too");
-    if (rows.back() > columns.back()) {  // the result's columns are what is next to each other in memory
+    if (rows.back() > columns.back()) {  // the result's columns are contiguous in memory
       std::swap(factors->a, factors->b);
       std::swap(rows, columns);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed_precision: products and convolutions of f32 are done in bf16 or f16, and what lies in memory between them is
-// kept so. What stays f32 is the policy of precision_needs.h.
+// mixed_precision: products and convolutions of f32 are done in bf16 or f16, and the values in memory between them are
+// kept so. The policy of precision_needs.h decides which values stay f32.
 //
 //   h = tanh(add(matmul(x, w), b));  y = matmul(h, u);  loss = sum(y)
 // becomes
@@ -52,14 +52,14 @@ class PrecisionRewriter {
     for (NodeId id = 0; id < size; ++id) rewrite(id);
   }
 
-  /// The same where the graph is no body of a scan: its fetches stay what they are.
+  /// The same where the graph is no body of a scan: its fetches keep their dtype.
   void rewrite_all() {
     rewrite_nodes();
     for (Graph::Fetch& fetch : graph_.mutable_fetches()) fetch.ref = wide(fetch.ref).ref();
     for (const auto& [parameter, shadow] : shadows_) assign_shadow(parameter, shadow);
   }
 
-  /// What stands for an f32 value in f32, and in 16 bits; any other value is itself.
+  /// The value that replaces an f32 value in f32, and in 16 bits; any other value is itself.
   Value wide(Ref ref) {
     if (!is_rewritten(ref)) return graph_.value(now(ref));
     Version& version = version_of(ref);
@@ -75,7 +75,7 @@ class PrecisionRewriter {
   /// The one that arithmetic reads.
   Value main(Ref ref) { return is_narrow(ref) ? narrow(ref) : wide(ref); }
   bool is_narrow(Ref ref) { return is_rewritten(ref) && version_of(ref).is_narrow; }
-  /// What an input of a scan's body is now; a ref is invalid where there is none.
+  /// Sets the versions of an input of a scan's body; a ref is invalid where there is none.
   void set_input(Ref ref, Ref in_f32, Ref in_16_bits, bool reads_narrow) {
     version_of(ref) = {in_f32, in_16_bits, reads_narrow};
   }
@@ -83,7 +83,7 @@ class PrecisionRewriter {
  private:
   struct Version {
     Ref wide, narrow;
-    bool is_narrow = false;  // what arithmetic reads
+    bool is_narrow = false;  // the version that arithmetic reads
   };
 
   std::size_t outputs_of(NodeId id) const { return graph_.node(id).types.size(); }
@@ -161,7 +161,7 @@ class PrecisionRewriter {
     return [this](Ref ref) { return main(ref); };
   }
 
-  // The op on other inputs; the node itself where they are what they were.
+  // The op on other inputs; the node itself where they have not changed.
   Values again(NodeId id, const Choice& choose) {
     const std::vector<Ref> inputs = graph_.node(id).inputs;
     Values chosen;
@@ -205,7 +205,7 @@ class PrecisionRewriter {
     version.is_narrow = !is_wanted_wide(old);
   }
 
-  // What narrow_recurrences has left.
+  // Handles the store_as nodes of narrow_recurrences.
   void rewrite_storage(NodeId id) {
     const Ref old{id, 0}, input = graph_.node(id).inputs[0];
     const DType from = graph_.type(input).dtype, to = graph_.type(old).dtype;
@@ -376,7 +376,7 @@ class PrecisionRewriter {
     for (std::size_t i = 0; i < stacked.size(); ++i) result(stacked[i].first, stacked[i].second, carried.size() + i);
   }
 
-  // What a loop is given it is given in each precision that it reads it in.
+  // A loop gets an argument in each precision that it reads it in.
   void rewrite_arguments(ScanParts& parts, PrecisionRewriter& body, std::vector<ScanParts::Argument>* arguments) {
     std::vector<ScanParts::Argument> made;
     for (const ScanParts::Argument& old : *arguments) {
@@ -411,7 +411,7 @@ class PrecisionRewriter {
   const DType narrow_;
   Counts& counts_;
   std::vector<std::vector<Version>> versions_;
-  std::map<Ref, Ref> others_;                 // what stands for values that are not f32
+  std::map<Ref, Ref> others_;                 // replacements of values that are not f32
   std::vector<std::pair<Ref, Ref>> shadows_;  // of parameters
   std::map<Ref, Ref> assigned_;               // values, by parameter
 };

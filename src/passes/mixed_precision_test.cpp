@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mixed_precision makes of products, loops and parameters; that nothing else changes; random graphs.
+// How mixed_precision changes products, loops and parameters; that nothing else changes; random graphs.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -209,7 +209,7 @@ TEST(MixedPrecision, RefusesOtherDtypes) {
   }
 }
 
-// In float64, where nothing is rounded, a graph means what it did.
+// In float64, where nothing is rounded, the rewritten graph has the same values as before.
 TEST(MixedPrecision, RandomGraphsMeanWhatTheyDid) {
   int products = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

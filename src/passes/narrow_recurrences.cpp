@@ -7,8 +7,8 @@
 //   s, cells, .. = lstm_recurrence(store_as(xw), store_as(u), store_as(h0), c0)
 //   states = store_as(s) {dtype = f32}
 //
-// where store_as is to bf16 or f16, and mixed_precision takes out what of it nothing is left to do. Cell states stay
-// f32; a GRU carries its state, which adds up from step to step, in f32 by itself.
+// where store_as is to bf16 or f16, and mixed_precision takes out those that do nothing. Cell states stay f32; a GRU
+// carries its state, which adds up from step to step, in f32 by itself.
 #include <algorithm>
 #include <array>
 #include <string_view>

@@ -6,15 +6,15 @@
 // becomes
 //   p = pack_weights(w) {rows = 64, elements = 524288};  scan(h0, p) [ .. matmul_packed(h, p) {rows = 64, ..} .. ]
 //
-// Weights are what a body reads as it is in every step, or a view of that: packed in front of the outermost loop that
-// does not change them, in every run anew. What many products outside of loops read is packed too, and parameters that
-// a program only reads for each product: that is done when they change, not in a run
+// Weights are values that a body reads unchanged in every step, or views of them: packed in front of the outermost loop
+// that does not change them, in every run anew. Values that many products outside of loops read are packed too, and
+// parameters that a program only reads for each product: that is done when they change, not in a run
 // (runtime/parameter_preprocessing.h).
 //
 // When it pays: measured with oneDNN 2.6.3 on a core of Sapphire Rapids, M from 5 to 640, weights from 16 KB to 7 MB. A
-// pack costs what it saves in 1.3 to 3.6 products in f32 and 2.1 to 5.9 in bf16 (whose products are faster, not its
-// packs). Smaller weights save up to 1 us a product. Nor do rows of f32 of less than 2 KB save anything: oneDNN reads
-// them in place, as fast as packed ones, unless the matrix is large.
+// pack's cost is saved in 1.3 to 3.6 products in f32 and 2.1 to 5.9 in bf16 (whose products are faster, not its packs).
+// Smaller weights save up to 1 us a product. Nor do rows of f32 of less than 2 KB save anything: oneDNN reads them in
+// place, as fast as packed ones, unless the matrix is large.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::int64_t kLeastElements = 16'384;
 constexpr std::int64_t kMostRows = 640;  // of products of parameters: with more, packing is little of each
-// What such are packed for, if their order is that of the product: so programs of other extents share them.
+// Rows that parameters are packed for, if the product's order is the same: so programs of other extents share them.
 constexpr std::int64_t kUsualRows = 64;
 constexpr std::int64_t kShortWeightRow = 512, kLeastElementsInShortRows = 131'072;  // of f32, not transposed
 
@@ -58,7 +58,7 @@ struct PackedProduct {
 // Weights with the products that read them in one order.
 struct Weights {
   Graph* home;  // where they are made
-  Ref source;   // and of what: `views`, the last one first, come between
+  Ref source;   // made of this value: `views`, the last one first, come between
   std::vector<const Node*> views;
   bool is_transposed;
   PackedOrder order;
@@ -113,7 +113,7 @@ class WeightPacking {
                        in_scope(node.scope.str()));
   }
 
-  // The inputs of a scan's body that are the same in every step, and what they are outside.
+  // The inputs of a scan's body that are the same in every step, and their values outside.
   const std::map<NodeId, Ref>& constants_of(const ScanView& scan) {
     const auto [it, is_new] = constants_.try_emplace(&scan.body);
     for (int i = scan.first_constant(); is_new && i < static_cast<int>(scan.node.inputs.size()); ++i) {
@@ -123,7 +123,7 @@ class WeightPacking {
     return it->second;
   }
 
-  // Where the weights come from, through views and into the loops around the product.
+  // Traces the weights to their source, through views and into the loops around the product.
   Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
     Weights weights{
         &graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1, false, {}};
@@ -248,7 +248,7 @@ class WeightPacking {
     replaced_[&graph][{product.id, 0}] = made.ref();
   }
 
-  // What `outer` is in the body of the scan; inputs that are the same in every step are its last ones.
+  // The input of the scan's body for `outer`; inputs that are the same in every step are its last ones.
   Ref argument(const Loop& loop, Ref outer) {
     auto [it, is_new] = arguments_.try_emplace({loop, outer});
     if (!is_new) return it->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pack_weights packs and where, what it declines and why. Which orders oneDNN has depends on the machine: where it
-// has none, the pass has nothing to do, and a test of its own says so.
+// Which weights pack_weights packs and where, which it declines and why. Which orders oneDNN has depends on the
+// machine: where it has none, the pass has nothing to do, and a test of its own says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass is, and the order in which they run.
+// Declares passes, and the order in which they run.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ struct PassRecord {
   double milliseconds = 0;
   NodeId nodes_before = 0;
   NodeId nodes_after = 0;
-  std::vector<std::string> notes = {};  // what it did and what it declined, with the reason
+  std::vector<std::string> notes = {};  // its changes and the ones it declined, with the reason
 };
 
 struct PassOptions {
   std::vector<std::string> disabled;                    // names of passes to skip; Error (argument) on an unknown one
-  TargetPtr target = std::make_shared<const Target>();  // what the program is for
-  DType precision = DType::f32;                         // what CompileOptions::precision says
+  TargetPtr target = std::make_shared<const Target>();  // the machine that the program is for
+  DType precision = DType::f32;                         // CompileOptions::precision
   bool allow_tf32 = false;                              // f32 products may round their operands to TF32
   bool preprocesses = false;                            // PassNotes::preprocesses()
   bool verify = true;                                   // check the IR after every pass
@@ -31,8 +31,7 @@ struct PassOptions {
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
 };
 
-/// What a pass gets besides the graph: what the program is made for, and where to note what it did or why it
-/// declined.
+/// Given to a pass besides the graph: the target of the program, and a place to note its changes or why it declined.
 class PassNotes {
  public:
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
@@ -49,7 +48,7 @@ class PassNotes {
   bool allow_tf32() const { return allow_tf32_; }
   /// Whether kernels may run composed ops as a whole.
   bool has_claims() const { return has_claims_; }
-  /// Whether what follows from parameters alone is made when they change, not in every run
+  /// Whether values that follow from parameters alone are made when they change, not in every run
   /// (runtime/parameter_preprocessing.h).
   bool preprocesses() const { return preprocesses_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
@@ -72,8 +71,8 @@ struct Pass {
 /// Every pass in the order it runs (pipeline.cpp: the compiler's table of contents). A pass may appear twice.
 const std::vector<Pass>& pipeline();
 
-/// Replaces composed ops that waited as nodes for gradients to be taken, except what a kernel claims; run_passes()
-/// begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
+/// Replaces composed ops that waited as nodes for gradients to be taken, except those that a kernel claims;
+/// run_passes() begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
 void expand_composed_ops(Graph& graph, PassNotes& notes);
 
 /// Before that, whatever is disabled, since gradients have seen scans so: see recognize_recurrences.cpp.

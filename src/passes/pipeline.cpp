@@ -13,7 +13,7 @@
 namespace paoding {
 
 namespace {
-// What is listed so that it can be switched off, but is done elsewhere.
+// For entries that are listed so that they can be switched off, but are done elsewhere.
 void leave_alone(Graph&, PassNotes&) {}
 }  // namespace
 
@@ -148,14 +148,14 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
   };
-  // Not in the list, which is what can be switched off: gradients have seen what it sees.
+  // It is not in the list of passes that can be switched off, since gradients have seen its result.
   run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});
   // A part of a pass of the list, where a kernel is not asked yet.
   if (options.precision != f32 && !is_disabled("mixed_precision")) {
     run({"narrow_recurrences", "recurrences are of 16 bits before a kernel is asked whether it claims them",
          narrow_recurrences});
   }
-  // Nor is this: nothing else knows composed ops.
+  // This one is not in the list either: nothing else knows composed ops.
   run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
        expand_composed_ops});
   for (const Pass& pass : pipeline()) {

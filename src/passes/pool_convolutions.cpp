@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool_convolutions: a max pool of windows side by side becomes a part of the convolution in front, where a kernel does
-// both, and its gradient a part of what reads it.
+// both, and its gradient a part of the gradient's readers.
 //
 //   r = conv2d_bias(x, w, bias) {activation = "relu"};  y, i = max_pool2d(r)
 //   d = select(less_equal(y, 0), 0, dy);  dr = max_pool2d_grad(d, i);  dbias = sum(d, axes = [0, 2, 3])
@@ -76,7 +76,7 @@ class ConvolutionPooling {
            attrs.get_ints("dilation") == Ints{1, 1};
   }
 
-  /// What is left of a gradient where the pool's result is above 0; invalid where it is not masked so.
+  /// The gradient without its mask, which is the pool's result above 0; invalid where it is not masked so.
   Ref unmasked(Ref gradient, Ref y) const {
     if (!is(gradient, "select")) return {};
     const auto& inputs = node(gradient).inputs;
@@ -105,7 +105,7 @@ class ConvolutionPooling {
     const std::string& activation = std::get<std::string>(*conv.attrs.find("activation"));
     if (activation == "relu6") return notes_.add(fmt::format("a pool stays behind {}: it has a limit", conv.label()));
     const bool has_relu = activation == "relu";
-    // What reads the index has to want 0 where the relu gives 0.
+    // Readers of the index have to want 0 where the relu gives 0.
     for (const NodeId user : users(index)) {
       const Node& reader = graph_.node(user);
       const bool fits = reader.op->name == "max_pool2d_grad" && !(reader.inputs[0] == index) &&

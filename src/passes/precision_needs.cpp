@@ -25,7 +25,7 @@ bool has(const List& list, const Node& node) {
   return std::find(list.begin(), list.end(), std::string_view(node.op->name)) != list.end();
 }
 
-// Whether a value of a loop's body is what a product gives, perhaps moved, chosen or kept from the step before.
+// Whether a value of a loop's body is a product's result, perhaps moved, chosen or kept from the step before.
 bool is_from_product(const Graph& graph, Ref ref, Ref kept) {
   const Node& node = graph.node(ref.node);
   const PrecisionRole role = precision_role(node);
@@ -40,7 +40,7 @@ bool is_from_product(const Graph& graph, Ref ref, Ref kept) {
   return is_any;
 }
 
-// What is exact on one side of a loop is wide on the other.
+// A value that is exact on one side of a loop is wide on the other.
 unsigned through_loop(unsigned bits) { return (bits & kExact) != 0 ? (bits & ~kExact) | kWide : bits; }
 
 }  // namespace
@@ -59,7 +59,7 @@ PrecisionRole precision_role(const Node& node) {
 
 PrecisionNeeds::PrecisionNeeds(Graph& graph) {
   prepare(graph);
-  do {  // what a loop carries needs what its start needs, and the other way round
+  do {  // a carry has the needs of its start, and the other way round
     has_changed_ = false;
     walk(graph, kExact);
   } while (has_changed_);
@@ -97,7 +97,7 @@ void PrecisionNeeds::walk_node(Graph& graph, NodeId id) {
     case PrecisionRole::none: return;
     case PrecisionRole::product: return need_all(kNarrow);
     case PrecisionRole::mover:
-      // Where both are wanted a view is there in both, and what is no view is rounded behind it.
+      // Where both are wanted a view is there in both, and other values are rounded behind it.
       return need_all(node.op->kind != OpKind::view && wants_wide(bits) ? bits & ~kNarrow : bits);
     case PrecisionRole::storage: return need_all(kNarrow);  // unless it is narrow already
     case PrecisionRole::barrier:
@@ -130,7 +130,7 @@ void PrecisionNeeds::walk_scan(Graph& graph, NodeId id) {
   }
   for (int i = 0; i < scan.carries; ++i) {
     unsigned bits = of(scan.body, read(i));
-    // What is computed from it adds up from step to step, unless a product comes in between.
+    // Values computed from it add up from step to step, unless a product comes in between.
     if ((bits & kEither) != 0) bits |= is_from_product(scan.body, fetched(i), read(i)) ? kNarrow : kWide;
     bits |= of(graph, {id, i}) & static_cast<unsigned>(~kEither);
     bits = through_loop(bits) & (kNarrow | kWide);

@@ -161,7 +161,7 @@ void push_slices(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& g) {
     bool changed = true;
     while (changed) {
-      PassNotes round;  // what is declined is declined again in the next round: only the last one counts
+      PassNotes round;  // declined slices are declined again in the next round: only the last one counts
       changed = SlicePusher(g, round).run();
       if (changed) continue;
       for (const std::string& note : round.list()) notes.add(note);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // recognize_recurrences: a scan around a recurrent cell becomes the op for all steps, as its gradient has taken it:
-// what the gradient made of the op for itself is the same then, and merged.
+// values that the gradient computed for the op itself are the same then, and merged.
 //
 //   hn, cn, ys = scan(h0, c0, xs, w, u, b) [ h, c = lstm_cell(x, h, c, w, u, b) .. ]
 // becomes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user's scan around a recurrent cell: which forms are ops for all steps, that they compute the same, and so do their
-// gradients of both orders; and what is not taken, with the reason.
+// gradients of both orders; which forms are not taken, with the reason.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ struct Way {
   int gradients = 0;
 };
 
-// The layer, of which everything is fetched. `is_hidden`: it also stacks what is no state, so that it is not taken.
+// The layer with everything fetched. `is_hidden`: it also stacks a value that is no state, so that it is not taken.
 void build(Graph& g, const Form& form, const Way& way) {
   const int gates = gates_of(form);
   const Value x = g.input("x", way.dtype, {kSteps, kLayerRows, kInputs});
@@ -245,7 +245,7 @@ TEST(RecognizeRecurrences, ReadsWeightsWhereTheyLieSo) {
   }
 }
 
-// What is hidden from the pass has the gradients of a scan.
+// A layer that is hidden from the pass has the gradients of a scan.
 TEST(RecognizeRecurrences, HasTheGradientsOfTheScanOfBothOrders) {
   for (const Form& form : kTaken) {
     SCOPED_TRACE(form.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize_casts: what a kernel would store in f32 of 16 bits that it reads is not stored; those that want it read
+// rematerialize_casts: a value that a kernel casts to f32 from its 16-bit input is not stored in f32; its readers read
 // the 16 bits and cast them as well.
 //
 //   w, n = group(g) [ w = cast(g); fetch w; fetch sum(w * w) ];  m = group(w, n, ..) [ .. w * n .. ]
@@ -24,7 +24,7 @@ namespace {
 
 bool is_group(const Node& node) { return node.op->name == "group"; }
 
-// Of a cast from 16 bits to f32: what it casts.
+// The operand of a cast from 16 bits to f32.
 Ref cast_from(const Graph& graph, Ref ref) {
   const Node& node = graph.node(ref.node);
   if (node.op->name != "cast" || node.types[0].dtype != f32) return {};

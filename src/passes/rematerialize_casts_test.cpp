@@ -29,7 +29,7 @@ void expect_values(const Graph& graph, unsigned seed, const std::map<std::string
   }
 }
 
-// A gradient whose norm scales what is made of it: larger than one CTA's row, so that two kernels read it.
+// A gradient whose norm scales its readers' results: larger than one CTA's row, so that two kernels read it.
 void build_clipped(Graph& g, DType dtype) {
   const Value x = g.input("x", dtype, {4, 256}), y = g.input("y", dtype, {4, 256}), m = g.input("m", f32, {256, 256});
   const Value gradient = cast(matmul(x, y, true), f32);
@@ -78,7 +78,7 @@ TEST(RematerializeCasts, LeaveWhatIsFetchedOrReadByAKernel) {
 }
 
 TEST(RematerializeCasts, KeepTheOtherResultsOfAKernelInTheirPlaces) {
-  // The kernel of the sum gives what is cast in front of what it also makes and others read.
+  // The kernel of the sum also writes a value that is made of the cast one and that others read.
   Graph g;
   const Value x = g.input("x", bf16, {4, 256}), y = g.input("y", bf16, {4, 256});
   const Value wide = cast(matmul(x, y, true), f32), root = sqrt(exp(wide)), norm = sum(wide * wide);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize_masks: where a gradient is masked by a ReLU's result for sums and for what follows from the sums,
-// whoever reads it asks what the ReLU was given, which it can make of what it reads anyway.
+// rematerialize_masks: where a gradient is masked by a ReLU's result for sums and for values that follow from the sums,
+// its readers test the ReLU's argument instead, which they can compute from their other inputs.
 //
 //   z = x * a + b;  y = relu(z);  g = select(y > 0, dy, 0)
 //   s = sum(g * (x * c + d));  dx = g * a + x * s
@@ -25,7 +25,7 @@
 namespace paoding {
 namespace {
 
-constexpr int kMostRematerialized = 8;       // ops from what is read to what the ReLU is given
+constexpr int kMostRematerialized = 8;       // ops from the inputs to the ReLU's argument
 constexpr std::int64_t kLeastOfNumber = 64;  // elements that share a number
 
 class MaskRematerialization {
@@ -54,7 +54,7 @@ class MaskRematerialization {
     return found == users_.end() ? std::span<const NodeId>() : std::span<const NodeId>(found->second);
   }
 
-  // What a comparison with 0 asks about; invalid for others. It says the same of a ReLU's argument.
+  // The value that a comparison with 0 tests; invalid for others. It says the same of a ReLU's argument.
   Ref compared(Ref condition) const {
     const auto& inputs = node(condition).inputs;
     const std::string& op = node(condition).op->name;
@@ -90,7 +90,7 @@ class MaskRematerialization {
     return formulas->size() <= kMostRematerialized;
   }
 
-  // Whether what is made of `id` alone ends in sums.
+  // Whether the values made of `id` alone end in sums.
   bool is_summed(NodeId id) const {
     while (true) {
       const Node& node = graph_.node(id);
@@ -162,7 +162,8 @@ class MaskRematerialization {
   Rewriter rewriter_;
   std::map<Ref, std::vector<NodeId>> users_;
   std::set<Ref> fetched_;
-  std::multimap<NodeId, std::pair<std::size_t, Ref>> moved_;  // of users: which input becomes what
+  std::multimap<NodeId, std::pair<std::size_t, Ref>>
+      moved_;  // of users: the input that is replaced, and by which value
   std::int64_t size_ = 0;
   int rematerialized_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize_saved: what one loop stacks for another to read is made again there, when it follows from little that
-// both can see: the places at which dropout draws its numbers, which forward and backward need, are counted, not
-// stored.
+// rematerialize_saved: a value that one loop stacks for another to read is made again there, when it follows from
+// little that both can see: the places at which dropout draws its numbers, which forward and backward need, are
+// counted, not stored.
 //
 //   s = scan(xs) [ .. out = add(iota, x) ];  r = scan(.., s) [ .. exp(element) ]
 // becomes
@@ -34,7 +34,7 @@ class Rematerializer {
   Rematerializer(Graph& graph, NodeId id, PassNotes& notes) : graph_(graph), notes_(notes), reader_(graph, id) {}
 
   void run() {
-    std::map<Ref, Ref> inside;  // of the body: what was read to what is made
+    std::map<Ref, Ref> inside;  // of the body: from the value that was read to the one that is made
     const std::vector<ScanParts::Argument> sequences = reader_.sequences;
     for (const ScanParts::Argument& argument : sequences) {
       if (graph_.node(argument.outer.node).op->name == "scan") rematerialize(argument, &inside);
@@ -68,7 +68,7 @@ class Rematerializer {
 
   static std::optional<Recipe> recipe_of(const ScanParts& maker, Ref value) {
     Recipe recipe;
-    std::set<NodeId> cone{value.node};  // ids of a body stand behind those of what they read
+    std::set<NodeId> cone{value.node};  // ids of a body stand behind those of their inputs
     while (!cone.empty()) {
       const NodeId id = *cone.rbegin();
       cone.erase(std::prev(cone.end()));

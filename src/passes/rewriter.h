@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes that replace values by values share: nodes are visited in order, each sees its inputs as already
-// rewritten, and what replaces a value is appended; finish() puts the uses and the order right.
+// Shared by passes that replace values by values: nodes are visited in order, each sees its inputs as already
+// rewritten, and replacements are appended; finish() puts the uses and the order right.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class Rewriter {
     return node;
   }
   void replace(Ref from, Ref to) { replaced_.add(from, to); }
-  /// What stands for `ref` now.
+  /// The current replacement of `ref`.
   Ref now(Ref ref) { return replaced_.now(ref); }
   /// Uses of a node by nodes and fetches before the pass; new nodes count as used once.
   int uses(NodeId id) const { return id < first_new ? uses_[static_cast<std::size_t>(id)] : 1; }

@@ -101,7 +101,7 @@ const ScanParts::Output* ScanParts::output_stacked_as(Ref stacked) const {
 
 NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   if (carries.empty() && outputs.empty()) return scan;  // all has moved out of the loop: the old node goes unread
-  // What the carries and outputs need of the body.
+  // Finds the nodes of the body that the carries and outputs need.
   std::set<NodeId> needed;
   std::vector<NodeId> open;
   const auto need = [&](Ref ref) {

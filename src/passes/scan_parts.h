@@ -38,7 +38,7 @@ struct ScanParts {
   /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`.
   std::size_t add_output(Ref value);
 
-  // ---- What a value is; nullptr where it is nothing of the kind ----
+  // ---- The role of a value; nullptr where it has another ----
 
   const Carry* carry_read_as(Ref input) const;
   const Argument* sequence_read_as(Ref input) const;
@@ -68,8 +68,8 @@ struct ScanParts {
   std::size_t indexed_ = 0;                       // outputs that were there when it was brought up to date
 };
 
-/// Calls `edit` with every scan of `graph` in order. What it says is replaced (old outer refs to new ones) is so for
-/// the scans that come later, and at the end for all nodes; then the graph is compacted.
+/// Calls `edit` with every scan of `graph` in order. Values that it replaces (old outer refs to new ones) are replaced
+/// for the scans that come later, and at the end for all nodes; then the graph is compacted.
 void for_each_scan(Graph& graph, const std::function<void(NodeId scan, std::map<Ref, Ref>* replaced)>& edit);
 
 /// For every node of a body: whether its value depends on a carry.

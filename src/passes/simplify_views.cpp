@@ -68,13 +68,13 @@ class Simplifier {
   Value value(Ref ref) { return graph_.value(ref); }
   const Shape& shape(Ref ref) const { return graph_.type(ref).shape; }
 
-  // What a rule makes may be simplified further; every rule makes the expression smaller, so this ends.
+  // A rule's result may be simplified further; every rule makes the expression smaller, so this ends.
   Value best(Value made) {
     for (Value better = apply_rule(made.ref()); better.valid(); better = apply_rule(made.ref())) made = better;
     return made;
   }
 
-  // What stands for `ref`; invalid when it is as simple as it gets.
+  // The simpler value for `ref`; invalid when it is as simple as it gets.
   Value apply_rule(Ref ref) {
     const std::string& op = node(ref).op->name;
     if (op == "reshape") return reshape_rule(ref);
@@ -108,7 +108,7 @@ class Simplifier {
     const Ints& old = node(from).attrs.get_ints("strides");
     const Shape& source = shape(from);
     Ints strides(static_cast<std::size_t>(target.rank()), 0);
-    // From the last axis on: runs of axes with as many elements on both sides. Those of the source must be evenly
+    // Goes from the last axis on: runs of axes with as many elements on both sides. Those of the source must be evenly
     // spaced, as one axis of them would be.
     int a = source.rank() - 1, b = target.rank() - 1;
     if (target.elements() == 0) return iota_like(from, target, strides, 0);
@@ -167,8 +167,8 @@ class Simplifier {
     return {};
   }
 
-  // Where it costs nothing to reshape the operands instead, so that groups can take the formula and what reads it: a
-  // product with a bias, of which rows are seen as [time, batch].
+  // Applies where it costs nothing to reshape the operands instead, so that groups can take the formula and its
+  // readers: a product with a bias, of which rows are seen as [time, batch].
   Value reshape_of_formula(Ref ref) {
     const Ref from = input(ref);
     const Node formula = node(from);  // a copy: nodes are added
@@ -188,7 +188,7 @@ class Simplifier {
     return made.type() == graph_.type(ref) ? made : Value();
   }
 
-  // What lies densely in memory however it is read.
+  // Whether the value is dense in memory however it is read.
   bool is_reshaped_freely(Ref ref) const {
     return node(ref).op->is_run_by_kernel() || node(ref).op->is(OpRole::source) || is(ref, "reshape") ||
            is(ref, "scan");
@@ -242,7 +242,7 @@ class Simplifier {
     return slice(value(input(whole, k)), range);
   }
 
-  // Behind which index each piece of a concatenation ends.
+  // The index behind which each piece of a concatenation ends.
   const Ints& piece_ends(Ref concat, int axis) {
     const auto [it, is_new] = piece_ends_.try_emplace(concat.node);
     std::int64_t end = 0;
@@ -252,7 +252,7 @@ class Simplifier {
     return it->second;
   }
 
-  // What lies between the padding is a slice of what was padded; what lies in it a constant.
+  // A slice between the padding is a slice of the operand; one inside the padding is a constant.
   Value slice_of_pad(Ref ref) {
     const Ref from = input(ref);
     if (shape(ref).elements() == 0) return full(graph_, shape(ref), 0, graph_.type(ref).dtype);
@@ -331,7 +331,7 @@ class Simplifier {
     return call("matmul", {in[0], in[1]}, {{"transpose_a", flags[0]}, {"transpose_b", flags[1]}});
   }
 
-  // Of one number only: that is computed with in kernels, not read.
+  // Only for a constant of one number: kernels compute with it and do not read it.
   Value constant_rule(Ref ref) {
     if (const Ints* exact = std::get_if<Ints>(node(ref).attrs.find("values"))) {
       const bool is_one = std::ranges::all_of(*exact, [&](std::int64_t each) { return each == exact->front(); });
@@ -418,7 +418,7 @@ class Simplifier {
     if (shape(from).elements() == shape(ref).elements() && shape(ref).elements() > 0) {
       return reshape(value(from), shape(ref));  // every reduced axis has extent 1
     }
-    // What is computed with as it is had better be reduced so too: one kernel then does both.
+    // A value that is also computed with in its own shape had better be reduced so too: one kernel then does both.
     const auto at = static_cast<std::size_t>(from.node);
     if (is(from, "reshape") && at < is_computed_with_.size() && is_computed_with_[at] != 0) return {};
     if (is(from, "reshape")) return reduction_of_reshape(ref);
@@ -429,7 +429,7 @@ class Simplifier {
     return {};
   }
 
-  // The reduction first: what is left to transpose is smaller, and often nothing.
+  // The reduction first: less is left to transpose, and often nothing.
   Value reduction_of_transpose(Ref ref) {
     const Ref view = input(ref);
     const std::vector<int> permutation = permutation_of(node(view)), gone = reduced_axes(ref);
@@ -473,7 +473,7 @@ class Simplifier {
     return reshape(best(reduced(result, value(source), axes, keepdims)), shape(result));
   }
 
-  // What is reduced may have been several axes, or a part of more that are all reduced.
+  // The reduced axis may have been several axes, or a part of more that are all reduced.
   Value reduction_of_reshape(Ref ref) {
     const Ref view = input(ref), source = input(view);
     const std::vector<int> gone = reduced_axes(ref);

@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-// What the fetch "y" is after the pass: "reshape(x)", innermost an input's name.
+// Shows the fetch "y" after the pass: "reshape(x)", innermost an input's name.
 std::string shown(Graph& g, const Value& y) {
   g.fetch("y", y);
   run_and_compare(g, {simplify_views});

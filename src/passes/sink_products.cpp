@@ -36,7 +36,7 @@ class Sink {
   void run(std::map<Ref, Ref>* replaced) {
     mark();
     if (!has_marked_ || !all_can_be_lifted()) return;
-    // Operands that stay inside are stacked; what the outside has already is used as it is.
+    // Operands that stay inside are stacked; values that exist outside already are used as they are.
     for (const auto& argument : parts_.sequences) outside_[argument.input] = {graph_.value(argument.outer), true};
     for (const auto& argument : parts_.constants) outside_[argument.input] = {graph_.value(argument.outer), false};
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
@@ -64,7 +64,7 @@ class Sink {
   }
 
  private:
-  // A product gains a lot; a reduction as long as stacking what it reduces costs little memory.
+  // A product gains a lot; a reduction as long as stacking its operand costs little memory.
   bool is_worth_sinking(NodeId id) const {
     const Node& node = parts_.body.node(id);
     if (node.op->is_run_by_kernel()) return !is_large_by_itself(parts_.body, node);

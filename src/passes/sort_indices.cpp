@@ -30,8 +30,8 @@ int axis_of(const Node& node) {
 }
 
 // How long the CTAs of gpu/scatter_listed.cu take to look through the indices, about one an SM, whatever the rows hold;
-// beyond what these have room for, of indices or of rows, those of gpu/scatter_rows.cu, as many at once as the chip
-// holds: on an H200 87 us for 6,400 indices.
+// beyond their room for indices or rows, those of gpu/scatter_rows.cu, as many at once as the chip holds: on an H200 87
+// us for 6,400 indices.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
@@ -53,8 +53,8 @@ double looking_us(const Graph& graph, const Node& node, const Target& target) {
 
 constexpr double kGain = 1.25;  // that it takes to do so
 
-// And how long sorting them does (ops/sort/sort_gpu.cpp): one launch where each is compared with every other, else one
-// for tiles of 1,024 and one more for each doubling.
+// How long sorting the indices takes (ops/sort/sort_gpu.cpp): one launch where each is compared with every other, else
+// one for tiles of 1,024 and one more for each doubling.
 double sorting_us(std::int64_t count) {
   constexpr double kLaunchUs = 3, kCompareUs = 1.5e-7;
   const double comparing = kLaunchUs + kCompareUs * static_cast<double>(count) * static_cast<double>(count);

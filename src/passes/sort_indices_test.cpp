@@ -18,7 +18,7 @@ std::vector<double> some_ids(std::int64_t count, std::int64_t rows) {
   return ids;
 }
 
-// Runs the pass for a GPU and compares what the graph fetches before and after; the notes.
+// Runs the pass for a GPU and compares the graph's fetches before and after; returns the notes.
 std::vector<std::string> sort_and_compare(Graph& graph, std::int64_t rows, bool hoist = false) {
   auto feeds = random_feeds(graph, 3);
   feeds["ids"] = some_ids(static_cast<std::int64_t>(feeds.at("ids").size()), rows);

@@ -49,7 +49,7 @@ class Splitter {
   void split(NodeId id) {
     const Node& product = body_.node(id);
     const Value left = body_.value(product.inputs[0]);
-    // The builder flattens leading axes of a product with one matrix; the last axis is what matters here.
+    // The builder flattens leading axes of a product with one matrix; only the last axis matters here.
     Value whole = left;
     if (body_.node(whole.ref().node).op->name == "reshape") {
       const Value source = body_.value(body_.node(whole.ref().node).inputs[0]);
@@ -84,7 +84,7 @@ class Splitter {
     if (!is_new) return runs;
     for (const Ref& ref : body_.node(id).inputs) {
       const Value piece = body_.value(ref);
-      // What this pass has made stands for a product that depends.
+      // A node that this pass has made stands for a product that depends.
       const bool depends = ref.node >= rewriter_.first_new || depends_[static_cast<std::size_t>(ref.node)];
       if (runs.empty() || runs.back().depends != depends) runs.push_back({{}, {}, depends, 0});
       runs.back().pieces.push_back(piece);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recognized as the states that steps began with.
+// Which values are recognized as the states that steps began with.
 #include <gtest/gtest.h>
 
 #include "paoding/ops.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// stack_sources: what a loop stacks and carries is what its kernels write, so that nothing is copied to where it is
-// kept. Parts and concatenations of that are made behind the loop, where they cost nothing or one copy of the whole.
+// stack_sources: a loop stacks and carries the very values that its kernels write, so that nothing is copied to its
+// place. Parts and concatenations of these are made behind the loop, where they cost nothing or one copy of the whole.
 //
 // A part of a product is stacked, or carried, as the whole product:
 //   s = scan(c) [ p = matmul(..);  out = slice(p, 0..4);  next = slice(p, 4..8) ]
 // becomes
 //   w = scan(concat(0, c)) [ p = matmul(..);  out = p;  next = p ];  s = slice(w, 0..4)
 //
-// A concatenation that is only stacked, of what the loop is given or carries, is made behind it; and a value that is
-// stacked beside a concatenation of it is a part of that one.
+// A concatenation of the loop's inputs or carries that is only stacked is made behind it; and a value that is stacked
+// beside a concatenation of it is a part of that one.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -25,7 +25,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kMostGrown = 4;  // times the part, of what is kept in its place to save a launch a step
+constexpr std::int64_t kMostGrown = 4;  // times the part: the most that is kept in its place to save a launch a step
 
 /// Elements begin .. end of one axis of a value.
 struct SourcePart {
@@ -74,7 +74,7 @@ class StackSources {
   }
 
  private:
-  // ---- what is stacked in place of a value, and how the value's elements of all steps come of it ----
+  // ---- values stacked in place of another, and how its elements of all steps are made of them ----
 
   void stack_instead(Ref value, const std::vector<Ref>& sources, std::function<Value()> make) {
     for (const ScanParts::Output& output : parts_.outputs) {
@@ -129,7 +129,7 @@ class StackSources {
                        [&](const auto& carry) { return carry.next == ref || carry.input == ref; });
   }
 
-  // What is outside already, or is carried: its elements of all steps.
+  // All steps' elements of a value that exists outside already, or is carried.
   std::function<Value()> over_time(Ref ref) {
     if (const ScanParts::Argument* given = parts_.sequence_read_as(ref)) {
       return [this, outer = given->outer] { return graph_.value(outer); };
@@ -181,7 +181,7 @@ class StackSources {
 
   // ---- parts ----
 
-  // What a kernel writes as a whole, and parts of what is kept.
+  // If `value` is a part of a kernel's result, the node that takes the part.
   const Node* whole_of(Ref value, SourcePart* p) const {
     const Node& node = parts_.body.node(value.node);
     const auto found = part_of(parts_.body, node);
@@ -192,7 +192,7 @@ class StackSources {
     return &node;
   }
 
-  // Whether parts that make up at least half of it are kept: what is kept then grows to twice its size at most.
+  // Whether parts that make up at least half of it are kept: then the kept value grows to twice its size at most.
   bool is_mostly_kept(Ref whole) const {
     std::int64_t kept = 0;
     const auto count = [&](Ref value) {
@@ -287,7 +287,7 @@ class StackSources {
     }
   }
 
-  // The starts of the parts at their places; what nobody reads of it is zero.
+  // The starts of the parts at their places; elements that nobody reads are zero.
   Value initial_of(const Type& whole, const std::vector<std::pair<SourcePart, std::size_t>>& carried) {
     const KeepNames keep(graph_);
     graph_.scope = graph_.node(parts_.scan).scope;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of padded slices, which is what gradients of slices are, become one concatenation: every part is written where
-// it belongs and nothing is added. Sums of sums become one sum; zeros among the terms go.
+// Sums of padded slices, which gradients of slices are, become one concatenation: every part is written where it
+// belongs and nothing is added. Sums of sums become one sum; zeros among the terms go.
 //
 //   before:  %3 = pad(%1, before = [0, 0], after = [0, 4])     after:  %5 = concat(%1, %2, axis = 1)
 //            %4 = pad(%2, before = [0, 4], after = [0, 0])
@@ -151,7 +151,7 @@ class GradientSums {
     return part;
   }
 
-  // Adds to `rest` what the parts come to. True when any two were concatenated.
+  // Adds the concatenations of the parts to `rest`. True when any two were concatenated.
   bool merge_interleaved(const Shape& whole, std::vector<Interleaved>* parts, Values* rest) {
     bool concatenated = false;
     while (!parts->empty()) {
@@ -207,7 +207,7 @@ class GradientSums {
     return pad(part.inner, before, after);
   }
 
-  // Adds what the parts come to in front of `rest`. True when any two were concatenated.
+  // Adds the concatenations of the parts in front of `rest`. True when any two were concatenated.
   bool merge_parts(const Shape& whole, std::vector<GradientPart>* parts, Values* rest) {
     std::stable_sort(parts->begin(), parts->end(), [](const GradientPart& a, const GradientPart& b) {
       return std::tuple(a.axis, a.start, a.end) < std::tuple(b.axis, b.start, b.end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gradient of a recurrence is added up to over steps and rows, the gradient of a bias, is added up by the
-// kernel that makes it: behind it, that would be a pass over all of it.
+// When a recurrence's gradient is summed over steps and rows, as for the gradient of a bias, the gradient's kernel sums
+// it: behind it, that would be a pass over all of it.
 //
 //   dxw, dh0, dc0 = lstm_recurrence_grad(..);  db = sum(dxw, axes=[0,1])
 // becomes
@@ -33,7 +33,8 @@ Ref as_made(const Graph& graph, Ref ref) {
   return ref;
 }
 
-// Where what `sum` adds up begins among what a gradient over time, node `id`, adds up; none if it is not of that.
+// The first column of the operand of `sum` within the sums of a gradient over time, node `id`; none if it is not of
+// that.
 std::optional<std::int64_t> first_column(const Graph& graph, const Node& sum, NodeId id) {
   if (sum.op->name != "sum" || graph.type(sum.inputs[0]).shape.rank() != 3) return {};
   if (plain_axes(sum.attrs.get_ints("axes"), 3) != std::vector<int>{0, 1}) return {};

@@ -65,8 +65,8 @@ std::vector<Ref> addends_of(ScanParts& parts, const std::map<Ref, int>& uses, Re
   return all;
 }
 
-// What is stacked for an addend: of a product of values that repeat each other's axes one of its own, which the steps
-// need not make, whatever else they make of it.
+// The value to stack for an addend: for a product of values that repeat each other's axes one of its own, which the
+// steps need not make, whatever else they make of it.
 Ref to_stack(Graph& body, Ref addend) {
   const auto product = broadcast_product(body, addend);
   if (!product) return addend;

@@ -7,9 +7,9 @@
 //   wide_a = cast(a) {dtype = f32};  wide_b = cast(b) {dtype = f32}
 //   wide_y = matmul(wide_a, wide_b);  y = cast(wide_y) {dtype = f16}
 //
-// The sums were f32 before and are rounded once, as before. Casts fuse with what is around them; a product in a loop
-// widens what does not change in it on every turn, which is still several times faster than loops over f16. Few rows of
-// bf16 times a matrix have a kernel of their own, which reads the matrix in half the bytes.
+// The sums were f32 before and are rounded once, as before. Casts fuse with the ops around them; a product in a loop
+// widens its constant operands on every turn, which is still several times faster than loops over f16. Few rows of bf16
+// times a matrix have a kernel of their own, which reads the matrix in half the bytes.
 #include <algorithm>
 #include <array>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing parameters. Every read of a run sees what was there at its start, so a value lands in its parameter's memory
-// at once only where nothing reads the old one later, and nothing that may fail comes behind it; what reads the old one
-// in the very step that makes the new one, element by element, may. Else the value waits in the arena and is copied at
+// Writing parameters. Every read of a run sees the value at its start, so a new value is written into its parameter's
+// memory at once only where nothing reads the old one later, and nothing that may fail comes behind it; the very step
+// that makes the new value may read the old one, element by element. Else the value waits in the arena and is copied at
 // the end.
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches and loops without a length. Every branch writes the results where they are wanted, so that none is copied;
-// what only one branch needs shares memory with what only another needs. A loop keeps one entry per carried value.
+// values that only one branch needs share memory with those that only another needs. A loop keeps one entry per carried
+// value.
 #include <algorithm>
 #include <set>
 

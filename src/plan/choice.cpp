@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-// Measured on an H200: a kernel that returns at once, and a conditional node around what is taken.
+// Measured on an H200: a kernel that returns at once, and a conditional node around the branch that is taken.
 constexpr double kReturnUs = 0.6, kNodeUs = 6.8;
 constexpr auto kMostReturns = static_cast<std::int64_t>(kNodeUs / kReturnUs);
 
@@ -28,7 +28,7 @@ std::string asks_nothing(const std::vector<Step>& steps) {
       default: {
         std::string why;
         for (const auto* body : step.bodies()) {
-          // What a conditional node holds does not run where the node does not.
+          // Steps inside a conditional node do not run where the node does not.
           const bool is_held = step.is_conditional || (step.kind == Step::Kind::repeat && body == &step.body);
           if (!is_held && why.empty()) why = asks_nothing(*body);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How branches of a program for an H200 run, which need not be here, and where what is OnCpu stands in one.
+// How branches of a program for an H200 run, though none need be here, and where OnCpu ops stand in one.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,8 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
     if (order[k].holds_bodies()) text += fmt::format("[{} to {}]", order[k].held->bodies[0].first, order[k].held->end);
     text += ' ';
   }
-  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the guard what writes w.
+  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the guard the kernel that
+  // writes w.
   const std::string run = "launch launch choice[{} to {}] launch launch again guard launch ";
   EXPECT_EQ(text, fmt::format(fmt::runtime(run), 3, 6) + fmt::format(fmt::runtime(run), 11, 14)) << to_string(plan);
 }
@@ -135,7 +136,7 @@ TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {
   }
 }
 
-// Of a loop's segment only what one turn touches.
+// A segment in a loop copies only the elements that one turn touches.
 TEST(HostSteps, InALoopCopyWhatATurnTouches) {
   Graph g;
   const Value x = g.input("x", f32, {3}), xs = g.input("xs", f32, {4, 3});

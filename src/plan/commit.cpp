@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: the end of a plan, from the first write of a parameter on. Nothing in it can fail, so a run that fails
-// has written nothing. A step that writes a parameter comes behind every step that may fail, and so does what needs its
-// result; where one of those may fail itself, the new value waits in the arena and is copied at the end.
+// has written nothing. A step that writes a parameter comes behind every step that may fail, and so do the steps that
+// need its result; where one of those may fail itself, the new value waits in the arena and is copied at the end.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,7 +11,8 @@
 namespace paoding {
 namespace {
 
-// What steps touch, kept so that the next step's dependence on any of them is seen from its own operands alone.
+// The slots that steps touch, kept so that the next step's dependence on any of them is seen from its own operands
+// alone.
 template <class Mark>
 class TouchedSlots {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit of a plan: where writes of parameters begin, what comes before them, and when a write may not be made in
-// place.
+// The commit of a plan: where writes of parameters begin, which steps come before them, and when a write may not be
+// made in place.
 #include <gtest/gtest.h>
 
 #include "paoding/nn.h"
@@ -92,7 +92,7 @@ TEST(Commit, ComesBehindPrintsAndLoopsWithoutALength) {
   EXPECT_TRUE(has_note(compiled.plan, "'v' is written by a copy at the end: while")) << to_string(compiled.plan);
 }
 
-// What depends on a step that waits waits too, in the old order; what does not stays where it was.
+// Steps that depend on a waiting step wait too, in the old order; all others stay in place.
 TEST(Commit, TakesAlongWhatNeedsItsResults) {
   Graph g;
   const Value w = g.parameter("w", f32, {64, 64}), x = g.input("x", f32, {64, 64}), id = g.input("id", i32, {});

@@ -24,7 +24,7 @@ Ints start_at(int rank, int axis, std::int64_t index) {
   return start;
 }
 
-// The boxes around the part of a pad without interior: along each axis what is in front and behind, within the part's
+// The boxes around the part of a pad without interior: along each axis those in front and behind, within the part's
 // range of the axes before it.
 std::vector<Operand> gaps(const Operand& whole, const Padding& padding, const Shape& part) {
   std::vector<Operand> boxes;
@@ -75,7 +75,8 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
   return operand;
 }
 
-// Whether `ref` sees in another order what others read as well, products as a rule: they want it as it is made.
+// Whether `ref` is a transposed view of a value that others read as well, products as a rule: they want it as it is
+// made.
 bool is_transposed_for_one(const Graph& graph, Ref ref, const std::vector<int>& uses) {
   bool is_transposed = false, is_shared = false;
   for (const Node* node = &graph.node(ref.node); node->op->kind == OpKind::view && node->inputs.size() == 1;
@@ -100,7 +101,7 @@ bool is_only_stacked(const Node& scan, std::int32_t output) {
 
 }  // namespace
 
-// Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
+// Nodes that write their result themselves can write it anywhere; views and inputs cannot.
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;

@@ -17,7 +17,7 @@ constexpr std::int64_t kMostConstantBytes = 64 << 10;  // of a value
 constexpr std::int64_t kMostTogether = 256 << 10;      // of those of a plan
 constexpr std::int64_t kTimesOnGpu = 4;                // where making it costs a launch
 
-// Nothing where kernels might make other bits of it.
+// Nothing if kernels might compute other bits.
 std::optional<Tensor> tensor_of(const Node& generated) {
   const Type& type = generated.types[0];
   const Group group = lower_generated(generated, Layout::dense(type));

@@ -61,7 +61,7 @@ TEST(Constants, AlternativesOfAVariantAreToo) {
   }
 }
 
-// A loop writes what it carries, so a constant is no place for it.
+// A loop writes its carries, so they cannot start in a constant's memory.
 TEST(Constants, AreNotWhatALoopStartsIn) {
   Graph g;
   const Value zero = full(g, {2}, 0, f32), xs = g.input("xs", f32, {3, 2});
@@ -99,7 +99,7 @@ TEST(Roundings, OfSumsArePartsOfTheirStores) {
   }
 }
 
-// What is read by another too stays f32.
+// A value that another step reads too stays f32.
 TEST(Roundings, OfWhatSomebodyElseReadsAreSteps) {
   Graph g;
   const Value total = sum(g.input("x", f32, {8, 5}), std::array<std::int64_t, 1>{0});

@@ -44,7 +44,7 @@ class KernelFusion {
     for_each_slot(step, [&](int touched, bool is_write) { found |= is_write && touched == slot; });
     return found;
   }
-  /// Whether anybody but these two steps, or behind the run, sees what is in the slot.
+  /// Whether anybody but these two steps, or behind the run, sees the contents of the slot.
   bool is_seen(int slot, std::size_t maker, std::size_t reader) const {
     const bool is_given_back = std::ranges::any_of(plan_.fetches, [&](const Plan::Fetch& fetch) {
       return fetch.operand.slot == slot ||
@@ -95,7 +95,7 @@ class EpilogueFusion : private KernelFusion {
   }
 
  private:
-  // The last kernel in front whose result the group reads goes first: others may be what it adds.
+  // The last kernel in front whose result the group reads goes first: others may make the group's other operands.
   bool fuse(std::size_t at) {
     std::vector<std::pair<std::size_t, std::size_t>> makers;  // the step, the load
     for (std::size_t load = 0; load < steps_[at].reads; ++load) {
@@ -119,7 +119,8 @@ class EpilogueFusion : private KernelFusion {
     const Operand& result = kernel.operands.back();
     const Operand& read = group.operands[load];
     if (!is_same_place(result, read)) return false;
-    for (std::size_t i = 0; i < group.operands.size(); ++i) {  // another part of what is not there yet, or in its place
+    for (std::size_t i = 0; i < group.operands.size();
+         ++i) {  // another part of a value that is not there yet, or in its place
       if (i != load && group.operands[i].slot == result.slot) return false;
     }
     const bool is_read = is_seen(result.slot, maker, at);  // by others
@@ -127,7 +128,7 @@ class EpilogueFusion : private KernelFusion {
 
     Step fused = kernel;
     if (is_rematerialized)
-      fused.operands.pop_back();  // to be moved without what it writes, which the step that stays does
+      fused.operands.pop_back();  // to be moved without its outputs, which the step that stays writes
     const bool sinks = may_pass(fused, maker, at);
     if (!sinks && (is_rematerialized || !may_pass(group, maker, at))) return false;
     fused.operands.resize(fused.reads);
@@ -238,7 +239,7 @@ Epilogue epilogue_of(const Step& step) {
 Epilogue prologue_of(const Step& step) {
   Epilogue start{step.group, false, {}};
   for (std::size_t i = 1; i < step.reads; ++i) start.alignments.push_back(alignment_of(step.operands[i]));
-  start.alignments.push_back(kSlotAlignment);  // of what nobody writes
+  start.alignments.push_back(kSlotAlignment);  // of a slot that nobody writes
   return start;
 }
 

@@ -11,10 +11,10 @@ namespace paoding {
 /// Fuses steps of the plan's outermost list, before slots are placed, where a kernel takes the group.
 void fuse_epilogues(Plan* plan);
 
-/// What the step's group is to its kernel; the step is a kernel's that has an epilogue.
+/// The epilogue that a step's group is for its kernel; the step is a kernel's that has an epilogue.
 bool has_epilogue(const Step& step);
 Epilogue epilogue_of(const Step& step);
-/// Of a step with `has_prologue`.
+/// The same for the prologue of a step with `has_prologue`.
 Epilogue prologue_of(const Step& step);
 
 }  // namespace paoding

@@ -6,7 +6,7 @@
 namespace paoding {
 
 void OffsetRanges::add(std::int64_t begin, std::int64_t end) {
-  // Those that overlap or touch it become one with it.
+  // Ranges that overlap or touch it become one with it.
   const auto first = std::ranges::partition_point(ranges_, [&](const Range& range) { return range.end < begin; });
   auto last = first;
   for (; last != ranges_.end() && last->begin <= end; ++last) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which bytes of the arena are free when. The positions of a plan are the leaves of a binary tree; each node of it
 // keeps the bytes that are taken while all its positions pass, and those that are taken at any of them, as ranges that
-// are merged where they meet: what lies side by side costs no more than one slot does.
+// are merged where they meet: adjacent slots cost no more than one slot does.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@
 namespace paoding {
 namespace {
 
-// Calls visit(operand, is_write, is_certain) for all that the step and those in it touch; what is in a branch or a loop
-// may not happen.
+// Calls visit(operand, is_write, is_certain) for all operands of the step and those in it; is_certain is false inside a
+// branch or a loop, which may not run.
 template <class Visit>
 void for_each_operand(const Step& step, const Visit& visit, bool is_certain = true) {
   for (std::size_t i = 0; i < step.operands.size(); ++i) visit(step.operands[i], i >= step.reads, is_certain);
@@ -39,10 +39,10 @@ bool holds_host_steps(const Target& target, const Step& step) {
          std::ranges::any_of(step.bodies(), [&](const auto* body) { return std::ranges::any_of(*body, holds); });
 }
 
-// A step's level is how often what it needs has changed sides; on each, the CPU's steps come first.
+// A step's level is how often its inputs have changed sides; on each, the CPU's steps come first.
 void order_host_steps(const Target& target, int slots, std::vector<Step>* steps) {
   if (std::ranges::none_of(*steps, [&](const Step& step) { return runs_on_host(target, step); })) return;
-  // Of each slot: the highest levels of steps on either side that wrote, or read, it.
+  // For each slot the highest levels of steps on either side that wrote, or read, it.
   constexpr int kNone = -1;
   using Levels = std::array<int, 2>;  // on the GPU, on the CPU
   std::vector<Levels> written(static_cast<std::size_t>(slots), {kNone, kNone}), read = written;
@@ -82,7 +82,7 @@ void for_each_list(const std::vector<Step>& steps, const Visit& visit) {
   }
 }
 
-// From the first byte that a value's elements touch to behind the last, beside its address.
+// The bytes from the first that a value's elements touch to behind the last, relative to its address.
 std::pair<std::int64_t, std::int64_t> reach_of(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   if (shape.elements() == 0) return {0, 0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a program for a GPU that run on the CPU (class OnCpu). Neighbours make a segment, which is a small plan for
-// the CPU of its own: what it reads of the device is copied in front of it, what others read of it behind it.
+// the CPU of its own: its inputs are copied from the device in front of it, its results that others read are copied
+// back behind it.
 #pragma once
 
 #include <memory>
@@ -15,11 +16,11 @@ bool runs_on_host(const Target& target, const Step& step);
 /// Whether it does, or a step in it.
 bool holds_host_steps(const Target& target, const Step& step);
 
-/// Brings steps that run on the CPU together, as far as what they read and write allows; those of a loop or branch stay
-/// where they are.
+/// Brings steps that run on the CPU together, as far as their operands allow; those of a loop or branch stay where they
+/// are.
 void order_host_steps(const Target& target, int slots, std::vector<Step>* steps);
 
-/// What a segment touches of a slot of the program, in one turn of the loops around it.
+/// The part of a program's slot that a segment touches in one turn of the loops around it.
 struct HostWindow {
   int slot = -1;           // of the program
   std::int64_t lead = 0;   // bytes of the segment's own slot in front of it, which keep it aligned

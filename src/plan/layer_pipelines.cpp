@@ -18,7 +18,7 @@ bool is_plain_product(const Node& node) {
          !node.attrs.get_bool("transpose_b");
 }
 
-// Of their rows: what is no number to compute with.
+// Compares the inputs that are no floats, which are the lengths of their rows.
 bool have_same_lengths(const Graph& graph, NodeId a, NodeId b) {
   return std::ranges::equal(graph.node(a).inputs, graph.node(b).inputs,
                             [&](Ref x, Ref y) { return is_float(graph.type(x).dtype) || x == y; });
@@ -53,8 +53,8 @@ Below below(const Graph& graph, NodeId layer, const std::vector<int>& uses) {
   return found;
 }
 
-// Brings the nodes of a pipeline together: in front of them comes what does not depend on them. False where one of them
-// needs something else that does.
+// Brings the nodes of a pipeline together: nodes that do not depend on them come in front. False where one of them
+// needs another node that does.
 bool bring_together(const Graph& graph, const std::set<NodeId>& members, std::vector<NodeId>* order) {
   const auto is_member = [&](NodeId id) { return members.contains(id); };
   const auto begin = std::ranges::find_if(*order, is_member);

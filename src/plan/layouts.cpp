@@ -56,7 +56,7 @@ void Planner::choose_layouts(Frame& frame) {
     const std::uint32_t any = is_kernel ? writes_any_layout(*node.op, options_.target->kind) : 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
       const Ref ref{id, k};
-      // What is only fetched is written as it will be read.
+      // A result that is only fetched is written in its reader's layout.
       if (!is_image(ref) || (fetched.contains(ref) && !used.contains(ref))) continue;
       const std::size_t operand = node.inputs.size() + static_cast<std::size_t>(k);
       bool is_chosen = wants(operands, operand) || (wants(any, operand) && wanted.contains(ref));
@@ -97,7 +97,7 @@ Operand Planner::transposed(Frame& frame, const Operand& from, const Node& node,
   copy(frame, from, made, node, "copy_transposed");
   if (!is_image) return made;
   frame.converted[ref] = made;
-  // Of parameters in front of all: side by side they share a launch.
+  // Conversions of parameters go in front of all steps: side by side they share a launch.
   const bool is_outermost = frame.steps == &plan_.steps;
   if (is_outermost && plan_.slots[static_cast<std::size_t>(from.slot)].kind == SlotKind::parameter) {
     std::rotate(frame.steps->begin(), frame.steps->end() - 1, frame.steps->end());

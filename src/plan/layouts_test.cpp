@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts: between convolutions nothing is converted, and what lies with its channels last is read back as it should
-// be.
+// Layouts: between convolutions nothing is converted, and images with their channels last are read back in the right
+// order.
 #include <gtest/gtest.h>
 
 #include "plan/plan.h"

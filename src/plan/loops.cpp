@@ -56,7 +56,7 @@ std::pair<Ref, Ref> carried(const ScanView& view, int i) {
   return {{view.body.inputs()[at], 0}, view.body.fetches()[at].ref};
 }
 
-// Those that may lie anywhere, and of which a history, if there has to be one, is at most twice what is stacked of it.
+// The ones that may lie anywhere, and whose history, if there has to be one, is at most twice the stacked part of it.
 std::vector<CarriedConcatenation> concatenations_of_carries(const ScanView& view) {
   std::set<NodeId> is_placed;  // by another concatenation, a pad or a carry; a carry once it lives in one
   for (NodeId id = 0; id < view.body.size(); ++id) {

@@ -74,7 +74,7 @@ struct Uses {
       step.position = use(step);
       hold(step, &held);
       if (step.branches.empty()) continue;
-      // One branch after the other: what lives in one only does so at other positions than what lives in another.
+      // Branches run one after the other, so the slots of one live at other positions than those of another.
       const int fork = static_cast<int>(forks.size());
       forks.push_back({{}, open_fork});
       open_fork = fork;

@@ -128,10 +128,10 @@ class Scheduler {
       reads_[at(id)].push_back(source);
       readers_[at(source)].push_back(id);
     }
-    // What reads a view reads what it is a view of, for as long.
+    // A reader of a view reads the value behind it, for as long.
   }
 
-  // List scheduling: `before` lists what has to come first, `behind` who waits for a node.
+  // List scheduling: `before` lists the nodes that have to come first, `behind` those that wait for a node.
   template <class Done>
   std::vector<NodeId> schedule(const std::vector<std::vector<NodeId>>& before,
                                const std::vector<std::vector<NodeId>>& behind, Ready ready, const Done& done) {
@@ -194,7 +194,7 @@ std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<No
       ++begin;
       continue;
     }
-    std::set<NodeId> together = {first}, behind;  // what depends on one of them
+    std::set<NodeId> together = {first}, behind;  // the nodes that depend on one of them
     for (std::size_t k = begin + 1; k < order->size(); ++k) {
       const NodeId next = (*order)[k];
       const auto& inputs = graph.node(next).inputs;

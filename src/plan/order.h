@@ -12,8 +12,8 @@ namespace paoding {
 
 enum class NodeOrder {
   as_built,  // by number
-  forward,   // from the first step on: next what adds least to what is live
-  backward,  // from the last step back: before it what leaves least live
+  forward,   // from the first step on: next the node that adds least to the live bytes
+  backward,  // from the last step back: before it the node that leaves the fewest live bytes
 };
 
 /// All nodes of `graph` (not of its bodies) in this order. Deterministic; ties go by number.
@@ -22,9 +22,9 @@ std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
 /// Whether two nodes do the same with values of the same types.
 bool are_alike(const Graph& graph, NodeId a, NodeId b);
 
-/// Moves what a kernel has claimed as a whole, such as a layer over time, to the next of its kind and shapes that does
-/// not depend on it, as the two directions of a layer do not: neighbours may share a launch. Of those that have such
-/// neighbours, how many they are together.
+/// Moves nodes that a kernel has claimed as a whole, such as a layer over time, to the next of the same kind and shapes
+/// that does not depend on them, as the two directions of a layer do not: neighbours may share a launch. Returns, for
+/// nodes that have such neighbours, how many they are together.
 std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order);
 
 }  // namespace paoding

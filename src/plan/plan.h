@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan: what a Program does, step by step, with every operand's place. Nothing is decided after it.
+// Plan: the steps of a Program in order, with every operand's place. Nothing is decided after it.
 #pragma once
 
 #include <functional>
@@ -72,7 +72,7 @@ struct StepLabel {
   std::vector<std::string> members;  // the ops of a group
   NodeId node = -1;                  // of the graph that was planned
   Placement placement = Placement::any;
-  std::vector<std::int64_t> member_bytes = {};  // what each member would read and write alone
+  std::vector<std::int64_t> member_bytes = {};  // bytes that each member would read and write alone
 };
 
 struct Step {
@@ -87,14 +87,14 @@ struct Step {
   Kind kind = Kind::group;
   StepLabel label;
   int position = 0;               // in the order of the text; a loop's body counts once
-  std::vector<Operand> operands;  // what it reads, then what it writes
+  std::vector<Operand> operands;  // its inputs, then its outputs
   std::size_t reads = 0;
 
   Group group;  // Kind::group; Kind::kernel: behind it, or, has_prologue, in front of its input 0 (plan/epilogues.h)
   bool has_prologue = false;
   KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
-  /// On a GPU, of groups and kernel ops that are CUDA text of our own: what is launched.
+  /// On a GPU, for groups and kernel ops that are CUDA text of our own: the launches.
   std::shared_ptr<const gpu::TextPlan> text;
   int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
   bool may_be_grouped = false;     // on a GPU, of kernel ops: may be in one launch with neighbours of the same op
@@ -129,13 +129,13 @@ struct Step {
 struct Plan {
   TargetPtr target = std::make_shared<const Target>();
   std::vector<Step> steps;
-  /// Where in `steps` the commit begins: the first that writes a parameter, behind all that may_fault(); their number
-  /// where none writes one.
+  /// The index in `steps` at which the commit begins: the first that writes a parameter, behind all that may_fault();
+  /// their number where none writes one.
   std::size_t commit = 0;
   std::vector<Slot> slots;
   std::vector<std::pair<std::string, int>> inputs;      // name, slot
   std::vector<std::pair<std::string, int>> parameters;  // name, slot
-  std::vector<std::pair<int, Tensor>> constants;        // slot, what it holds from the start; slots like inputs'
+  std::vector<std::pair<int, Tensor>> constants;        // slot and its value from the start; slots like inputs'
   struct Fetch {
     std::string name;
     Operand operand;                         // dense; of a Variant its index
@@ -162,7 +162,7 @@ struct PlanOptions {
   bool allow_tf32 = false;
   bool choose_layouts = true;  // off: everything lies densely in the order of its axes
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
-  /// Decides what a step is on the target, and says what it needs beside its operands.
+  /// Lowers a step to the target, and returns its needs beside its operands.
   std::function<StepNeeds(Step&)> lower = {};
   bool reorder = true;  // run the nodes in the order, of several, that needs the least memory
 };
@@ -198,11 +198,11 @@ bool may_fault(const Step& step);
 /// Whether it, or a step in it, writes memory of a parameter.
 bool writes_parameter(const Plan& plan, const Step& step);
 
-/// The plan as text: steps with operands, slots, what holds the peak.
+/// The plan as text: steps with operands, slots, and the values that are live at the peak.
 std::string to_string(const Plan& plan);
 
 /// One entry of a plan with its loops unrolled: which step, and every operand's slot and byte offset. Control flow is
-/// entries that name which one comes next.
+/// in entries that name the next one.
 struct Launch {
   enum class Kind : std::uint8_t {
     run,     // the step, then the next entry

@@ -42,7 +42,7 @@ void add_written(const Step& step, std::set<int>* slots) {
   }
 }
 
-// The inputs that what is launched right in front does not write; `before` is what that may write.
+// The inputs that the launch right in front does not write; `before` are the slots that it may write.
 std::uint32_t inputs_unmodified_by_previous(const Step& step, const std::set<int>& before) {
   std::uint32_t unmodified_by_previous = 0;
   for (std::size_t i = 0; i < std::min<std::size_t>(step.reads, 32); ++i) {
@@ -51,8 +51,8 @@ std::uint32_t inputs_unmodified_by_previous(const Step& step, const std::set<int
   return unmodified_by_previous;
 }
 
-// Decides what steps are on the target. What they need beside their operands lies in slots like everything else.
-// `before`: slots that what is launched before the first of them may write; nothing is known of what ran before a run.
+// Lowers steps to the target. Their needs beside their operands lie in slots like everything else. `before`: slots that
+// the launch before the first of them may write; nothing is known of launches before a run.
 void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::optional<std::set<int>> before,
                  Plan* plan) {
   const auto book = [&](SlotKind kind, const Step& step, const char* what, std::int64_t bytes) {
@@ -80,7 +80,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
     step.may_be_grouped = step.kind == Step::Kind::kernel && needs.may_be_grouped;
     if (!needs.is_launched) continue;
-    // What shares a launch has in front of it what that has.
+    // Members of a fused launch all have the same launch in front of them.
     if (before && (needs.may_be_grouped || step.pipeline >= 0)) written.insert(before->begin(), before->end());
     before = std::move(written);
   }
@@ -146,7 +146,7 @@ void Planner::plan_node(Frame& frame, NodeId id) {
   if (node.op->is(OpRole::passed_on)) return plan_passed(frame, id);
   if (op == "constant") return plan_constant(frame, id);
   if (op == "scan") return plan_scan(frame, id);
-  if (is_rounding(node) && frame.places.contains({id, 0})) return;  // a part of the store of what it rounds
+  if (is_rounding(node) && frame.places.contains({id, 0})) return;  // a part of the store of its operand
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
   plan_kernel(frame, id);
@@ -333,7 +333,7 @@ Operand Planner::result_place(Frame& frame, Ref ref) {
 const Operand& Planner::place(Frame& frame, Ref ref) {
   const auto it = frame.places.find(ref);
   if (it != frame.places.end()) return it->second;
-  // Only what is generated is made on demand: inside groups it costs nothing.
+  // Only generated values are made on demand: inside groups that costs nothing.
   const Node& node = frame.graph.node(ref.node);
   if (node.op->name == "variant") {
     fail(ErrorKind::unsupported, "variant: an op uses it, but only a fetch can\nhint: visit(variant, f)");

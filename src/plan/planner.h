@@ -35,7 +35,7 @@ class Planner {
   Plan run(const Graph& graph);
 
  private:
-  /// What is known about the values of one graph (the whole one, or a body in its loop).
+  /// The planner's knowledge about the values of one graph (the whole one, or a body in its loop).
   struct Frame {
     const Graph& graph;
     std::map<Ref, Operand> places;                   // where a value is
@@ -44,9 +44,9 @@ class Planner {
     const Node* scan = nullptr;                      // the scan whose body this is
     std::set<Ref> channels_last = {};                // images that are to lie with their channels innermost
     std::map<Ref, Operand> converted = {};           // copies of other images that lie so
-    std::map<NodeId, std::int64_t> together = {};    // what stands side by side: bring_together(), order.h
-    std::map<NodeId, PipelinePlace> pipelines = {};  // what stands one above the other
-    std::map<Ref, Ref> rounded = {};  // results of groups that nothing but a rounding reads, and what that gives
+    std::map<NodeId, std::int64_t> together = {};    // how many stand side by side: bring_together(), order.h
+    std::map<NodeId, PipelinePlace> pipelines = {};  // places of layers one above the other
+    std::map<Ref, Ref> rounded = {};  // results of groups that nothing but a rounding reads, and the rounded value
   };
 
   // planner.cpp
@@ -56,7 +56,7 @@ class Planner {
   void plan_kernel(Frame& frame, NodeId id);
   int new_slot(SlotKind kind, std::string name, std::int64_t bytes);
   Operand new_operand(Frame& frame, Ref ref);
-  /// Where to write `ref`: its destination if it has one, else a new slot.
+  /// The place to write `ref` to: its destination if it has one, else a new slot.
   Operand result_place(Frame& frame, Ref ref);
   const Operand& place(Frame& frame, Ref ref);
   void copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label);
@@ -116,7 +116,7 @@ class Planner {
   /// For each step: one that may fail and can only run behind it, or the step itself where it may; -1 when there is
   /// none.
   std::vector<int> faults_behind(const std::vector<Step>& steps) const;
-  /// Puts what writes parameters, and what needs its results, behind every step that may fail.
+  /// Puts steps that write parameters, and those that need their results, behind every step that may fail.
   void order_commit();
 
   // branches.cpp

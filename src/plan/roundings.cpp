@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roundings to 16 bits of what a group writes, which its store does as well. Those of its formulas are fused; its sums
+// Roundings of a group's outputs to 16 bits, which its store does as well. Those of its formulas are fused; its sums
 // are not in the space that formulas are computed in.
 #include <algorithm>
 
@@ -15,7 +15,7 @@ bool Planner::is_rounding(const Node& node) {
 void Planner::find_roundings(Frame& frame) const {
   if (!options_.alias_views) return;
   const Graph& graph = frame.graph;
-  std::map<Ref, int> uses;  // of what is rounded
+  std::map<Ref, int> uses;  // of rounded values
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (!is_rounding(node)) continue;

@@ -8,10 +8,10 @@
 
 namespace paoding {
 
-/// Bytes that the start of every slot is a multiple of: whole cache lines, and what vectors and TMA want.
+/// Bytes that the start of every slot is a multiple of: whole cache lines, and enough for vectors and TMA.
 inline constexpr std::int64_t kSlotAlignment = 256;
 
-/// What a slot of so many bytes takes.
+/// The room of a slot for so many bytes.
 constexpr std::int64_t slot_bytes(std::int64_t bytes) { return round_up(bytes, kSlotAlignment); }
 
 }  // namespace paoding

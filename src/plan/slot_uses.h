@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the steps of a list, and those inside them, touch each slot: what lies where is settled without going over the
+// Where the steps of a list, and those inside them, touch each slot, so that memory is assigned without going over the
 // whole plan again.
 #pragma once
 
@@ -26,7 +26,7 @@ class SlotUses {
     for (std::size_t i = 0; i < steps.size(); ++i) add(steps[i], i);
   }
 
-  /// In the order of the steps.
+  /// Uses are in the order of the steps.
   const std::vector<Use>& of(int slot) const {
     static const std::vector<Use> none;
     const auto it = uses_.find(slot);

@@ -17,7 +17,7 @@ namespace {
 std::int64_t bytes_of(const Layout& layout) { return size_bytes(layout.type); }
 double elements_of(const Layout& layout) { return static_cast<double>(layout.type.shape.elements()); }
 
-// Every operation of the formula at every point, and an addition for what is reduced.
+// Every operation of the formula at every point, and an addition for each reduced element.
 double flops_of(const Group& group) {
   double per_point = 0;
   for (const ExprNode& node : group.expr.nodes()) {
@@ -37,8 +37,8 @@ double packed_product(const KernelCall& call) {
   return 2 * elements_of(call.outputs[0]) * elements_of(call.inputs[0]) / rows;
 }
 
-// What is known of kernels, by the whole names of the library's ops: a user's op has a name of its own, which may begin
-// or end as one of these does.
+// Kernels whose cost is known, by the whole names of the library's ops: a user's op has a name of its own, which may
+// begin or end as one of these does.
 enum class Known : std::uint8_t {
   other,
   matmul,
@@ -103,12 +103,12 @@ double flops_of(const KernelCall& call) {
   }
   const double in = call.inputs.empty() ? 0 : elements_of(call.inputs[0]);
   if (op == Known::sort) return in * std::log2(std::max(in, 2.0));
-  double all = in;  // sums, pools, scatters: about one operation for what is read or written, whichever is more
+  double all = in;  // sums, pools, scatters: about one operation per element read or written, whichever are more
   for (const Layout& output : call.outputs) all = std::max(all, elements_of(output));
   return all;
 }
 
-// What is no product is done in f32 or f64, whatever it is stored as.
+// Kernels other than products compute in f32 or f64, whatever dtype is stored.
 Unit unit_of(const Step& step) {
   const Known op = step.kind == Step::Kind::kernel ? known(step.call.op->name) : Known::other;
   const std::size_t factor = op == Known::recurrence ? 1 : 0;

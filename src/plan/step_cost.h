@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step must move and compute at least: what reports set its time against.
+// The least that a step must move and compute: reports compare its time with it.
 #pragma once
 
 #include "base/unit_rates.h"
@@ -8,7 +8,7 @@
 namespace paoding {
 
 struct StepCost {
-  std::int64_t bytes = 0;  // read and written, each element once; of a gather what it picks, not all it could
+  std::int64_t bytes = 0;  // read and written, each element once; for a gather those it picks, not all it could
   double flops = 0;        // operations on numbers, a multiplication with its addition two; 0: it computes nothing
   Unit unit = Unit::none;  // that does them
 };

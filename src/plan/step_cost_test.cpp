@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps cost, against numbers worked out on paper.
+// Costs of steps, against numbers worked out on paper.
 #include "plan/step_cost.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// By the op of each step; of a group "group".
+// Keyed by the op of each step; a group's key is "group".
 std::map<std::string, StepCost> costs_of(const Graph& graph) {
   const auto copy = graph.clone();
   run_passes(*copy, {});
@@ -41,7 +41,7 @@ TEST(StepCost, OfProductsGroupsConvolutionsAndGathers) {
   EXPECT_EQ(at("gather").bytes, 6 * 8 + 2 * 6 * 4 * 4);  // six rows of a table of a thousand
 }
 
-// A sum over rows reads what a product of two of them is made of once; alone it would read as much as it does now.
+// A sum over rows reads the factors of a product of two of them once; alone it would read as much as it does now.
 TEST(StepCost, MembersOfAGroupHaveWhatTheyWouldMoveAlone) {
   Graph g;
   const Value x = g.input("x", f32, {100, 10}), bias = g.input("bias", f32, {10});

@@ -22,9 +22,10 @@ double flops_of(const Step& step) {
   return 2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
 }
 
-// Groups stream, products are bound by their multiplications; what another kernel does is not known, and may be a sort.
+// Groups stream, products are bound by their multiplications; the work of other kernels is not known, and may be a
+// sort.
 double expected_us(const Step& step, const Target& target) {
-  constexpr double kLeastUs = 5;  // of a launch, with what is in front of it
+  constexpr double kLeastUs = 5;  // of a launch, with the wait for the one in front
   constexpr double kFlopsPerUs = 1e8, kSlow = 2, kUnknown = 50;
   double inside_us = 0;
   for (const std::vector<Step>* body : step.bodies()) {

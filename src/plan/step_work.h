@@ -6,16 +6,16 @@
 
 namespace paoding {
 
-/// The least bytes a step moves: what it reads and writes, each element once.
+/// The least bytes a step moves: its inputs and outputs, each element once.
 std::int64_t bytes_of(const Step& step);
 /// The multiplications and additions of a product; 0 of other steps.
 double flops_of(const Step& step);
 
-/// What a run of the step, with those in it, may take on a GPU: rather too much than too little.
+/// The time of a run of the step on a GPU, with those in it: rather too much than too little.
 double expected_us(const Step& step, const Target& target);
 /// Runs on a GPU that are expected to take longer can be called off while they are under way.
 inline constexpr double kLongRunUs = 250'000;
-/// So can those of more launches: what a launch takes is expected roughly.
+/// So can those of more launches: the time of a launch is only a rough estimate.
 inline constexpr std::int64_t kManyLaunches = 1 << 14;
 bool is_long_run(const std::vector<Step>& steps, const Target& target);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to one flat list: loops unrolled, branches and loops without a length as entries that say what is next.
+// From steps to one flat list: loops unrolled, branches and loops without a length as entries that choose the next
+// entry.
 #include <algorithm>
 #include <span>
 

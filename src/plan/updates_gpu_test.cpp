@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of parameters on a GPU: they come last, side by side, and nothing old is kept for what would read it later.
+// Updates of parameters on a GPU: they come last, side by side, and no old value is kept for later readers.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -40,7 +40,7 @@ TEST(Updates, ComeLastAndShareATextOnAGpu) {
   expect_no_copies(plan);
 }
 
-// What waits for the end stays alive until then.
+// The inputs of an update at the end stay alive until then.
 TEST(Updates, OfLargeGradientsComeAtOnce) {
   Graph graph;
   Value x = graph.input("x", f32, {64, 2048});

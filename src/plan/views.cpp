@@ -39,8 +39,8 @@ Operand expanded(const Operand& operand, const Type& type) {
 
 }  // namespace
 
-// As NumPy reshapes without a copy: from the outermost axis on, as few old axes as new ones that hold as many elements;
-// the old ones must be one run, the new ones divide it.
+// Reshapes without a copy as NumPy does: from the outermost axis on, as few old axes as new ones that hold as many
+// elements; the old ones must be one run, the new ones divide it.
 std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape) {
   const Shape& old = layout.type.shape;
   if (layout.is_dense() || shape.elements() == 0) return Layout::dense({layout.type.dtype, shape});

@@ -26,7 +26,7 @@ struct Philox {
   }
 };
 
-/// What Prim::random_bits means: word (index mod 4) of the block with counter (index div 4, stream) and key seed.
+/// The value of Prim::random_bits: word (index mod 4) of the block with counter (index div 4, stream) and key seed.
 constexpr std::uint32_t random_bits(std::uint64_t index, std::uint64_t stream, std::uint64_t seed) {
   const auto low = [](std::uint64_t a) { return static_cast<std::uint32_t>(a); };
   const auto high = [](std::uint64_t a) { return static_cast<std::uint32_t>(a >> 32); };

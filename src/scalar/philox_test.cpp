@@ -76,7 +76,7 @@ TEST(RandomBits, TakeOnlyI64) {
 }
 
 struct Uniforms {
-  std::vector<double> exact, f32, f64;  // the float64 meaning in f64, and what the CPU makes
+  std::vector<double> exact, f32, f64;  // the float64 meaning in f64, and the CPU's results
 };
 
 Uniforms uniforms(std::int64_t count) {

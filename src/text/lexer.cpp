@@ -219,7 +219,7 @@ void Lexer::fail_at(std::size_t offset, int line, const std::string& message) co
   if (end - start > kShownBytes) end = character_start(text_, start + kShownBytes);
   std::string shown, below;
   for (std::size_t i = start; i < end; ++i) {
-    // What is shown must be one clean line even when the error is about a stray byte.
+    // The excerpt must be one clean line even when the error is about a stray byte.
     const bool is_clean = !is_control(text_[i]) && utf8_length(text_, character_start(text_, i)) != 0;
     shown += is_clean ? text_[i] : text_[i] == '\t' || text_[i] == '\r' ? ' ' : '?';
     if (i < offset && (!is_clean || !is_tail_byte(text_[i]))) below += ' ';

@@ -26,7 +26,7 @@ std::int64_t count_nodes(const Graph& graph, NodeId first = 0) {
   return count;
 }
 
-// What a gradients statement may cost: the nodes it walks over.
+// The greatest cost of a gradients statement: the nodes it walks over.
 std::int64_t gradient_cost(const Graph& graph) { return count_nodes(graph); }
 
 class Parser : PartReader {

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   } catch (const paoding::Error&) {
     return 0;
   }
-  // What was printed must parse: an Error here is a finding too.
+  // Printed text must parse: an Error here is a finding too.
   if (paoding::to_text(*paoding::parse_graph(printed)) != printed) __builtin_trap();
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading graph text: what it means, compared with the same graph built by functions, and what its errors say.
+// Reading graph text: its graph, compared with the same one built by functions, and the texts of its errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what statements of graph text are made of: names, numbers, types, attributes, and what may stand behind a call.
-// Errors (file) say what was found where what was expected, and show the line.
+// Reads the parts of statements of graph text: names, numbers, types, attributes, and the tail behind a call. Errors
+// (file) name the token found and the one expected, and show the line.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class PartReader {
 
   explicit PartReader(std::string_view text) : lexer_(text) {}
 
-  // What may stand behind a call.
+  // The tail that may stand behind a call.
   struct Tail {
     Token at;
     std::vector<Type> types;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing graphs, and reading back what was printed: seeds of the fuzzer, the page of the docs, and graphs built here.
+// Printing graphs, and reading the text back: seeds of the fuzzer, the page of the docs, and graphs built here.
 #include <gtest/gtest.h>
 
 #include <cstring>

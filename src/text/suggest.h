@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an unknown name may have been meant to be.
+// Suggests a name for an unknown one.
 #pragma once
 
 #include <string>
