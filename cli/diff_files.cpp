@@ -10,8 +10,8 @@
 #include "base/one_line.h"
 #include "command.h"
 #include "io/files.h"
-#include "profile/recording.h"
 #include "profile/trace_merge.h"
+#include "trace/reader.h"
 
 namespace paoding::cli {
 
@@ -32,9 +32,6 @@ bool is_bench_file(const fs::path& path) {
   return head.starts_with(kBegin);
 }
 
-// The one place where a file becomes a trace.
-profile::Trace read_trace(const fs::path& path) { return profile::read_recording(path.string()); }
-
 bool has_ranks(const profile::Trace& trace) {
   return std::ranges::any_of(trace.processes(), [](const profile::Process& p) { return p.rank >= 0; });
 }
@@ -54,7 +51,7 @@ void add_recordings(SideFiles& side, const fs::path& from, const std::vector<fs:
   std::vector<profile::NamedTrace> ranks;
   for (const fs::path& file : files) {
     check_interrupted();
-    profile::Trace trace = read_trace(file);
+    profile::Trace trace = trace::read_trace(file);
     if (files.size() > 1 && has_ranks(trace)) {
       ranks.push_back({file.string(), std::move(trace)});
     } else {
