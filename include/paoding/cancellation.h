@@ -13,7 +13,7 @@
 
 namespace paoding {
 
-/// Something that may be called off, by any thread. Copies are the same one: a thread waits for what another says.
+/// A request to stop work, made by any thread. Copies share the request, so one thread can wait while another cancels.
 class Cancellation {
  public:
   Cancellation() : is_cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
@@ -22,7 +22,7 @@ class Cancellation {
 
   /// From any thread; from a signal handler too.
   void cancel() const noexcept { is_cancelled_->store(true, std::memory_order_relaxed); }
-  /// As if cancel() had not been called.
+  /// Takes cancel() back.
   void reset() const noexcept { is_cancelled_->store(false, std::memory_order_relaxed); }
   bool is_cancelled() const noexcept { return is_cancelled_->load(std::memory_order_relaxed); }
 
@@ -44,7 +44,7 @@ class Cancellation {
 class CancelScope {
  public:
   explicit CancelScope(const Cancellation& cancellation);
-  /// Of several: those of another thread, for one.
+  /// Stops for any of several requests, such as those of another thread.
   explicit CancelScope(const std::vector<Cancellation>& cancellations);
   ~CancelScope();
   CancelScope(const CancelScope&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether data is what it was before, without keeping it.
+// Tells whether data has changed, without keeping a copy of it.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants, and ops that only say where elements are. Axes count from the end when negative. Views (reshape, expand,
-// slice, transpose and what is written with them) cost nothing where who reads them can address the elements in place.
+// slice, transpose and ops written with them) cost nothing where their readers can address the elements in place.
 #pragma once
 
 #include <span>
