@@ -35,7 +35,7 @@ class CompletionFlag {
                  const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;
-  /// What a run does for who waits for it.
+  /// The signal that a run gives to a thread that waits for it.
   enum class Signals : std::uint8_t { nothing, completion, results };
   static constexpr std::size_t kKinds = 2;  // of graphs that tell something
   static std::size_t kind(Signals signals) { return signals == Signals::results ? 1 : 0; }
@@ -43,12 +43,13 @@ class CompletionFlag {
   bool can(Signals signals) const { return signals != Signals::nothing && texts_[kind(signals)] != nullptr; }
   /// Before it is started.
   void prepare();
-  /// Whether entry `k` of the order is launched in a run that has a completion flag: else start() does what it does.
+  /// Whether entry `k` of the order is launched in a run that has a completion flag; start() does the work of the
+  /// others.
   bool leaves(std::size_t k) const { return k < moved_from_; }
   /// Behind all others.
   void start(Signals signals, CUstream stream) const;
 
-  /// Before a run: what it had better tell.
+  /// Before a run: the signal that pays for it.
   Signals begin_run() {
     if (std::exchange(is_under_way_, true)) waited_ = 0;
     read_ = std::exchange(is_read_, false) ? std::min(read_ + 1, kWaited) : 0;
@@ -67,7 +68,8 @@ class CompletionFlag {
   /// Waits until the last run has ended, if that has a completion flag, and for a millisecond at most; false where the
   /// driver has to say so.
   bool has_come() const;
-  /// The value as the last run left it, once that has been waited for; nullptr where it is not among what is there.
+  /// The value as the last run left it, once that has been waited for; nullptr where it is not among the copied
+  /// results.
   const std::byte* find(const Operand& result);
 
  private:

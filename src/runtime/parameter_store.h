@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Parameters are behind their handle, and who may use it when: runs, the host, callbacks of runs.
+// The store behind the handle Parameters, and who may use it when: runs, the host, callbacks of runs.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ namespace paoding {
 
 struct CompiledPlan;
 
-/// Where what a plan reads of a store lies.
+/// The places of the parameters that a plan reads of a store.
 struct PlannedParameters {
   std::vector<void*> addresses;             // per Plan::parameters
   std::vector<Shadow*> shadows;             // among them
@@ -56,7 +56,7 @@ struct Parameters::Store {
   void finish_runs(bool writes) {
     const std::lock_guard lock(order_lock);
     for (Executor* executor : order_on_gpu.before(writes)) {
-      order_on_gpu.forget(executor);  // what it throws is told once
+      order_on_gpu.forget(executor);  // its error is told once
       executor->finish();
     }
   }
@@ -84,9 +84,10 @@ struct Parameters::Store {
     });
   }
 
-  /// Error (argument, shape, dtype) where the store has not what the plan, which was moved out of `compiled`, needs.
+  /// Error (argument, shape, dtype) where the store lacks a parameter of the plan, which was moved out of `compiled`.
   PlannedParameters find(const Plan& plan, CompiledPlan* compiled, const CompileOptions& options);
-  /// What the plan of a program reads of that: with memory, and a way to make it. (parameter_preprocessing.cpp)
+  /// The preprocessed values that a program's plan reads: with memory, and a way to make them.
+  /// (parameter_preprocessing.cpp)
   PreprocessedSet& preprocess(CompiledPlan* compiled, const CompileOptions& options);
   /// Before a run is enqueued that reads them, under `running`.
   void refresh(PreprocessedSet& wanted) {
@@ -101,7 +102,7 @@ struct Parameters::Store {
 
   /// The first value that a parameter of this name has by its initializer.
   Tensor first_value(const Initializer& initial, const std::string& name, const Type& type) const;
-  /// Zeros, or `first`; what is there already stays as it is.
+  /// Zeros, or `first`; an entry that is there already keeps its value.
   Entry& add(const std::string& name, const Type& type, ParameterRole role, const std::optional<Tensor>& first);
   bool has(std::string_view name) const {
     const std::lock_guard lock(adding);
