@@ -56,7 +56,7 @@ struct Net {
     for (std::size_t i = 0; i < found.size(); ++i) graph.fetch("gradient/" + trained[i], found[i]);
   }
 
-  // By this program, of the recorded weights.
+  // Computed by this program, with the recorded weights.
   void check(const CompileOptions& options, DType dtype, double tolerance) {
     Parameters store(graph, options.device);
     for (const std::string& parameter : parameters)
