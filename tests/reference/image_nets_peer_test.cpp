@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small residual and a small mobile network with random weights against what PyTorch 2.11 gave in float64
-// (tests/reference/peer/record_image_nets.py): scores, loss, all gradients, running statistics.
+// A small residual and a small mobile network with random weights against PyTorch 2.11's results in float64
 #include "models/image_nets.h"
 #include "paoding/paoding.h"
 #include "tests/support/program_check.h"

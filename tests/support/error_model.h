@@ -24,8 +24,8 @@ struct Expected {
   std::string problem_with(const std::vector<double>& got) const;
 };
 
-/// Every fetch by name. Elements of u8 are wrapped as storing them does. `few_roundings`: of a result, near its largest
-/// element, for the losses of functions and sums.
+/// Every fetch by name. Elements of u8 are wrapped as storing them does. `few_roundings`: so many roundings of a
+/// result's largest element are allowed besides, for the losses of functions and sums.
 std::map<std::string, Expected> expected_within(const Graph& graph,
                                                 const std::map<std::string, std::vector<double>>& feeds,
                                                 double few_roundings = 4);
