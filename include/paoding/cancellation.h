@@ -20,7 +20,7 @@ class Cancellation {
   Cancellation(const Cancellation&) = default;  // no moves: there is always something to call off
   Cancellation& operator=(const Cancellation&) = default;
 
-  /// From any thread; from a signal handler too.
+  /// May be called from any thread, and from a signal handler.
   void cancel() const noexcept { is_cancelled_->store(true, std::memory_order_relaxed); }
   /// Takes cancel() back.
   void reset() const noexcept { is_cancelled_->store(false, std::memory_order_relaxed); }

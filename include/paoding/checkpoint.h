@@ -64,10 +64,10 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Complete checkpoints, the one of the fewest steps first.
   std::vector<std::filesystem::path> checkpoints() const;
-  /// The one of the most steps; empty when there is none.
+  /// The one with the most steps; empty when there is none.
   std::filesystem::path latest() const;
-  /// That of the lowest score, of equal ones the latest; the latest when none has a score; empty when there is none.
-  /// Error (file) when a manifest cannot be read.
+  /// The one with the lowest score, the latest of equal ones; the latest when none has a score; empty when there is
+  /// none. Error (file) when a manifest cannot be read.
   std::filesystem::path best() const;
 
   /// Writes, flushes, renames; then drops the checkpoints beyond the last `keep_last` and the best, never the one just

@@ -104,7 +104,7 @@ class Number {
   std::int64_t whole_ = 0;
   bool is_whole_ = false;
 };
-/// The same of a whole list: integers where a double would round one of them.
+/// The same for a whole list: integers where a double would round one of them.
 AttrValue exact_numbers(std::span<const std::int64_t> values);
 
 /// Attributes of a node in the order its op declares them. Threads may share one as they share an int.
@@ -224,7 +224,7 @@ class Graph {
   void forget_effect(NodeId id);
   /// Parameters keep their values: every `assign` goes, with the nodes that only it needed.
   void drop_assigns();
-  /// For those who give a body its inputs in another order than they made them.
+  /// For callers that give a body its inputs in another order than they made them.
   std::vector<NodeId>& mutable_inputs() { return inputs_; }
   /// Makes every use of `from`, in nodes and fetches, a use of `to`.
   void replace(Ref from, Ref to);

@@ -85,7 +85,7 @@ class Model {
   /// (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types; and those of
   /// compiling and running it.
   std::map<std::string, Tensor> run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const;
-  /// The same of a model with one entry point. Error (argument) when there are several.
+  /// The same for a model with one entry point. Error (argument) when there are several.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds) const;
 
  private:

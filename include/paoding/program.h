@@ -238,13 +238,13 @@ class Program {
   DeviceTensor fetch_on_device(int index);
   /// fetch() without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
   Fetched fetch_later(int index);
-  /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread's comes into.
-  /// With Results::on_device nothing is waited for. Errors: as set_input, run, fetch and fetch_on_device; (argument) as
+  /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread can interrupt.
+  /// With Results::on_device it does not wait. Errors: as set_input, run, fetch and fetch_on_device; (argument) as
   /// LeftOut says. Nothing runs then.
   std::vector<AnyTensor> call(std::span<const Feed> feeds, LeftOut left_out = LeftOut::error,
                               Results results = Results::on_host);
-  /// On a GPU the CUstream in which everything of the program is enqueued, for callers who order work of theirs by
-  /// it; nullptr on the CPU.
+  /// On a GPU the CUstream in which everything of the program is enqueued, for callers who order their own work
+  /// by it; nullptr on the CPU.
   void* stream() const;
   /// Values that `print` ops saw in the last run; empty when CompileOptions::on_print took them.
   const std::vector<Printed>& printed() const;

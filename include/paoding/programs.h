@@ -34,7 +34,7 @@ class Programs {
   std::int64_t size() const { return static_cast<std::int64_t>(programs_.size()); }
   /// Spent on making programs, their graphs among it.
   double milliseconds() const { return milliseconds_; }
-  /// That of the program with the most.
+  /// The bytes of the arena, which the program that needs the most decides.
   std::int64_t arena_bytes() const;
 
  private:

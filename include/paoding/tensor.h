@@ -61,7 +61,7 @@ class Tensor {
     return copied(dtype_of<std::ranges::range_value_t<Range>>(), shape, std::ranges::data(values),
                   static_cast<std::int64_t>(std::ranges::size(values)));
   }
-  /// The same of rank 1.
+  /// The same with rank 1.
   template <std::ranges::contiguous_range Range>
   requires Element<std::ranges::range_value_t<Range>>
   static Tensor from(const Range& values) {

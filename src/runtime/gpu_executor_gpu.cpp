@@ -268,7 +268,7 @@ class GpuExecutor : public Executor {
     std::unique_ptr<ProfiledGraph> graph = {};
   };
 
-  // Returns the index behind the segment.
+  // Runs a segment and returns the index of the next one.
   std::size_t run_segment(CapturedSegment& captured, std::uint32_t run, bool is_first,
                           CompletionFlag::Signals signals) {
     const Segment& segment = captured.segment;

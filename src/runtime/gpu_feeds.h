@@ -58,7 +58,7 @@ class GpuFeeds {
     int next = 0;
     gpu::DeviceMemory beside;
     gpu::Event arrived, taken;
-    bool is_new = false;  // than the values beside it
+    bool is_new = false;  // the value in `beside` is newer than the one at `at`
   };
   struct Held {
     gpu::Event read;

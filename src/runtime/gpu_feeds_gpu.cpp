@@ -64,7 +64,7 @@ void GpuFeeds::write(int slot, const DeviceTensor& tensor, CUstream stream) {
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, reinterpret_cast<CUdeviceptr>(tensor.address()), bytes,
                                                      stream_.get()));
   }
-  feed.is_new = false;  // the values beside it are older
+  feed.is_new = false;  // the value in `beside` is older
   packed_.forget(slot);
   gpu::Event read;
   if (spare_.empty()) {

@@ -90,7 +90,7 @@ class GpuStamps {
   std::mutex mutex_;
   std::unique_ptr<Replays> timed_, whole_;
   CUstream stream_ = nullptr;    // of the last launch
-  std::uint64_t recording_ = 0;  // of the replays that follow
+  std::uint64_t recording_ = 0;  // that the members below belong to
   std::uint64_t launches_ = 0, every_ = 0, ends_every_ = 1;
   std::int64_t least_timed_ns_ = 0, least_whole_ns_ = 0;  // of replays; 0 before the first
   std::int64_t stamp_ns_ = 0;                             // the time of a stamp's kernel

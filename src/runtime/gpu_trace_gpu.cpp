@@ -68,7 +68,7 @@ void end_cupti(Recording& now) {
   tell_cupti(std::exchange(now.launches, {}), activities, lost);
 }
 
-// Shares of a program's time: the budget of full stamps, of stamps of ends, and of those of copies, each.
+// Shares of a program's time that full stamps may cost, and stamps of ends, and those of copies, each.
 constexpr double kBudget = 0.002, kBudgetOfDetails = 0.008;
 
 void start_recording(State state, Detail detail) {

@@ -96,8 +96,7 @@ class StampTimes {
   std::map<int, Clock> clocks_;  // of devices
   std::map<std::pair<int, CUstream>, profile::TrackId> tracks_;
   std::map<profile::SiteId, Known> known_;                            // of replays
-  std::map<std::pair<int, CUstream>, std::int64_t> ends_;             // of the replay that was told last, in the host's
-                                                                      // time
+  std::map<std::pair<int, CUstream>, std::int64_t> ends_;             // host time of the last one told
   std::map<profile::SiteId, std::map<profile::SiteId, Part>> parts_;  // of replays; kNone: of them whole
   std::uint64_t lost_ = 0, unplaced_ = 0, plain_ = 0;
   std::atomic<std::uint64_t> launches_{0};

@@ -67,7 +67,7 @@ struct DriverCall {
 CUresult launch(CUfunction kernel, const unsigned (&grid)[3], unsigned block, std::size_t shared, unsigned cluster,
                 bool is_together, CUstream stream, void** arguments) {
   if (grid[1] != 1 || grid[2] != 1 || grid[0] == 0 || shared > kernel->shared_bytes) return CUDA_ERROR_INVALID_VALUE;
-  // A kernel that uses memory shared by its CTAs, of a size of the launch's, may have warps that wait for TMA.
+  // A kernel with dynamic shared memory, whose size the launch gives, may have warps that wait for TMA.
   DriverCall call{kernel, {}, grid[0], block, cluster, shared, is_together || shared > 0};
   for (std::size_t i = 0; i < kernel->sizes.size(); ++i) {
     const char* at = static_cast<const char*>(arguments[i]);
