@@ -63,7 +63,7 @@ class CommitGuard {
 
   // ---- of launches, while they are started ----
 
-  /// For KernelRun::fault and KernelRun::failed.
+  /// The values of KernelRun::fault and KernelRun::failed.
   void* fault_of(std::size_t launch) const;
   void* called_off(std::size_t launch) const;
   /// The fault words of launches in front of `end`, the last few thousand of them, and how many they are.
@@ -81,9 +81,9 @@ class CommitGuard {
   std::unique_lock<std::mutex> lock() const {
     return has_guard_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
   }
-  /// Before a run is enqueued: it has the next number.
+  /// Called before a run is enqueued: it has the next number.
   void begin_run() { ++runs_; }
-  /// After one that was not enqueued to its end.
+  /// Called after a run that was not enqueued to its end.
   void leave_run() const;
   std::uint64_t last_run() const { return runs_; }
   /// When that run is done: throws its error where it failed, or did nothing because one before it did. With `again`

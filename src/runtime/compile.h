@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph to the plan of a program: the choice of fetches, the passes, the planner. Nothing here needs a device.
+// Makes the plan of a program from a graph: chooses fetches, runs passes and planner. Nothing here needs a device.
 #pragma once
 
 #include <map>

@@ -28,8 +28,8 @@ class CompletionFlag {
   ~CompletionFlag();
   CompletionFlag(CompletionFlag&&) = default;
   CompletionFlag& operator=(CompletionFlag&&) = default;
-  /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
-  /// them off, grouped ones if all are. `packs`: small fetches are copied to the host.
+  /// Does nothing unless the run is short and has no choices. It also does the copies that `order` ends with, where
+  /// nothing calls them off, grouped ones if all are. `packs`: small fetches are copied to the host.
   CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
                  const std::vector<LaunchEntry>& order, const GuardPlan& guards, const LaunchFusion& fusion,
                  const std::vector<CUdeviceptr>& bases, bool packs);
@@ -41,12 +41,12 @@ class CompletionFlag {
   static std::size_t kind(Signals signals) { return signals == Signals::results ? 1 : 0; }
   /// Whether a run may.
   bool can(Signals signals) const { return signals != Signals::nothing && texts_[kind(signals)] != nullptr; }
-  /// Before it is started.
+  /// Called before the first start().
   void prepare();
   /// Whether entry `k` of the order is launched in a run that has a completion flag; start() does the work of the
   /// others.
   bool leaves(std::size_t k) const { return k < moved_from_; }
-  /// Behind all others.
+  /// Enqueued behind all other entries.
   void start(Signals signals, CUstream stream) const;
 
   /// Before a run: the signal that pays for it.
@@ -60,7 +60,7 @@ class CompletionFlag {
     signalled_ = signalled;
     if (signalled != Signals::nothing) ++count_;
   }
-  /// After a wait for the last run.
+  /// Called after a wait for the last run.
   void was_waited_for() {
     if (std::exchange(is_under_way_, false) && waited_ < kWaited) ++waited_;
   }

@@ -79,7 +79,7 @@ class Executor {
   }
 };
 
-/// In a catch of the error of one of the runs that one run() makes: throws it on.
+/// Called in the catch of an error of one of the runs that one run() makes: throws it on.
 [[noreturn]] inline void fail_in_repeat(const Error& error, std::uint64_t repeat, std::uint64_t repeats) {
   if (repeats == 1) throw;
   fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat, repeats);

@@ -20,9 +20,9 @@ class GpuCancel {
   GpuCancel(const GpuCancel&) = delete;
   GpuCancel& operator=(const GpuCancel&) = delete;
 
-  /// Before the first program that has a guard.
+  /// Called before the first program that has a guard.
   void prepare();
-  /// Before the first program with polls: from here on who waits can call off.
+  /// Called before the first program with polls: from here on a waiting thread can call work off.
   void prepare_polls();
   /// The device's word, not zero once everything is called off.
   void* word() const { return word_.pointer(); }
@@ -34,8 +34,8 @@ class GpuCancel {
   /// the enqueued work is called off first; its guards know how far it got.
   void wait_idle();
   void wait_done(const gpu::Event& event);
-  /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
-  /// so is under way. Error (cancelled).
+  /// Called before a run is enqueued that is expected to take so long: in a CancelScope it waits until no more than a
+  /// second or so is under way. Error (cancelled).
   void pace(double run_us) {
     if ((ahead_us_ += run_us) >= kLongRunUs) wait_for_segment(run_us);
   }

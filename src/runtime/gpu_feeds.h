@@ -38,7 +38,7 @@ class GpuFeeds {
   void write(int slot, const DeviceTensor& tensor, CUstream stream);
   /// Lets go of the callers' memory that has been read.
   void let_go();
-  /// In front of a run.
+  /// Moves new values to their places in front of a run.
   void take_over() {
     packed_.send(stream_.get());
     if (has_new_) move_new();

@@ -34,7 +34,7 @@ class GpuPrints {
   /// Hands over the logged values, which are then gone; `launch` is the number of the one under way. Error
   /// (unsupported) when there was no room for all.
   void hand_over(std::size_t* launch) const;
-  /// Before a run: nothing is left of one that failed.
+  /// Called before a run: drops values that a failed run has left.
   void clear() const;
   bool has_any() const { return log_.size_bytes() != 0; }
 

@@ -58,7 +58,7 @@ class GpuStamps {
   /// For a comparison of stamps with CUPTI's records of the same replay: the graph with all stamps, as if it were
   /// launched now, or `plain` where there is no room for stamps.
   CapturedGraph& next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream);
-  /// Nothing is being recorded: its executable graphs go.
+  /// Drops its executable graphs, as nothing is being recorded.
   void rest();
 
   /// Those that programs are on, whose runs are captured.

@@ -11,7 +11,7 @@
 
 namespace paoding {
 
-/// From the first to behind the last byte that an operand may touch.
+/// The bytes that an operand may touch, from the first to behind the last.
 struct Extent {
   std::intptr_t begin = 0, end = 0;
   bool is_written = false;

@@ -20,11 +20,11 @@ class PackedFeeds {
 
   /// Where the input of this slot lies; 0 where it is not among them.
   CUdeviceptr address_of(int slot) const;
-  /// False where it is not among them.
+  /// Notes the value to send; false where the slot is not among them.
   bool write(int slot, const Tensor& tensor);
   /// A value written to it is not to be sent.
   void forget(int slot);
-  /// In front of a run in `stream`.
+  /// Sends the new values in front of a run in `stream`.
   void send(CUstream stream) {
     if (is_any_new_) send_new(stream);
   }

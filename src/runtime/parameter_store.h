@@ -47,12 +47,12 @@ struct Parameters::Store {
   // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
   // there.
   std::shared_mutex running;
-  std::mutex writing;  // before `running`, by who writes: it is kept while a callback lets others read
+  std::mutex writing;  // taken by writers before `running`, and kept while a callback lets others read
   std::mutex order_lock;
   UseOrder<Executor> order_on_gpu;
   PreprocessedParameters preprocessed;
 
-  // Before the host reads or writes the values. Under `running`.
+  // Called under `running` before the host reads or writes the values.
   void finish_runs(bool writes) {
     const std::lock_guard lock(order_lock);
     for (Executor* executor : order_on_gpu.before(writes)) {
@@ -60,7 +60,7 @@ struct Parameters::Store {
       executor->finish();
     }
   }
-  // Before a run is enqueued. One that cannot be called off on the device waits here for those that may fail.
+  // Called before a run is enqueued. A run that cannot be called off on the device waits here for those that may fail.
   void enqueue(Executor* next, bool writes) {
     const std::lock_guard lock(order_lock);
     if (writes && !next->can_fail()) {
@@ -75,7 +75,7 @@ struct Parameters::Store {
     order_on_gpu.forget(executor);
   }
 
-  /// Before a run is enqueued that reads them.
+  /// Called before a run that reads them is enqueued.
   void refresh(const std::vector<Shadow*>& wanted) {
     shadows.refresh(wanted, [&](const std::string& of) {
       finish_runs(false);  // those that read an outdated shadow came before who outdated it
@@ -89,7 +89,7 @@ struct Parameters::Store {
   /// The preprocessed values that a program's plan reads: with memory, and a way to make them.
   /// (parameter_preprocessing.cpp)
   PreprocessedSet& preprocess(CompiledPlan* compiled, const CompileOptions& options);
-  /// Before a run is enqueued that reads them, under `running`.
+  /// Called under `running` before a run that reads them is enqueued.
   void refresh(PreprocessedSet& wanted) {
     const std::lock_guard lock(wanted.making);
     const std::uint64_t now = preprocessed.written;

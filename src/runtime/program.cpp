@@ -190,9 +190,7 @@ struct alignas(64) Program::Compiled {
       const ForReaders open(alone);
       options.on_print(value);
     }
-    if (alone != nullptr)
-      come_behind_others();  // work that the listener has enqueued reads values that are written
-                             // next
+    if (alone != nullptr) come_behind_others();  // the listener's work reads values that are written next
   }
 
   // An error that waiting throws is the run's.
