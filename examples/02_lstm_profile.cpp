@@ -2,7 +2,7 @@
 // An LSTM written as its step and nothing else, its gradients, and a report of where the time goes.
 //
 // The compiler takes the recurrence apart: x w for all time steps is one product before the loop, the weight gradients
-// are one product each after it, and what remains is an LSTM over time, which one kernel runs as a whole.
+// are one product each after it, and the rest is an LSTM over time, which one kernel runs as a whole.
 #include <iostream>
 #include <random>
 #include <vector>

@@ -50,7 +50,7 @@ void cut_out() {
   pd::Graph g;
   const pd::Value data1 = g.input("data1", pd::f32, {1, 3, 8, 8}), data2 = g.input("data2", pd::f32, {1, 3, 5, 5});
   g.fetch("shape", pd::shape_of(data2));
-  // Shapes are known while a graph is built, so what crop takes off is plain arithmetic.
+  // Shapes are known while a graph is built, so the amounts that crop takes off are plain arithmetic.
   const std::vector<std::int64_t> before(4, 0);
   std::vector<std::int64_t> after;
   for (int axis = 0; axis < 4; ++axis) after.push_back(data1.shape()[axis] - data2.shape()[axis]);

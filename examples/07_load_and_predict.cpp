@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
   g.fetch("digits", pd::argmax(adder::add_digits(g, pairs), -1));
   const pd::Device device = pd::Device::best();
   pd::Parameters parameters(g, device);
-  // What the optimizer remembers is in the checkpoint too, and has no place here.
+  // The optimizer's state is in the checkpoint too, and has no place here.
   pd::restore(&parameters, checkpoint.tensors, true);
   pd::Program program(g, {.device = device}, &parameters);
 

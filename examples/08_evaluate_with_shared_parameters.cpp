@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two programs, one store of parameters. The first trains with dropout and batches of 128 points; the second has no
-// dropout, takes all held-out points at once and counts what is right. Every run of the second sees what the first has
-// trained so far: nothing is copied. The points lie on two spirals, which no line can tell apart.
+// dropout, takes all held-out points at once and counts the right answers. Every run of the second sees the parameters
+// that the first has trained so far: nothing is copied. The points lie on two spirals, which no line can tell apart.
 #include <cmath>
 #include <iostream>
 #include <random>

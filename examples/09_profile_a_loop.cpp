@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 09_profile_a_loop [FILE.json]: where the time of a training loop goes. Ten of thirty steps are recorded, when caches
-// are warm. The report names what takes longest; the timeline, every launch of every step, goes to FILE for Perfetto or
-// chrome://tracing. What the report adds up to is set beside a clock around the same steps.
+// are warm. The report names the ops that take longest; the timeline, every launch of every step, goes to FILE for
+// Perfetto or chrome://tracing. The report's total is set beside a clock around the same steps.
 #include <chrono>
 #include <filesystem>
 #include <iostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 10_run_graph_text [FILE]: a model that is text (docs/reference/graph_text.md), read and run. The built-in text learns
-// what XOR is, with its gradients and updates in the text; a file of yours is run once on small random inputs.
+// XOR, with its gradients and updates in the text; a file of yours is run once on small random inputs.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -61,7 +61,7 @@ std::string text_of(const pd::Tensor& tensor) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const auto g = pd::parse_graph(argc > 1 ? read_file(argv[1]) : kXor);  // what is wrong is said with line and column
+  const auto g = pd::parse_graph(argc > 1 ? read_file(argv[1]) : kXor);  // errors name line and column
   const pd::Device device = pd::Device::best();
   std::mt19937_64 random(4);
   pd::Parameters parameters(*g, device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An op of your own with a CUDA kernel of your own (rotary.h). On a GPU the kernel runs, in the captured graph, with a
-// line in reports, forward and backward; elsewhere what the op is composed of does. Tests see no difference.
+// line in reports, forward and backward; elsewhere the op's composition runs. Tests see no difference.
 #include <array>
 #include <cmath>
 #include <iostream>
@@ -33,7 +33,7 @@ int main() {
   const auto got = program.run({{"x", pd::Tensor::from(pd::f32, {kBatch, kSteps, kWidth}, xs)},
                                 {"angle", pd::Tensor::from(pd::f32, {kSteps, kWidth / 2}, angles)}});
 
-  // A rotation changes no length: the sum of squares stays what it was.
+  // A rotation changes no length: the sum of squares stays the same.
   double before = 0, after = 0;
   for (const double value : xs) before += value * value;
   for (const double value : got.at("y").to_doubles()) after += value * value;

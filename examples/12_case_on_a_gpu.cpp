@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 12_case_on_a_gpu: what a `case` over scalar predicates costs beside its branches, in three ways of running it
+// 12_case_on_a_gpu: the cost of a `case` over scalar predicates beside its branches, in three ways of running it
 // (docs/howto/branch_on_a_gpu.md). Step by step the host reads every predicate; with the predicates on the CPU it reads
 // none from the GPU, but hands one over; as it is run by default the GPU decides and only the results are copied.
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 14_slow_op: an op of one's own that is slow for what it makes the host do, how a report says so, and what mending it
-// gains (docs/howto/mend_a_slow_op.md). The mean of all rows so far, once written as a loop that takes row by row, once
-// as a sum over rows.
+// 14_slow_op: an op of one's own that is slow because of its work on the host, how a report says so, and how much is
+// gained by mending it (docs/howto/mend_a_slow_op.md). The mean of all rows so far, once written as a loop that takes
+// row by row, once as a sum over rows.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -43,7 +43,7 @@ void register_means() {
                    .cases = {{.shapes = {{kRows, kColumns}}}}});
 }
 
-// The report of ten steps, and what the fastest of ten takes when nobody records.
+// The report of ten steps, and the time of the fastest of ten when nobody records.
 void show(const char* op) {
   pd::Graph g;
   const pd::Value x = g.input("x", pd::f32, {kRows, kColumns});

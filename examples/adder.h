@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What 06 trains and 07 uses: a GRU that adds two numbers as children do, digit by digit from the right. It sees one
-// pair of digits a step and has to keep the carry in its state.
+// The model that 06 trains and 07 uses: a GRU that adds two numbers as children do, digit by digit from the right. It
+// sees one pair of digits a step and has to keep the carry in its state.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding (Su et al. 2021) as an op with a CUDA kernel of its own, for 11_own_cuda_kernel.cpp: pairs
-// of elements are rotated by angles. What it means is written in ops of the library; the gradient of x is the same op
-// backwards, so one kernel does for both.
+// of elements are rotated by angles. Ops of the library define it; the gradient of x is the same op backwards, so one
+// kernel does for both.
 #pragma once
 
 #include <string>

@@ -16,17 +16,17 @@ struct BeamSearchOptions {
   std::int64_t beam = 1;            // hypotheses kept per row; 1 is greedy
   std::int64_t steps = 1;           // most words of one, its end among them
   std::int64_t start = 1, end = 2;  // words
-  Value first = {};                 // [B] (i64): what each row begins with, rather than `start`
+  Value first = {};                 // [B] (i64): the first word of each row, rather than `start`
 };
 
-/// What one step gives: scores of every word [R, V], and the state that follows.
+/// The results of one step: scores of every word [R, V], and the state that follows.
 struct Continuation {
   Value logits;
   Values state;
 };
 
-/// Of B rows with K hypotheses each. words and parents [T, B, K] (i64): hypothesis k of step t is `words` behind
-/// hypothesis `parents` of the step before. totals [B, K]: sums of log probabilities, the best first.
+/// The result of a search over B rows with K hypotheses each. words and parents [T, B, K] (i64): hypothesis k of step t
+/// is `words` behind hypothesis `parents` of the step before. totals [B, K]: sums of log probabilities, the best first.
 struct BeamSearch {
   Value words, parents, totals;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beam search against hypotheses that are kept one by one in float64, and against every sequence there is. What
-// scores words is a random recurrence: state' = tanh(state mix + table[word]), scores = state' out + bias.
+// Beam search against hypotheses that are kept one by one in float64, and against every sequence there is. Words are
+// scored by a random recurrence: state' = tanh(state mix + table[word]), scores = state' out + bias.
 #include "models/beam_search.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct Machine {
     bias[kEnd] += end_bias;
   }
 
-  // The state after `word`, and the log probabilities of what follows.
+  // The state after `word`, and the log probabilities of the next words.
   std::pair<Dense, Dense> step(const Dense& before, std::int64_t word) const {
     const auto D = static_cast<std::size_t>(width), V = static_cast<std::size_t>(words);
     Dense after(D), scores(bias);
@@ -64,7 +64,7 @@ struct Known {
   std::int64_t last = kStart;
 };
 
-// What may follow each: of a finished one itself.
+// All hypotheses that may follow each; a finished one is followed by itself.
 std::vector<Known> longer(const Machine& machine, const std::vector<Known>& all) {
   std::vector<Known> made;
   for (const Known& one : all) {
@@ -93,7 +93,7 @@ std::vector<Known> expected(const Machine& machine, std::int64_t row, std::int64
   return all;
 }
 
-// Fetches of a search of `beam`; `first`: with an input that says what each row begins with.
+// Fetches of a search of `beam`; `first`: with an input for the first word of each row.
 std::unique_ptr<Graph> search_graph(const Machine& m, std::int64_t beam, std::int64_t steps, bool has_first) {
   auto made = std::make_unique<Graph>();
   Graph& g = *made;
@@ -151,7 +151,7 @@ TEST(BeamSearch, KeepsTheBestOfEachStep) {
 
 TEST(BeamSearch, FindsEverySequenceWhenItMayKeepThemAll) {
   const Machine machine(3, 11);
-  // Of two words that are no end, in at most 3 steps: 1 + 2 + 4 that end and 8 that do not.
+  // Two words that are no end give in at most 3 steps: 1 + 2 + 4 hypotheses that end and 8 that do not.
   for (const std::int64_t beam : {15, 20}) {
     const auto rows = found(machine, beam, 3);
     for (std::int64_t row = 0; row < machine.rows; ++row) {

@@ -11,7 +11,7 @@ namespace paoding::models {
 struct ConvNetOptions {
   std::int64_t image_channels = 1, height = 28, width = 28, classes = 10;
   std::vector<std::int64_t> channels = {16, 32, 32};  // one block each
-  double dropout = 0;                                 // of what the dense layer reads; 0 when not training
+  double dropout = 0;                                 // of the dense layer's input; 0 when not training
   DType dtype = DType::f32;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fashion: what is on a small grey picture, ten kinds of clothes (Fashion-MNIST; Xiao, Rasul, Vollgraf 2017).
+// fashion: the kind of clothes on a small grey picture, one of ten (Fashion-MNIST; Xiao, Rasul, Vollgraf 2017).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::array kClasses{"T-shirt", "trousers", "pullover", "dress", "coat",
                               "sandal",  "shirt",    "sneaker",  "bag",   "ankle boot"};
 constexpr std::int64_t kImageRows = 500;                            // of a run that predicts many
-constexpr std::array<std::int64_t, 3> kBatches{1, 64, kImageRows};  // of one, of what a server answers together
+constexpr std::array<std::int64_t, 3> kBatches{1, 64, kImageRows};  // of one, of those that a server answers together
 
 class Fashion : public Task {
  public:
@@ -192,7 +192,7 @@ class FashionPredictor : public Predictor {
  private:
   using Ranked = std::vector<std::pair<std::size_t, double>>;  // kinds, the most likely first
 
-  // Of images [N, 28, 28].
+  // The predictions for images [N, 28, 28].
   std::vector<Predictions> predictions(const Tensor& images, const SearchOptions& search) {
     std::vector<Predictions> all;
     for (const Ranked& ranked : classify(images, images.shape()[0])) {

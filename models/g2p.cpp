@@ -67,7 +67,7 @@ class G2p : public PairTask {
       return std::ssize(entry.word) > source_bounds_.back() || std::ranges::none_of(entry.ways, is_short);
     });
     if (letters_.size() == 0) make_vocabularies(dictionary, path.string());
-    // By word, so that no word of one part is said in another.
+    // The split is by word, so that no word of one part is said in another.
     auto parts = data::split(static_cast<std::int64_t>(dictionary.size()), std::array{0.93, 0.02, 0.05}, kSplitSeed);
     keep_some(&parts[0], words_limit_);
     for (std::size_t part = 0; part < 3; ++part) {
@@ -163,7 +163,7 @@ class G2pPredictor : public Predictor {
  public:
   G2pPredictor(const G2p& task, const Trained& trained) : task_(task), search_(task, trained) {}
 
-  // Of the ways to say a word, the one nearest to what was predicted counts.
+  // A word may be said in several ways; the one nearest to the prediction counts.
   std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) override {
     const std::vector<Word>& all_words = task_.words(part);
     const std::vector<Word> words = limit > 0 ? spread(all_words, limit) : all_words;

@@ -38,7 +38,7 @@ class Layers {
   const ImageNetOptions& options_;
 };
 
-// Three convolutions, the inner one of 3x3, added to what they read.
+// Three convolutions, the inner one of 3x3, added to their input.
 Value bottleneck(const Layers& layers, const Value& x, const std::string& name, std::int64_t width,
                  std::int64_t stride) {
   const std::int64_t outputs = 4 * width;

@@ -32,7 +32,7 @@ Value LanguageModel::loss(const Value& written, const Value& labels) const {
 BeamSearch LanguageModel::search(const Value& written, const Value& lengths, const BeamSearchOptions& options) const {
   const Scope scope(graph_, "search");
   const std::int64_t T = written.shape()[0], B = written.shape()[1];
-  // Everything but the last word makes the state; the last word is what the search begins with.
+  // Everything but the last word makes the state; the search begins with the last word.
   const Value last = lengths - full(graph_, {}, 1, i64);
   const RecurrentResult start = lstm_(read(written), {.lengths = last});
   const Value is_last = equal(iota(graph_, Shape{T, B}, 0, i64), reshape(last, Shape{1, B}));

@@ -269,7 +269,7 @@ class LmPredictor : public Predictor {
     return all;
   }
 
-  // Of beginnings that are too long the last words count.
+  // Beginnings that are too long count with their last words.
   std::vector<std::vector<Hypothesis>> continued(const std::vector<Sequence>& beginnings, std::int64_t beam) {
     std::vector<std::int64_t> buckets;
     for (const Sequence& text : beginnings) buckets.push_back(task_.bound(static_cast<std::int64_t>(text.size()) + 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models in mixed precision: training loses what it does in f32, and nothing is converted by a kernel of its own.
+// The models in mixed precision: training reaches the losses of f32, and nothing is converted by a kernel of its own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ CompileOptions in(DType precision, const Device& device = Device::cpu()) {
 
 // ---- plans ----
 
-// Of a group whose members only convert, and of an op that does by itself.
+// True for a group whose members only convert, and for an op that does by itself.
 bool only_converts(const Step& step) {
   const auto converts = [](std::string name) {
     if (const auto slash = name.rfind('/'); slash != std::string::npos) name = name.substr(slash + 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may choose, said once: the command line, config files and checkpoints read and write the same list.
+// The options that a user may choose, said once: the command line, config files and checkpoints read and write the same
+// list.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,12 @@ struct Option {
   double least = -std::numeric_limits<double>::infinity();  // of numbers
   double most = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of texts; any when empty
-  bool is_fixed = false;                  // by a checkpoint: what was trained has another shape otherwise
+  bool is_fixed = false;                  // by a checkpoint: trained parameters have another shape otherwise
 };
 using Options = std::vector<Option>;
 
-/// The value as text, and back. set: Error (argument) with name, text and what is needed; then nothing changed.
+/// The value as text, and back. set: Error (argument) with name, text and the values that are allowed; then nothing
+/// changed.
 std::string text_of(const Option& option);
 void set(const Option& option, std::string_view text);
 /// "a whole number of at least 1".

@@ -127,7 +127,7 @@ TEST(Tasks, HaveOptionsThatAreTheirOwn) {
       EXPECT_TRUE(names.insert(all[i].name).second) << name << " has " << all[i].name << " twice";
       EXPECT_FALSE(all[i].meaning.empty());
       const std::string before = text_of(theirs[i]);
-      set(all[i], text_of(all[i]));  // what is there by itself is allowed
+      set(all[i], text_of(all[i]));  // setting the value that it has is allowed
       if (std::holds_alternative<std::int64_t*>(all[i].value)) {
         set(all[i], std::to_string(*std::get<std::int64_t*>(all[i].value) + 1));
         EXPECT_EQ(text_of(theirs[i]), before) << name << " shares " << all[i].name;

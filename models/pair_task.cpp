@@ -31,8 +31,8 @@ struct PackedBatch {
   std::vector<std::int64_t> examples;
 };
 
-// Sources in the order of their lengths, cut where all runs together take the least: steps times rows, and what a step
-// takes however few rows there are.
+// Sources in the order of their lengths, cut where all runs together take the least: steps times rows, and the time
+// that a step takes however few rows there are.
 std::vector<PackedBatch> packed(const std::vector<std::int64_t>& bounds, const std::vector<std::int64_t>& row_counts) {
   constexpr std::int64_t kStep = 16;  // rows that take as long
   std::vector<std::int64_t> order(bounds.size());

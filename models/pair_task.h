@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What g2p and translate share: pairs of sequences of numbers, an attention seq2seq, and searching with it.
+// Common code of g2p and translate: pairs of sequences of numbers, an attention seq2seq, and searching with it.
 #pragma once
 
 #include "models/seq2seq.h"
@@ -21,7 +21,7 @@ class PairTask : public Task {
   Value loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const override;
 
  protected:
-  // What a derived task sets before anything else is called: vocabularies and bounds by its constructor or read().
+  // A derived task sets these before anything else is called: vocabularies and bounds by its constructor or read().
   Seq2SeqOptions model_;
   std::int64_t start_ = 1, end_ = 2;                         // words of the target
   std::vector<std::int64_t> source_bounds_, target_bounds_;  // of buckets, ascending; targets with their end

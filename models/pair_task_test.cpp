@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What g2p and translate make of their data: parts, buckets, batches; scores and searches by other ways.
+// The data of g2p and translate: parts, buckets, batches; scores and searches by other ways.
 #include "models/pair_task.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ std::int64_t smallest(const std::vector<std::int64_t>& bounds, std::int64_t leng
   return *std::find_if(bounds.begin(), bounds.end(), [&](std::int64_t bound) { return bound >= length; });
 }
 
-// Every example of a part as its batches have it; what a batch is otherwise is checked on the way.
+// Every example of a part as its batches have it; the rest of a batch is checked on the way.
 std::vector<Pair> pairs_in_batches(const Task& task, Part part, const std::vector<std::int64_t>& source_bounds,
                                    const std::vector<std::int64_t>& target_bounds, std::int64_t start,
                                    std::int64_t end) {
@@ -212,8 +212,8 @@ Texts split_at_blanks(const std::string& text) {
   return parts;
 }
 
-// Predicts words one by one, so in programs of one row, and counts what is wrong by itself. What is said of each word
-// goes to `said`.
+// Predicts words one by one, so in programs of one row, and counts mistakes by itself. The predictions of each word go
+// to `said`.
 void expect_scores(Predictor& predictor, const std::map<std::string, Texts>& ways, std::int64_t beam,
                    std::map<std::string, std::string>* said) {
   double wrong = 0, distances = 0, phonemes = 0;

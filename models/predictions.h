@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a model found to what people read.
+// From a model's results to text for people.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ std::vector<T> spread(const std::vector<T>& items, std::int64_t count) {
   return some;
 }
 
-/// What never was in the training's examples, each named once: "never seen in training: 'x', 'y'"; "" for none.
+/// The inputs that training never saw, each named once: "never seen in training: 'x', 'y'"; "" for none.
 inline std::string remark_of_unseen(const std::vector<std::string>& unseen) {
   constexpr std::size_t kNamed = 20;
   std::vector<std::string> each;
@@ -38,12 +38,12 @@ inline std::string remark_of_unseen(const std::vector<std::string>& unseen) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-/// What a remark says with another thing to say.
+/// The remark with another part added.
 inline std::string with_remark(std::string remark, const std::string& more) {
   return remark.empty() || more.empty() ? remark + more : remark + "; " + more;
 }
 
-/// Of nothing nothing is said, for certain: an input of no words or letters has an empty prediction.
+/// An empty input, of no words or letters, has an empty prediction, for certain.
 template <class Source>
 void say_nothing_of_nothing(const std::vector<Source>& sources, std::vector<Predictions>* all) {
   for (std::size_t i = 0; i < sources.size(); ++i) {

@@ -41,8 +41,8 @@ Seq2Seq::Encoded Seq2Seq::encode(const Value& source, const Value& lengths) cons
   return encoded;
 }
 
-// What is seen by each row of the query: [B K, H]. Time stands first in memory, so that scores are a sum of products
-// rather than a product of matrices.
+// The context that each row of the query sees: [B K, H]. Time stands first in memory, so that scores are a sum of
+// products rather than a product of matrices.
 Value Seq2Seq::attention(const Value& query, const Encoded& encoded) const {
   const Scope scope(query.graph(), "attention");
   const Shape& shape = encoded.memory.shape();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention seq2seq and the language model: what padding and batches may not change, and searching against losses.
+// The attention seq2seq and the language model: padding and batches change no result, and searching agrees with losses.
 #include "models/seq2seq.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ Seq2SeqResult run(const Build& build, const std::map<std::string, Tensor>& feeds
   return result;
 }
 
-// Adds `weight` times what another batch gave.
+// Adds `weight` times the result of another batch.
 void add(Seq2SeqResult* sum, const Seq2SeqResult& one, double weight) {
   sum->loss += weight * one.loss;
   for (const auto& [name, values] : one.gradients) {
@@ -170,7 +170,7 @@ TEST(Seq2Seq, ABatchThatIsAllPaddingIsNothing) {
 
 // ---- searching ----
 
-// Of every hypothesis the log probability by another way: as the model scores it when it is told the words. `score`
+// Checks the log probability of every hypothesis by another way: the model's score when it is told the words. `score`
 // takes rows of words with their labels and gives minus each row's sum.
 template <class Score>
 void expect_totals(const std::vector<std::vector<Hypothesis>>& found, std::int64_t steps, const Score& score) {

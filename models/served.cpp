@@ -29,7 +29,7 @@ std::string text_of(const std::vector<std::pair<std::string, Type>>& values) {
   return text.empty() ? "none" : text;
 }
 
-// What a graph shows to who runs it, in order: inputs are fed and results taken by their places.
+// The interface of a graph, in order: inputs are fed and results taken by their places.
 struct Signature {
   std::vector<std::pair<std::string, Type>> inputs, results, parameters;
   explicit Signature(const Graph& graph) {
@@ -42,7 +42,7 @@ struct Signature {
   }
 };
 
-// A task's own graphs, which its options and vocabularies make, say what those of the file must be to be used by it.
+// A task's own graphs, which its options and vocabularies make, are the ones that the file's have to equal.
 void check_graphs(const std::filesystem::path& path, const Model& model, const Graphs& needed) {
   for (const auto& [name, graph] : needed) {
     std::unique_ptr<Graph> stored;

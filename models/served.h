@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model file with what prepares its inputs and reads its results: the Task that it names.
+// A model file with the code that prepares its inputs and reads its results: the Task that it names.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace paoding::models {
 /// Its weights are there once; predictors, of which each is for one thread, have programs of their own.
 class Served {
  public:
-  /// Errors: as Model::load; (file) when it names no task that there is, or is not what that task can use: its
-  /// vocabulary and options are not those of its graphs, or a graph has other inputs than its name says.
+  /// Errors: as Model::load; (file) when it names no task that there is, or that task cannot use it: its vocabulary and
+  /// options are not those of its graphs, or a graph has other inputs than its name says.
   Served(const std::filesystem::path& path, const CompileOptions& compile);
 
   const Task& task() const { return *task_; }

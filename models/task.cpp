@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tasks have in common, and the list of them.
+// The common part of all tasks, and the list of them.
 #include "models/task.h"
 
 #include <fmt/format.h>

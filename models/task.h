@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Task: a model, what it is trained on and how good it is, as `paoding train` and `paoding predict` need it.
+// Task: a model, its training data and its scores, as `paoding train` and `paoding predict` need it.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +22,12 @@ namespace paoding::models {
 /// Examples to learn from; to see while training how good it is and which checkpoint is the best; for the end.
 enum class Part { train, validation, test };
 
-/// What one step is fed.
+/// The input of one step.
 struct Batch {
   std::int64_t bucket = 0;
   std::vector<Tensor> feeds;  // in the order in which Task::loss() declares its inputs
-  double weight = 0;          // of its mean loss among other batches': what was averaged over
-  std::int64_t items = 0;     // what speed is counted in
+  double weight = 0;          // of its mean loss among other batches': the count that was averaged over
+  std::int64_t items = 0;     // the unit of speed
 };
 
 /// How training goes, whatever the model; a task sets what suits it.
@@ -53,10 +53,10 @@ struct Score {
   bool is_share = false;  // 0.08 reads 8.00%
 };
 std::string text_of(const Score& score);
-/// Error (argument) that names `what` when a model computed a non-finite number: nothing follows from it.
+/// Error (argument) that names `what` when a model computed a non-finite number, which has no use.
 void check_number(double number, std::string_view what);
 
-/// What a model says about one input, the best first.
+/// A prediction for one input; lists of them have the best first.
 struct Prediction {
   std::string text;
   double log_probability = 0;
@@ -67,15 +67,15 @@ using Predictions = std::vector<Prediction>;
 struct Trained {
   const Parameters* parameters = nullptr;
   CompileOptions compile = {};
-  std::function<void()> before_run = {};  // called before each run of a program; what it throws ends the work
-  /// Of a model file: the graph of that name, in place of one that the model's code builds.
+  std::function<void()> before_run = {};  // called before each run of a program; an error from it ends the work
+  /// The graph of that name in a model file, in place of one that the model's code builds.
   std::function<std::unique_ptr<Graph>(const std::string& name)> stored = {};
 
   /// `build`, or where graphs are stored, those of `entry` by graph_name().
   Programs::Build graphs_of(std::string_view entry, Programs::Build build) const;
 };
 
-/// By graph_name(): what a model file has.
+/// The graphs of a model file by graph_name().
 using Graphs = std::map<std::string, std::unique_ptr<Graph>>;
 
 struct SearchOptions {
@@ -86,20 +86,21 @@ struct SearchOptions {
   bool packs = false;
 };
 
-/// A model with parameters: how good it is, and what it says. Keeps its programs; lives as long as the task and the
+/// A model with parameters: its scores and its predictions. Keeps its programs; lives as long as the task and the
 /// parameters do.
 class Predictor {
  public:
   virtual ~Predictor() = default;
-  /// How good it is: the first score is what checkpoints are compared by. At most `limit` examples (0: all).
+  /// Scores on a part: checkpoints are compared by the first one. At most `limit` examples (0: all).
   virtual std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) = 0;
-  /// Some examples of the test part with what the model says, for people to read.
+  /// Some examples of the test part with the model's predictions, for people to read.
   virtual std::string show(const SearchOptions& search, std::int64_t count) = 0;
-  /// Of each line of text, or of the bytes of each image (Task::input_bytes()); or of what is in a file, where
-  /// Task::predicts_lines() is false. Error (file, argument) when an input is not what the model knows.
+  /// Predictions for each line of text, or for the bytes of each image (Task::input_bytes()); or for the content of a
+  /// file, where Task::predicts_lines() is false. Error (file, argument) when an input is none that the model knows.
   virtual std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search);
   virtual std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search);
-  /// What of a line the model cannot make use of, in words: letters that it never saw, what is too long. "": nothing.
+  /// The parts of a line that the model cannot use, in words: letters that it never saw, texts that are too long. "":
+  /// none.
   virtual std::string remark(const std::string&) const { return {}; }
   /// Every graph that predicting with so many hypotheses needs.
   virtual Graphs graphs(const SearchOptions& search) const = 0;
@@ -112,19 +113,19 @@ class Task {
   virtual ~Task() = default;
   virtual std::string_view name() const = 0;     // "g2p"
   virtual std::string_view summary() const = 0;  // one line
-  virtual std::string_view item() const = 0;     // "words": what speed is counted in
-  /// Of the model and its data; they point into this object.
+  virtual std::string_view item() const = 0;     // "words": the unit of speed
+  /// The options of the model and its data; they point into this object.
   virtual Options options() = 0;
   TrainingSettings settings;
 
   // ---- data ----
   /// Reads and splits the examples. Error (file) when something is missing or damaged.
   virtual void read(const std::filesystem::path& folder) = 0;
-  /// Of all that read() read, before options leave some of it out: of the same data the same, whatever it was packed
-  /// in.
+  /// A hash of all that read() read, before options leave some of it out: the same for the same data, however it was
+  /// packed.
   const data::ContentHash& content() const { return content_; }
   /// Vocabularies and the like, by file name: they are kept with a checkpoint, and make a model without its data.
-  /// set_files: Error (file) when they are not what files() gave.
+  /// set_files: Error (file) when they differ from those of files().
   virtual std::map<std::string, std::string> files() const { return {}; }
   virtual void set_files(const std::map<std::string, std::string>&) {}
   /// How many examples a part has, in words: "4000 words".
@@ -152,7 +153,7 @@ class Task {
   data::ContentHash content_;  // read() makes it
 };
 
-/// A new task; Error (argument) with what there is when the name is none.
+/// A new task; Error (argument) that lists the tasks when the name is none.
 std::unique_ptr<Task> make_task(std::string_view name);
 std::vector<std::string> task_names();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every task promises: losses that do not depend on how examples are batched, models that files and parameters
-// make again; and what fashion and lm feed.
+// The promises of every task: losses that do not depend on how examples are batched, models that files and parameters
+// make again; and the feeds of fashion and lm.
 #include "models/task.h"
 
 #include <gtest/gtest.h>
@@ -160,7 +160,7 @@ TEST_P(EveryTask, IsMadeAgainByItsFiles) {
     EXPECT_EQ(other->buckets(part), task_->buckets(part));
 }
 
-// Whatever its weights are: what stands beside an empty line, or how many there are, is all the same.
+// This holds for any weights: lines beside an empty one, and their number, make no difference.
 TEST_P(EveryTaskOfLines, SaysNothingOfNothingAndRemarksWhatItNeverSaw) {
   const auto predictor = task_->predictor({&*parameters_, {}});
   const std::string known = GetParam() == "g2p" ? "abba" : GetParam() == "lm" ? "the light" : "small library";
@@ -433,7 +433,7 @@ TEST(RealData, MakesBatchesOfEveryPart) {
   if (tried == 0) GTEST_SKIP() << "NOT CHECKED: needs data sets: paoding fetch all";
 }
 
-// ---- what was read ----
+// ---- hashes of the data ----
 
 TEST(TaskContent, IsAnotherWhereverTheDataIs) {
   const TemporaryFolder folder;
@@ -486,7 +486,7 @@ TEST(TaskContent, IsAnotherWhereverTheDataIs) {
     spill(folder / c.file, whole);
     EXPECT_EQ(content(c.task), before) << c.task;
   }
-  // What options leave out is read all the same, and so is what is packed.
+  // Data that options leave out is read all the same, and so is packed data.
   EXPECT_EQ(content("g2p", "words"), content("g2p"));
   const std::string before = content("fashion"), images = slurp(folder / "fashion/train-images-idx3-ubyte.gz");
   const gzFile packed = gzopen((folder / "fashion/train-images-idx3-ubyte.gz").c_str(), "wb");

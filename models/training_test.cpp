@@ -21,7 +21,7 @@ namespace {
 
 struct TrainedModel {
   std::vector<double> losses;
-  std::map<std::string, std::string> bytes;  // of every parameter, the optimizer's state, and what dropout draws from
+  std::map<std::string, std::string> bytes;  // of every parameter, the optimizer's state, and the state of dropout
 };
 
 struct Size {
@@ -91,7 +91,7 @@ TEST(Training, GivesTheSameBitsWithTheSameThreads) {
   for (const auto& [name, bytes] : first.bytes) EXPECT_TRUE(bytes == second.bytes.at(name)) << name;
 }
 
-// Sums may be added in another order; what dropout draws is the same. Updates of Adam make more of a difference in the
+// Sums may be added in another order; dropout draws the same numbers. Updates of Adam make more of a difference in the
 // last bit.
 TEST(Training, LosesTheSameWithOtherThreads) {
   const TrainedModel one = train(1, kLarge);
@@ -111,8 +111,8 @@ TEST(Training, LosesTheSameWithOtherThreads) {
   }
 }
 
-// PAODING_RECORD_GOLDEN=1 writes the file anew. The tolerance is what another order of sums and other vector
-// instructions may do; a change of a formula, an initial value, what dropout draws or the order of batches is far more.
+// PAODING_RECORD_GOLDEN=1 writes the file anew. The tolerance allows for another order of sums and other vector
+// instructions; a change of a formula, an initial value, the numbers of dropout or the order of batches makes far more.
 TEST(Training, LosesWhatItDidWhenItWasRecorded) {
   const auto path = source_root() / "tests" / "golden" / "g2p_losses.txt";
   const std::vector<double> now = train(2).losses;

@@ -101,7 +101,7 @@ class Translate : public PairTask {
   std::int64_t most_pieces() const { return source_bounds_.back(); }
   const data::SentencePieces& source() const { return *source_; }
   const data::SentencePieces& target() const { return *target_; }
-  // Of a part's examples.
+  // The texts of a part's examples.
   const std::vector<data::SentencePair>& texts(Part part) const { return texts_[static_cast<std::size_t>(part)]; }
 
  private:

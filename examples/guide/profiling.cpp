@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of docs/guide/profiling.md [FILE.pftrace]: where the time of a training loop goes, by op, by the parts of
-// the model, by what the loop itself does, and on a timeline.
+// the model, by the loop's own ranges, and on a timeline.
 #include <paoding/paoding.h>
 
 #include <filesystem>

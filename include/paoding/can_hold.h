@@ -9,8 +9,8 @@
 namespace paoding {
 
 /// Whether an element of `dtype` can be `value`: no integer is a fraction or out of range, a bool is 0 or 1. A float
-/// is what the number rounds to. Everything that takes a number for a value of a dtype asks here, as converting one
-/// that does not fit would give another number without a word, or none that the language knows.
+/// takes any number and rounds it. Everything that takes a number for a value of a dtype asks here, since converting
+/// one that does not fit would give another number without a word, or none that the language knows.
 inline bool can_hold(DType dtype, double value) {
   if (is_float(dtype)) return true;
   if (value != std::trunc(value)) return false;  // NaN too

@@ -13,16 +13,16 @@
 
 namespace paoding {
 
-/// Something that may be called off, by any thread. Copies are the same one: a thread waits for what another says.
+/// A request to stop work, made by any thread. Copies share the request, so one thread can wait while another cancels.
 class Cancellation {
  public:
   Cancellation() : is_cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
   Cancellation(const Cancellation&) = default;  // no moves: there is always something to call off
   Cancellation& operator=(const Cancellation&) = default;
 
-  /// From any thread; from a signal handler too.
+  /// May be called from any thread, and from a signal handler.
   void cancel() const noexcept { is_cancelled_->store(true, std::memory_order_relaxed); }
-  /// As if cancel() had not been called.
+  /// Takes cancel() back.
   void reset() const noexcept { is_cancelled_->store(false, std::memory_order_relaxed); }
   bool is_cancelled() const noexcept { return is_cancelled_->load(std::memory_order_relaxed); }
 
@@ -44,7 +44,7 @@ class Cancellation {
 class CancelScope {
  public:
   explicit CancelScope(const Cancellation& cancellation);
-  /// Of several: those of another thread, for one.
+  /// Stops for any of several requests, such as those of another thread.
   explicit CancelScope(const std::vector<Cancellation>& cancellations);
   ~CancelScope();
   CancelScope(const CancelScope&) = delete;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: what was trained, kept so that training goes on with the same bits, or that others predict with it.
+// Checkpoints: the state of training, saved so that training goes on with the same bits, or that others predict with
+// it.
 //
 // A run's folder has one folder per checkpoint, "step-00001200", with parameters.safetensors (every tensor of the
 // store: parameters, the optimizer's state, random counters), manifest.json (below) and the model's own files. A folder
@@ -26,7 +27,7 @@ namespace files {
 class Lock;  // src/io/files.h
 }
 
-/// What is beside the tensors. Texts are UTF-8, whole numbers are not negative.
+/// The content of a checkpoint besides its tensors. Texts are UTF-8, whole numbers are not negative.
 struct Manifest {
   std::string model = {};                           // "g2p"
   std::map<std::string, std::string> options = {};  // of the model and the training, by name, as text
@@ -63,16 +64,16 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Complete checkpoints, the one of the fewest steps first.
   std::vector<std::filesystem::path> checkpoints() const;
-  /// The one of the most steps; empty when there is none.
+  /// The one with the most steps; empty when there is none.
   std::filesystem::path latest() const;
-  /// That of the lowest score, of equal ones the latest; the latest when none has a score; empty when there is none.
-  /// Error (file) when a manifest cannot be read.
+  /// The one with the lowest score, the latest of equal ones; the latest when none has a score; empty when there is
+  /// none. Error (file) when a manifest cannot be read.
   std::filesystem::path best() const;
 
-  /// Writes, flushes, renames; then drops those beyond the last `keep_last` and the best, never the one just saved, and
-  /// what unfinished saves left behind. A checkpoint of the same step is replaced. Returns its path.
+  /// Writes, flushes, renames; then drops the checkpoints beyond the last `keep_last` and the best, never the one just
+  /// saved, and the leftovers of unfinished saves. A checkpoint of the same step is replaced. Returns its path.
   /// Error (argument) when a number, text or file name is none that a manifest can have; (file) when it cannot be
-  /// written, a full disk for one: what was there stays.
+  /// written, for example on a full disk: the files that were there stay.
   std::filesystem::path save(const Checkpoint& checkpoint);
 
  private:
@@ -84,8 +85,8 @@ class CheckpointFolder {
 };
 
 /// The checkpoint in `path`, or the best (the latest with `latest`) in it when it is a run's folder. Error (file) when
-/// there is none, a file is missing, truncated, malformed or not what the manifest says (size, checksum); nothing in it
-/// is trusted. It may be loaded while another process trains into the run's folder.
+/// there is none, or a file is missing, truncated, malformed or differs from the manifest (size, checksum); nothing in
+/// it is trusted. It may be loaded while another process trains into the run's folder.
 Checkpoint load_checkpoint(const std::filesystem::path& path, bool latest = false);
 /// Its manifest alone.
 Manifest load_manifest(const std::filesystem::path& path, bool latest = false);

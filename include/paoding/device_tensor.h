@@ -9,13 +9,13 @@
 
 namespace paoding {
 
-/// A dense row-major array in the memory of a GPU: what a program has left there, or the caller's. Copies share the
-/// memory. What makes the value may still be under way: who reads it comes behind that (make_wait) or waits for it
-/// (to_host). Any thread may use it, as may several.
+/// A dense row-major array in the memory of a GPU: a result that a program has left there, or the caller's. Copies
+/// share the memory. The work that makes the value may still be under way: a reader is ordered behind it (make_wait) or
+/// waits for it (to_host). Any thread may use it, as may several.
 class DeviceTensor {
  public:
-  /// The caller's memory, which is kept until what reads it has run; the caller orders the work that fills it. Error
-  /// (argument) when `device` is no GPU, or there is no memory for a type that takes some.
+  /// Wraps the caller's memory, which is kept until its readers have run; the caller orders the work that fills it.
+  /// Error (argument) when `device` is no GPU, or there is no memory for a type that takes some.
   DeviceTensor(const Type& type, const Device& device, std::shared_ptr<void> memory);
 
   const Type& type() const;
@@ -25,12 +25,12 @@ class DeviceTensor {
   const Device& device() const;
   void* address() const;
 
-  /// What is enqueued in `stream`, a CUstream or cudaStream_t of the device, from here on comes behind what makes the
-  /// value; nullptr is the legacy default stream. The memory of a program's result is used again when the last copy of
-  /// it is gone and what was enqueued by then, in any stream, has run. Of a program whose runs may fail (an index out
-  /// of range) it waits for the run, and throws what that met.
+  /// Orders all work that is enqueued in `stream` from here on behind the work that makes the value. `stream` is a
+  /// CUstream or cudaStream_t of the device; nullptr is the legacy default stream. The memory of a program's result is
+  /// used again when its last copy is gone and all work enqueued by then, in any stream, has run. For a program whose
+  /// runs may fail (an index out of range) the call waits for the run, and throws its error.
   void make_wait(void* stream) const;
-  /// Waits for the value. Errors: what the run that made it met; (cancelled) see CancelScope.
+  /// Waits for the value. Errors: those of the run that made it; (cancelled) see CancelScope.
   Tensor to_host() const;
 
   struct State;  // the library's

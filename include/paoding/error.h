@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one exception type. Building, compiling and loading throw it before any work starts; a run throws it too, for
-// what only it can meet, as paoding/program.h says: an index out of range among what was fed, a device that fails.
-// A run that throws has written no parameter.
+// faults that only a run can meet (see paoding/program.h): an index out of range in a fed value, a device that fails. A
+// run that throws has written no parameter.
 #pragma once
 
 #include <stdexcept>
@@ -22,8 +22,8 @@ enum class ErrorKind {
 
 std::string_view to_string(ErrorKind kind);
 
-/// what() reads "op: which input, what it is, what was needed (in scope)", a hint on its own line. Any thread may read
-/// it.
+/// Its text reads "op: which input, its value, the value that was needed (in scope)", a hint on its own line. Any
+/// thread may read it.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

@@ -68,9 +68,9 @@ class Value {
 };
 using Values = std::vector<Value>;
 
-/// A value that is one of several alternatives, which may differ in shape and dtype: what `variant_case` and its like
-/// return. Alternative i exists when `index` is i; outside 0 .. n-1 the last one does. visit() uses it, fetch() reads
-/// it.
+/// A value that is one of several alternatives, which may differ in shape and dtype; `variant_case` and similar ops
+/// return it. Alternative i exists when `index` is i; outside 0 .. n-1 the last one does. visit() uses it, fetch()
+/// reads it.
 struct Variant {
   Value index;
   std::vector<Values> alternatives;
@@ -96,7 +96,7 @@ class Number {
   }
   /// The nearest double.
   double real() const { return real_; }
-  /// As an attribute: an integer where no double is the number.
+  /// The number in the form of an attribute: an integer where no double is the number.
   AttrValue attr() const;
 
  private:
@@ -104,7 +104,7 @@ class Number {
   std::int64_t whole_ = 0;
   bool is_whole_ = false;
 };
-/// The same of a whole list: integers where a double would round one of them.
+/// The same for a whole list: integers where a double would round one of them.
 AttrValue exact_numbers(std::span<const std::int64_t> values);
 
 /// Attributes of a node in the order its op declares them. Threads may share one as they share an int.
@@ -140,19 +140,19 @@ struct Node {
   Name origin;                                 // the composed op or gradient that made it: "lstm_cell", "mul_grad"
   Placement placement = Placement::any;
 
-  /// What it belongs to: its origin, else its op's name.
+  /// The group that the node belongs to: its origin, else its op's name.
   const std::string& label() const;
-  /// What reports call it: "lstm_cell/matmul", or its op's name alone when it has no origin.
+  /// The node's name in reports: "lstm_cell/matmul", or its op's name alone when it has no origin.
   std::string title() const;
 };
 
 /// Makes the value a parameter has before it is set or trained; equal seeds give equal bits. See paoding/nn.h.
 using Initializer = std::function<Tensor(const Type& type, std::uint64_t seed)>;
 
-/// What a parameter is there for. Not part of the text form: what a text declares is the model's.
+/// The purpose of a parameter. Not part of the text form: parameters that a text declares are the model's.
 enum class ParameterRole : std::uint8_t {
-  model,      // what the model computes with: weights, running statistics
-  optimizer,  // what training remembers besides: means of gradients, counters, averages
+  model,      // read by the model's computation: weights, running statistics
+  optimizer,  // the rest of training's state: means of gradients, counters, averages
   random,     // seed and counter of random ops
 };
 
@@ -200,16 +200,16 @@ class Graph {
   const std::vector<NodeId>& inputs() const { return inputs_; }
   const std::vector<NodeId>& parameters() const { return parameters_; }
   const std::vector<Fetch>& fetches() const { return fetches_; }
-  /// By the names of the parameters that have one. Not part of the text form.
+  /// Initializers by the names of the parameters that have one. Not part of the text form.
   const std::map<std::string, Initializer>& initializers() const { return initializers_; }
-  /// Of a parameter by its name.
+  /// The role of a parameter by its name.
   ParameterRole role(std::string_view name) const;
   /// The input or parameter of this name; invalid when there is none.
   Value find(std::string_view name);
   /// Nodes of op `assign`, in the order they were made.
   std::vector<NodeId> assigns() const;
-  /// Nodes that do something besides giving values (assign, print, and what has one in a body): kept though nobody may
-  /// read them.
+  /// Nodes that do something besides giving values (assign, print, and nodes with one in a body): kept though nobody
+  /// may read them.
   const std::vector<NodeId>& effects() const { return effects_; }
 
   // ---- building and rewriting, for ops and passes ----
@@ -222,9 +222,9 @@ class Graph {
   }
   /// `id` has been replaced by another node: it goes when nobody reads it, like any.
   void forget_effect(NodeId id);
-  /// Parameters keep their values: every `assign` goes, and what only it needed.
+  /// Parameters keep their values: every `assign` goes, with the nodes that only it needed.
   void drop_assigns();
-  /// For those who give a body its inputs in another order than they made them.
+  /// For callers that give a body its inputs in another order than they made them.
   std::vector<NodeId>& mutable_inputs() { return inputs_; }
   /// Makes every use of `from`, in nodes and fetches, a use of `to`.
   void replace(Ref from, Ref to);
@@ -246,7 +246,7 @@ class Graph {
   /// How many random ops draw from a random state, by its name; each has a stream of its own.
   std::map<std::string, std::int64_t, std::less<>> random_streams;
   Name random_purpose;  // of random ops that are made; see class RandomPurpose
-  /// The parent, which encloses `inner`, and what has been captured from it, are now `inner`.
+  /// The parent, which encloses `inner`, and the values captured from it, are now `inner`.
   void move_into(Graph& inner);
   /// Whether `inner` is under construction for a node of this graph, or of one further in.
   bool encloses(const Graph& inner) const;
@@ -270,7 +270,8 @@ class Graph {
   std::map<Ref, NodeId> assign_of_;                   // by parameter, or empty: then they are collected anew
 };
 
-/// Names what its thread builds while it lives: nodes get "outer/inner" as scope; errors, dumps and reports show it.
+/// Names the nodes that its thread builds while it lives: they get "outer/inner" as scope; errors, dumps and reports
+/// show it.
 class Scope {
  public:
   Scope(Graph& graph, std::string_view name);
@@ -283,8 +284,8 @@ class Scope {
   Name saved_;
 };
 
-/// What its thread builds while it lives runs on the CPU, in a program for a GPU too: predicates and other small things
-/// that only decide what is done. On a CPU program it changes nothing but what dumps and plans show.
+/// Nodes that its thread builds while it lives run on the CPU, in a program for a GPU too: predicates and other small
+/// computations that only decide which work is done. On a CPU program it changes only dumps and plans.
 class OnCpu {
  public:
   explicit OnCpu(Graph& graph) : graph_(graph), saved_(graph.placement) { graph.placement = Placement::cpu; }

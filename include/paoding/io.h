@@ -13,7 +13,7 @@
 
 namespace paoding {
 
-/// What a safetensors file holds.
+/// The content of a safetensors file.
 struct SafetensorsFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;  // free text, the header's "__metadata__"
@@ -31,11 +31,10 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path);
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_view name);
 
 /// Writes a safetensors file; the same tensors and metadata give the same bytes.
-/// The file appears whole or not at all: an error leaves what was at `path` before as it was. A link at `path` is
+/// The file appears whole or not at all: an error leaves an earlier file at `path` unchanged. A link at `path` is
 /// replaced, not followed; a safetensors file that is replaced keeps its permissions.
 /// Error (file) when the file cannot be written, when something else is at `path`, when a name or text is not UTF-8,
-/// when a tensor is called
-/// "__metadata__", and when a tensor has no memory or a bool that is neither 0 nor 1.
+/// when a tensor is called "__metadata__", and when a tensor has no memory or a bool that is neither 0 nor 1.
 void save_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

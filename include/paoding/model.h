@@ -20,8 +20,9 @@
 
 namespace paoding {
 
-/// What a model file holds. On disk it is a safetensors file: the parameters are its tensors by their names, `files`
-/// are tensors "file:<name>" of bytes, and everything else is text in its metadata, sealed with a CRC-32 of all of it.
+/// The content of a model file. On disk it is a safetensors file: the parameters are its tensors by their names,
+/// `files` are tensors "file:<name>" of bytes, and everything else is text in its metadata, sealed with a CRC-32 of all
+/// of it.
 struct ModelFile {
   std::string model = {};                           // who prepares its inputs and reads its results: "g2p"
   std::map<std::string, std::string> options = {};  // of that model, as text
@@ -36,8 +37,9 @@ struct ModelFile {
 /// in which their inputs differ is one of the name's numbers.
 std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& shape);
 
-/// Adds to `options` what `files` are now ("crc32:letters.txt"). Weights know nothing of the vocabulary they were
-/// trained with: a Model of a sealed file whose files are others is an Error, not one that gives other answers.
+/// Adds to `options` the checksums that `files` have now ("crc32:letters.txt"). Weights know nothing of the vocabulary
+/// they were trained with: a Model of a sealed file whose files are others is an Error, not one that gives other
+/// answers.
 void seal_files(ModelFile* model);
 
 /// The file appears whole or not at all. Error (file) when it cannot be written or a text is not UTF-8, (argument) when
@@ -71,19 +73,19 @@ class Model {
   /// Without its parameters' values, which parameters() has.
   const ModelFile& file() const;
   const Parameters& parameters() const;
-  /// Of the graphs, sorted.
+  /// The entry points of the graphs, sorted.
   std::vector<std::string> entries() const;
-  /// What inputs a graph of an entry point takes: one for every shape. Error (argument) with what there is when there
-  /// is no such entry.
+  /// The inputs of an entry point, one map for each of its graphs, which differ in shape. Error (argument) that lists
+  /// the entries when there is no such one.
   std::vector<std::map<std::string, Type>> inputs(std::string_view entry) const;
   /// A copy of a graph. Error (argument) with those that there are of its entry when there is none of this name.
   std::unique_ptr<Graph> graph(std::string_view name) const;
 
   /// Runs the graph of the entry point whose inputs have the types of the feeds, and gives all its fetches. Errors:
-  /// (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types; and what compiling
-  /// and running it meets.
+  /// (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types; and those of
+  /// compiling and running it.
   std::map<std::string, Tensor> run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const;
-  /// The same of a model with one entry point. Error (argument) when there are several.
+  /// The same for a model with one entry point. Error (argument) when there are several.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds) const;
 
  private:

@@ -5,9 +5,9 @@
 //   nn::Linear hidden(g, "hidden", 784, 128), out(g, "out", 128, 10);
 //   Value logits = out(relu(hidden(x)));
 //
-// Names are "<layer>/weight" and the like. Weights stand on the right: [inputs, outputs]. Where a layer is applied it
-// opens the scope "<layer>" (what the scope around it ends with and the name begins with is said once), so that
-// reports, plans and errors tell layers apart.
+// Names are "<layer>/weight" and the like. Weights stand on the right: [inputs, outputs]. A layer that is applied opens
+// the scope "<layer>" (a part that both ends the scope around it and begins the name is written once), so that reports,
+// plans and errors tell layers apart.
 #pragma once
 
 #include <array>
@@ -129,9 +129,9 @@ struct KeysAndValues {
 /// Attention of several heads (Vaswani et al. 2017): queries [B, T, width], keys [B, S, key_width] and values
 /// [B, S, value_width] are projected to `width`, split into `heads` parts of width / heads that attend each by itself,
 /// joined and projected: [B, T, width].
-/// Where all three have one width, their projections lie beside each other in one matrix "<name>/in/weight"
-/// [width, 3 width] (queries, keys, values) with the bias "<name>/in/bias" [3 width], and what is one Value is
-/// projected by one product: all three in self-attention, keys and values in attention to a memory. Otherwise they are
+/// Where all three have one width, their projections lie beside each other in one matrix "<name>/in/weight" [width, 3
+/// width] (queries, keys, values) with the bias "<name>/in/bias" [3 width], and inputs that are one Value are projected
+/// by one product: all three in self-attention, keys and values in attention to a memory. Otherwise they are
 /// "<name>/query/weight", "<name>/key/weight" and "<name>/value/weight", with "<name>/in/bias" as before. The last
 /// projection is "<name>/out/weight" [width, width], "<name>/out/bias" [width]. Biases start 0.
 /// Error (argument) unless heads divide width, (shape) when something given does not fit.
@@ -153,16 +153,16 @@ class MultiHeadAttention {
   /// Attention of queries [B, T, width] to it; with rotary positions the first query stands at `position`, i64 [].
   Value attend(const Value& queries, const KeysAndValues& memory, const AttentionOptions& options = {},
                const Value& position = {}) const;
-  /// Room for `length` keys and values of `batch` rows, 0: what step() keeps.
+  /// The cache for step(): room for `length` keys and values of `batch` rows, filled with 0.
   KeysAndValues empty_cache(Graph& graph, std::int64_t batch, std::int64_t length) const;
   struct Step {
     Value result;         // [B, T, width]
     KeysAndValues cache;  // with those of x at its positions
   };
   /// Self-attention of the next T elements x [B, T, width], which stand at `position` .. position + T - 1, i64 [], or
-  /// i64 [B] where T is 1 and every row has a position of its own: to what the cache has before them and to themselves,
-  /// never ahead. Error (shape) when something does not fit. A position that leaves the cache is as
-  /// dynamic_update_slice has it.
+  /// i64 [B] where T is 1 and every row has a position of its own: to the elements that the cache has before them and
+  /// to themselves, never ahead. Error (shape) when something does not fit. A position that leaves the cache is handled
+  /// as in dynamic_update_slice.
   Step step(const Value& x, const KeysAndValues& cache, const Value& position) const;
 
   Value weight;                                  // [width, 3 width], or absent
@@ -257,12 +257,12 @@ struct RecurrentLayerOptions {
   bool relu = false;            // RNN only
   DType dtype = DType::f32;
   Initializer initial = {};  // of weights and biases; uniform in +-1 / sqrt(hidden), as PyTorch has it, when absent
-  /// Of LSTM biases: added to what stands for the forget gate (Gers et al. 2000); PyTorch has 0.
+  /// LSTM only: added to the part of the bias for the forget gate (Gers et al. 2000); PyTorch has 0.
   double forget_bias = 0;
 };
 
 /// A stack of recurrent layers with parameters "<name>/l0/w", "<name>/l0/u", "<name>/l0/b" and "<name>/l0/projection";
-/// reverse directions are "<name>/l0_reverse/w" and so on. See ops/recurrent.h for what it computes, in what scopes.
+/// reverse directions are "<name>/l0_reverse/w" and so on. See ops/recurrent.h for its formulas and scopes.
 class Recurrent {
  public:
   RecurrentResult operator()(const Value& xs, RecurrentOptions options = {}) const;

@@ -19,11 +19,11 @@ struct AttrSpec {
   AttrValue example;  // fixes the kind; its value is the default unless `required`
   bool required = false;
   std::string doc = {};
-  /// Of a float, or a list of them: integers that no double holds stay integers, so that an i64 is exact.
+  /// For a float, or a list of floats: integers that no double holds stay integers, so that an i64 is exact.
   bool keeps_integers = false;
 };
 
-/// What a shape rule sees: the types of the inputs, the attributes, the bodies.
+/// The input of a shape rule: the types of the inputs, the attributes, the bodies.
 struct OpCall {
   const OpDef& op;
   std::span<const Type> inputs;
@@ -36,7 +36,7 @@ struct OpCall {
   std::string input_name(std::size_t i) const;
 };
 
-/// What a gradient rule sees. `grads[i]` is invalid where output i does not matter to the loss; an entry of the
+/// The input of a gradient rule. `grads[i]` is invalid where output i does not matter to the loss; an entry of the
 /// result may be invalid where an input has no gradient. A gradient may have the output's broadcast shape: the driver
 /// sums it to the input's shape.
 struct GradCall {
@@ -49,7 +49,7 @@ struct GradCall {
   std::vector<bool> wanted;  // per input
 };
 
-/// What a lift rule sees: the node applied to every element of a new outermost axis of extent `length`. Input i has
+/// The input of a lift rule: the node applied to every element of a new outermost axis of extent `length`. Input i has
 /// that axis where `lifted[i]`. The outputs must have it. An invalid result declines.
 struct LiftCall {
   const Node& node;
@@ -76,7 +76,7 @@ enum class OpKind {
   structural,  // input, parameter, scan, group
 };
 
-/// What passes and the planner know an op as, beyond its kind. Only the library's own ops have a role.
+/// The role of an op for passes and the planner, beyond its kind. Only the library's own ops have one.
 enum class OpRole : std::uint8_t {
   none,
   source,       // its value comes from outside the graph: input, parameter
@@ -105,14 +105,15 @@ struct OpDef {
   std::function<Values(const GradCall&)> gradient = {};                      // derived for formulas unless given
   std::function<Values(const LiftCall&)> lift = {};                          // derived for formulas
   std::function<Values(std::span<const Value>, const Attrs&)> compose = {};  // composed ops
-  /// Of a composed op with a gradient rule: in a body it is what it consists of at once, so that passes see which
-  /// parts of it do not depend on what a loop carries.
+  /// For a composed op with a gradient rule: a body takes its composition at once, so that passes see which parts of it
+  /// do not depend on the values that a loop carries.
   bool is_open_in_bodies = false;
   std::vector<OpCase> cases = {};
 
-  /// A composed op that call() replaces at once by what it consists of.
+  /// A composed op that call() replaces at once by its composition.
   bool is_expanded_at_once() const { return kind == OpKind::composed && !gradient; }
-  /// Whether a kernel runs what is a node of it after the passes: of composed ops, only what a kernel has claimed is.
+  /// Whether a kernel runs the op's nodes that are left after the passes: a composed op only has some where a kernel
+  /// has claimed it.
   bool is_run_by_kernel() const { return kind == OpKind::kernel || kind == OpKind::composed; }
   bool is(OpRole asked) const { return role == asked; }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
@@ -146,8 +147,8 @@ Formula formula(F f) {
 /// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete: no name, no summary, no
 /// formula, composition or shape rule where its kind needs one, names that are there twice or no words (letters and
 /// digits, '_' and '.', a letter or '_' first), or a kind or role that only the library's own ops can have (view,
-/// reduction, structural; any role). What the functions of the block give is checked when they are called: Error
-/// (argument) names the op and says what is wrong.
+/// reduction, structural; any role). The results of the block's functions are checked when they are called: Error
+/// (argument) names the op and the mistake.
 const OpDef& register_op(OpDef op);
 /// The op of this name; nullptr when there is none.
 const OpDef* find_op(std::string_view name);
@@ -155,8 +156,8 @@ const OpDef* find_op(std::string_view name);
 std::vector<const OpDef*> all_ops();
 
 /// Applies `op`: checks arity and attributes, captures values of enclosing graphs, promotes dtypes of formula inputs,
-/// infers the result types, adds the node (or what a composed op consists of). `graph` is needed only for ops without
-/// inputs. Errors: as the op's.
+/// infers the result types, adds the node (or the nodes of a composed op's composition). `graph` is needed only for ops
+/// without inputs. Errors: those of the op.
 Values call(const OpDef& op, std::span<const Value> inputs, Attrs attrs = {},
             std::vector<std::shared_ptr<Graph>> bodies = {}, Graph* graph = nullptr);
 /// The same for an op with one output, by name.

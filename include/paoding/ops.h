@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op as a function: formula, shapes, errors; a header for each family. Every error names the op, the input, its
-// value, what was needed, and the scope.
+// value, the value that was needed, and the scope.
 #pragma once
 
 #include "paoding/ops/activation.h"

@@ -2,7 +2,7 @@
 // Training: minimize() adds the gradients of a loss and the update of every parameter to the graph. The updates are
 // graph ops that assign at the end of a run, one kernel per parameter, in place.
 //
-// What an optimizer remembers are parameters too, so checkpoints and Parameters hold it by these names:
+// The state of an optimizer is parameters too, so checkpoints and Parameters hold it by these names:
 //   optimizer/step       i64: updates made
 //   optimizer/skipped    i64: updates skipped because the loss or a gradient was non-finite
 //   optimizer/micro      i64: runs since the last update, with accumulation
@@ -120,8 +120,8 @@ struct Adafactor {
 
 using Optimizer = std::variant<Sgd, Adam, AdamW, RmsProp, Lion, Lamb, Adafactor>;
 
-/// Parameters that are updated in another way than the rest: those that a name fits and that have the rank, and that
-/// the predicate is true of; what is left out, all fit.
+/// Parameters that are updated in another way than the rest: those that a name fits, that have the rank, and that the
+/// predicate is true of; a condition that is left out fits all.
 struct ParameterGroup {
   std::vector<std::string> names = {};      // globs: '*' stands for any characters, '?' for one: "*/bias"
   std::optional<Optimizer> optimizer = {};  // the one of the rest when absent
@@ -137,7 +137,7 @@ struct ParameterGroup {
 /// "optimizer/overflows" and lowers the factor; `interval` updates without one raise it (Micikevicius et al. 2018).
 struct LossScale {
   double initial = 65536;
-  double growth = 2, backoff = 0.5;     // what it is multiplied with
+  double growth = 2, backoff = 0.5;     // factors that change the scale
   std::int64_t interval = 2000;         // updates
   double least = 1, most = 16'777'216;  // between which it stays
 };
@@ -147,9 +147,9 @@ struct MinimizeOptions {
   std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
   int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
   double clip_norm = 0;  // gradients are scaled down to this norm, taken over all of them together; 0 is no limit
-  /// An update whose gradients are not all finite, or in a run whose loss is not, leaves parameters and state as they
-  /// were and counts as skipped. A sum of squares beyond what f32 holds counts as non-finite. With accumulation the
-  /// loss of every run counts. What random ops draw from ("random/state") moves on in a skipped run as in any;
+  /// An update whose gradients are not all finite, or in a run whose loss is not, leaves parameters and state unchanged
+  /// and counts as skipped. A sum of squares beyond the range of f32 counts as non-finite. With accumulation the loss
+  /// of every run counts. The state of random ops ("random/state") moves on in a skipped run as in any;
   /// find_nonfinite() can look for the reason.
   bool skip_nonfinite = false;
   /// With skip_nonfinite: the updates of all runs behind a skipped one are skipped too, until "optimizer/skipped" is
@@ -165,7 +165,7 @@ struct MinimizeOptions {
   double average_decay = 0;
 };
 
-/// What training knows about a run.
+/// The values of training in a run.
 struct TrainingStep {
   Values parameters;    // the trained ones, in the order of the graph
   Values gradients;     // of the loss, by this run alone, in the same order

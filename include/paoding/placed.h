@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph on memory of the caller's: what other frameworks call with tensors of their own.
+// A graph on memory of the caller's: other frameworks call it with tensors of their own.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +40,13 @@ class PlacedGraph {
   /// In the order of the graph; so are the results.
   const std::vector<Place>& inputs() const;
   const std::vector<Place>& results() const;
-  /// Of memory of the device that a run needs besides.
+  /// The bytes of device memory that a run needs besides its inputs and results.
   std::int64_t workspace_bytes() const;
 
-  /// Dense memory of the device, aligned to 64 bytes on a CPU and to 256 on a GPU, as what is allocated there is; null
-  /// for what has no elements. `stream`: a cudaStream_t or CUstream of the device; not looked at on a CPU, where the
-  /// call returns when it is done. No two may overlap. Error (argument) when one is null or not aligned, or there are
-  /// too few or too many.
+  /// Dense memory of the device, aligned to 64 bytes on a CPU and to 256 on a GPU, as their allocators align it; null
+  /// for a tensor without elements. `stream`: a cudaStream_t or CUstream of the device; not looked at on a CPU, where
+  /// the call returns when it is done. No two may overlap. Error (argument) when one is null or not aligned, or there
+  /// are too few or too many.
   void run(std::span<const void* const> inputs, std::span<void* const> results, void* workspace,
            void* stream = nullptr);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from files, made fit for a terminal: what is foreign can say nothing to it but what is read.
+// Text from files, made fit for a terminal: foreign bytes can only be read there, never control it.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace paoding {
 
-/// `text` with every unreadable byte (control characters, what is not UTF-8) written as \x1b; only those in `kept`
-/// stay.
+/// `text` with every unreadable byte (control characters, bytes that are not UTF-8) written as \x1b; only those in
+/// `kept` stay.
 std::string printable(std::string_view text, std::string_view kept = "\n\t");
 
 }  // namespace paoding

@@ -29,13 +29,13 @@ enum class Detail {
 /// The column that the rows of a report are sorted by, largest first; `none` keeps the order of first appearance.
 enum class SortBy { none, calls, total, max, min, average };
 
-/// What the rows of a report are nested by.
+/// The nesting of a report's rows.
 enum class Nesting {
   op,     // by the op that ran an op or a copy
   scope,  // besides, ops by the scopes that they were built in (class Scope): "decoder" > "decoder/attention" > op
 };
 
-/// What a report is written as. All say the same to the nanosecond.
+/// The format of a report. All say the same to the nanosecond.
 enum class ReportFormat { text, json, csv };
 
 /// How a report is laid out.
@@ -44,7 +44,7 @@ struct ReportLayout {
   int width = 0;              // event names are cut to this many characters; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes
   bool rates = false;         // columns for bytes and operations a second, as far as they are known
-  bool self = false;          // a column for what of a row's time is in none of the rows below it
+  bool self = false;          // a column for the part of a row's time that is in none of the rows below it
   bool kernels = false;       // rows under every op for the kernels that it ran as, where those are known
   int line_width = 0;         // of a terminal, into which all lines fit from 80 on; 0: lines may be of any length
   ReportFormat format = ReportFormat::text;
@@ -81,7 +81,7 @@ class Profiler {
 
   /// Ends the recording without making a report of it, which takes no longer for a long one.
   void end();
-  /// What was recorded. Error (argument) before stop() or end(). The first call after end() takes some 50 ns a span.
+  /// The recording. Error (argument) before stop() or end(). The first call after end() takes some 50 ns a span.
   const profile::Trace& trace() const;
 
  private:
@@ -93,7 +93,7 @@ class Profiler {
 
   friend class ProfiledSteps;
   struct Beside;
-  std::unique_ptr<Beside> beside_;  // what steps took that were recorded, and those around them
+  std::unique_ptr<Beside> beside_;  // times of steps that were recorded, and of those around them
 };
 
 /// Steps of a loop: first, first + 1, .. end - 1, counted from 0.
@@ -118,9 +118,9 @@ class CuptiWindow {
   std::uint64_t recording_;
 };
 
-/// Records some steps of a loop that it is told of, and has CUPTI see some of those. What recording cost them the
-/// report says by the steps around them that nobody recorded, where there are five of either. Errors as Profiler. The
-/// loop's thread uses it.
+/// Records some of a loop's steps, which it is told of, and has CUPTI see some of those. The report compares them with
+/// the unrecorded steps around them, where there are five of either, and so gives the cost of the recording. Errors as
+/// Profiler. The loop's thread uses it.
 class ProfiledSteps {
  public:
   explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op,
@@ -151,10 +151,10 @@ class ProfileRange {
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
-  /// Whether anybody wants arguments: for what takes long to find out.
+  /// Whether anybody wants arguments: worth asking before computing expensive ones.
   bool is_recorded() const { return on_; }
-  /// Says what the stretch was about: set("rows", 32), set("file", path). Timelines show it with the range, reports sum
-  /// it up; a later value of the same name replaces an earlier one. Nothing is done while nothing is recorded. A range
+  /// Describes the range: set("rows", 32), set("file", path). Timelines show the value with the range, reports sum it
+  /// up; a later value of the same name replaces an earlier one. Nothing is done while nothing is recorded. A range
   /// that is still under way when the recording ends has no arguments.
   ProfileRange& set(std::string_view name, std::integral auto value) {
     if (on_) [[unlikely]]

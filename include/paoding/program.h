@@ -29,7 +29,7 @@ struct StepSeen {
   std::string op;
   std::string scope;
   std::int64_t instance = 0;    // time step, inside a scan
-  std::vector<Tensor> results;  // what the step wrote
+  std::vector<Tensor> results;  // written by the step
 };
 
 /// A value that reached a `print` op.
@@ -50,14 +50,15 @@ struct CompileOptions {
   /// run, each as it would be alone.
   bool fuses_launches = true;
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
-  /// On a GPU: what a library and a kernel of our own can do, a convolution, or a library in many ways, a product, is
-  /// timed on the device once. What was faster is kept in the folder of compiled kernels, where every program finds it.
+  /// On a GPU: a convolution that a library and a kernel of our own can run, or a product that a library can run in
+  /// many ways, is timed on the device once. The fastest is kept in the folder of compiled kernels, where every program
+  /// finds it.
   bool tune = false;
-  /// bf16 or f16: mixed precision. Products and convolutions of f32 take operands of that dtype, and what they read and
-  /// make is kept in it; reductions, losses, statistics, what loops carry, gradients of parameters and parameters stay
-  /// f32. Of a parameter that products read there is a rounded copy in Parameters, its shadow, which the kernel that
-  /// updates it writes too; no name has it and no checkpoint. f16 wants MinimizeOptions::loss_scale. Error (argument)
-  /// unless it is one of the three.
+  /// bf16 or f16: mixed precision. Products and convolutions of f32 take operands of that dtype, and their operands and
+  /// results are stored in it; reductions, losses, statistics, the carries of loops, gradients of parameters and
+  /// parameters stay f32. A parameter that products read has a rounded copy in Parameters, its shadow, which the kernel
+  /// that updates it writes too; no name has it and no checkpoint. f16 wants MinimizeOptions::loss_scale. Error
+  /// (argument) unless it is one of the three.
   DType precision = DType::f32;
   bool assign = true;  // off: parameters keep their values, to evaluate a graph that trains
   /// On a GPU: a CUstream of the caller's, in which everything is enqueued in place of one of the program's own. It
@@ -68,19 +69,19 @@ struct CompileOptions {
   /// they run.
   std::int64_t graph_bytes = std::int64_t{1} << 30;
   /// Called with every value that reaches a `print` op, in the order of the run, before the run writes a parameter;
-  /// without it Program::printed() has those of the last run. What it throws ends the run and is thrown by run(). It
-  /// may read Parameters, which hold what they held when the run began; of programs with memory or Parameters of this
-  /// one it may run none that writes. On a GPU all values of a run are handed over when everything in front of its
-  /// writes is done, which run() waits for.
+  /// without it Program::printed() has those of the last run. An exception from it ends the run and is thrown by run().
+  /// It may read Parameters, which still hold their values from before the run; of programs with memory or Parameters
+  /// of this one it may run none that writes. On a GPU all values of a run are handed over when everything in front of
+  /// its writes is done, which run() waits for.
   std::function<void(const Printed&)> on_print = {};
-  /// Stepwise only: called after every step with what it wrote. What it throws ends the run and is thrown by run(),
-  /// and parameters are as they were.
+  /// Stepwise only: called after every step with its results. An exception from it ends the run and is thrown by run(),
+  /// and parameters keep their values.
   std::function<void(const StepSeen&)> on_step = {};
   /// Called after each pass with the graph as it is then.
   std::function<void(const std::string& pass, const Graph& graph)> after_pass = {};
 };
 
-/// What becomes of the inputs that run(feeds) is not given.
+/// The treatment of inputs that run(feeds) is not given.
 enum class LeftOut {
   error,  // Error (argument) that names them
   keep,   // they keep the value that they were given last, by run() or set_input()
@@ -102,7 +103,7 @@ enum class Results {
   on_device,
 };
 
-/// What compiling did and took.
+/// The passes, the plan and the times of a compilation.
 struct CompileReport {
   struct Pass {
     std::string name;
@@ -150,8 +151,8 @@ class Parameters {
   std::vector<std::string> names() const;
   /// All of them in the order of the graph: for (const ParameterInfo& p : parameters.list()) ..
   std::vector<ParameterInfo> list() const;
-  /// Of all together, or of those that are there for one thing: elements(ParameterRole::model) is what is called the
-  /// size of a model.
+  /// The number of elements of all parameters together, or of those of one role: elements(ParameterRole::model) is
+  /// usually called the size of a model.
   std::int64_t elements() const;
   std::int64_t elements(ParameterRole role) const;
   std::int64_t size_bytes() const;
@@ -159,7 +160,8 @@ class Parameters {
   /// Error (argument) on an unknown name, and in a callback of a run that reads them; (shape) or (dtype) when the
   /// tensor's type is another.
   void set(std::string_view name, const Tensor& tensor);
-  /// Error (argument) on an unknown name. In a callback of a run that writes them: what they hold then.
+  /// The value of a parameter. Error (argument) on an unknown name. A callback of a run that writes parameters gets
+  /// their values at that moment.
   Tensor get(std::string_view name) const;
 
  private:
@@ -173,8 +175,8 @@ class Parameters {
 /// A result of a run, on its way from the device while others run.
 class Fetched {
  public:
-  /// Waits for the run, and for nothing behind it; the same value every time. Errors: what the run met. A call of the
-  /// program that it comes from, as far as threads are concerned.
+  /// Waits for the run, and for nothing behind it; the same value every time. Errors: those of the run. For threads it
+  /// counts as a call of the program that it comes from.
   const Tensor& value() const;
   /// Whether value() would not wait.
   bool is_there() const;
@@ -198,9 +200,9 @@ class Program {
   Program(Program&&) noexcept;
   Program& operator=(Program&&) noexcept;
 
-  /// The same model with other shapes: plans `graph` anew and compiles no kernel that is there already. The new
-  /// program shares parameters and the arena, which grows where it is: running both at the same time is an Error
-  /// (argument), and what one left to fetch is gone when the other runs.
+  /// The same model with other shapes: plans `graph` anew and compiles no kernel that is there already. The new program
+  /// shares parameters and the arena, which grows where it is: running both at the same time is an Error (argument),
+  /// and fetches of one are gone when the other runs.
   Program bind(const Graph& graph) const;
 
   // ---- by position: nothing is looked up ----
@@ -215,17 +217,17 @@ class Program {
   const Type& fetch_type(int index) const;
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
-  /// The same of a value on the program's GPU, copied by what is enqueued in stream(): behind the run that makes it
-  /// where it is a program's result; of memory of the caller's what fills it has to be ordered in front of stream().
-  /// What is enqueued in `stream`, the caller's, from here on comes behind the copy, so that it may write there
-  /// (nullptr: the legacy default stream). Error (argument) when it is on another device.
+  /// The same for a value on the program's GPU, which a copy enqueued in stream() brings. A program's result is copied
+  /// behind the run that makes it; work that fills the caller's own memory has to be ordered in front of stream(). All
+  /// work that is enqueued in `stream`, the caller's, from here on comes behind the copy, so that it may write there
+  /// (nullptr: the legacy default stream). Error (argument) when the value is on another device.
   void set_input(int index, const DeviceTensor& tensor, void* stream = nullptr);
   /// Runs once. On a GPU it returns when the run is under way: runs of programs that share Parameters come one behind
   /// the other there, and inputs that are set meanwhile are for the next. wait(), fetch() and Fetched::value() wait,
-  /// and throw what was found wrong; runs that were enqueued behind one that failed have done nothing, and fail
-  /// likewise. Errors: (argument) an input was never set, an index out of range; (device) the device fails; (cancelled)
-  /// see CancelScope; and what on_print and on_step throw. A run that throws has written no parameter and has nothing
-  /// to fetch.
+  /// and throw the run's error; runs that were enqueued behind one that failed have done nothing, and fail likewise.
+  /// Errors: (argument) an input was never set, an index out of range; (device) the device fails; (cancelled) see
+  /// CancelScope; and the exceptions of on_print and on_step. A run that throws has written no parameter and has
+  /// nothing to fetch.
   void run();
   void wait();
   /// The value of the last run; of a Variant, the alternative that it took. Error (argument) when there is none: the
@@ -236,15 +238,15 @@ class Program {
   DeviceTensor fetch_on_device(int index);
   /// fetch() without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
   Fetched fetch_later(int index);
-  /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread's comes into.
-  /// With Results::on_device nothing is waited for. Errors: as set_input, run, fetch and fetch_on_device; (argument) as
+  /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread can interrupt.
+  /// With Results::on_device it does not wait. Errors: as set_input, run, fetch and fetch_on_device; (argument) as
   /// LeftOut says. Nothing runs then.
   std::vector<AnyTensor> call(std::span<const Feed> feeds, LeftOut left_out = LeftOut::error,
                               Results results = Results::on_host);
-  /// On a GPU the CUstream in which everything of the program is enqueued, for callers who order work of theirs by
-  /// it; nullptr on the CPU.
+  /// On a GPU the CUstream in which everything of the program is enqueued, for callers who order their own work
+  /// by it; nullptr on the CPU.
   void* stream() const;
-  /// What `print` ops saw in the last run; empty when CompileOptions::on_print took it.
+  /// Values that `print` ops saw in the last run; empty when CompileOptions::on_print took them.
   const std::vector<Printed>& printed() const;
 
   // ---- by name, for convenience ----

@@ -15,11 +15,11 @@
 namespace paoding {
 
 /// The programs of one model, one per shape: made when a shape is first asked for, kept, all with the same parameters
-/// and in one arena, so what a run left in it (its fetches) is there until another of them runs. The arena grows where
+/// and in one arena, so the fetches that a run left in it are there until another of them runs. The arena grows where
 /// it is; only where a GPU's driver cannot do that, a program that needs more than all before it gets a larger one.
 class Programs {
  public:
-  /// What tells shapes apart: lengths, a batch; whatever `build` makes a graph of.
+  /// The numbers that tell shapes apart: lengths, a batch; `build` makes a graph from them.
   using Key = std::vector<std::int64_t>;
   using Build = std::function<std::unique_ptr<Graph>(const Key& key)>;
 
@@ -34,7 +34,7 @@ class Programs {
   std::int64_t size() const { return static_cast<std::int64_t>(programs_.size()); }
   /// Spent on making programs, their graphs among it.
   double milliseconds() const { return milliseconds_; }
-  /// That of the program with the most.
+  /// The bytes of the arena, which the program that needs the most decides.
   std::int64_t arena_bytes() const;
 
  private:
@@ -43,7 +43,7 @@ class Programs {
   const Parameters* parameters_;
   std::map<Key, Program> programs_;
   double milliseconds_ = 0;
-  // What is moved is in no call.
+  // A moved object is in no call, so the flag does not move with it.
   struct InUse {
     InUse() = default;
     InUse(InUse&&) noexcept {}

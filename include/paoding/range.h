@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that an argument may be: what ops say of their attributes, layers and optimizers of their options.
+// The numbers that an argument may be; ops have one for each attribute, layers and optimizers for their options.
 #pragma once
 
 #include <cfloat>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar formulas: what an elementwise op computes for one element, written once with Scalar and traced into an
-// Expr, a small graph of scalar primitives. SIMD code, CUDA text, the float64 reference and the derivative are all
-// read off that one Expr.
+// Scalar formulas: the computation of an elementwise op for one element, written once with Scalar and traced into an
+// Expr, a small graph of scalar primitives. SIMD code, CUDA text, the float64 reference and the derivative are all read
+// off that one Expr.
 #pragma once
 
 #include <cstdint>
@@ -89,7 +89,7 @@ class Expr {
   std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
 };
 
-/// A symbolic scalar: what a formula is traced with. Mixing with a double makes a constant of the other's dtype. It
+/// A symbolic scalar, on which a formula is traced. Mixing with a double makes a constant of the other's dtype. It
 /// belongs to the formula that is being traced: computing with a Scalar() or with one of another formula is an Error
 /// (argument). It belongs to the thread that traces.
 class Scalar {

@@ -59,8 +59,8 @@ class Streaming {
   /// is under way. Errors: (shape, dtype) xs is not [T, capacity, ..] of the input's type with T > 0; (argument) a
   /// length is not in 0 .. T, or not 0 for a number that no sequence has; as Program::run.
   void run(const Tensor& xs, std::span<const std::int32_t> lengths);
-  /// Waits for the last run: what the model gave, [T, capacity, ..]. Steps that do not count hold what the model makes
-  /// of them. Error (argument) when nothing has run, or for an index out of range.
+  /// Waits for the last run and gives the model's output, [T, capacity, ..]. Steps that do not count hold whatever the
+  /// model gives for them. Error (argument) when nothing has run, or for an index out of range.
   Tensor output(int index);
   /// The same without waiting.
   Fetched output_later(int index);

@@ -53,15 +53,15 @@ class Tensor {
   static Tensor from(DType dtype, const Shape& shape, std::initializer_list<double> values) {
     return from(dtype, shape, std::span<const double>(values.begin(), values.size()));
   }
-  /// Of typed values, a vector or a span for one, copied: the dtype is that of the type. Error (shape) when the count
-  /// differs.
+  /// A copy of typed values, for example of a vector or a span: the dtype is that of the type. Error (shape) when the
+  /// count differs.
   template <std::ranges::contiguous_range Range>
   requires Element<std::ranges::range_value_t<Range>>
   static Tensor from(const Shape& shape, const Range& values) {
     return copied(dtype_of<std::ranges::range_value_t<Range>>(), shape, std::ranges::data(values),
                   static_cast<std::int64_t>(std::ranges::size(values)));
   }
-  /// The same of rank 1.
+  /// The same with rank 1.
   template <std::ranges::contiguous_range Range>
   requires Element<std::ranges::range_value_t<Range>>
   static Tensor from(const Range& values) {
@@ -97,7 +97,7 @@ class Tensor {
     return reinterpret_cast<const T*>(bytes_.get());
   }
 
-  /// The elements as what they are; bits (std::uint16_t) of f16 and bf16. Error (dtype) when they are something else.
+  /// The elements in their own type; bits (std::uint16_t) of f16 and bf16. Error (dtype) when they are something else.
   template <class T>
   requires Element<T> || std::same_as<T, std::uint16_t> std::span<T> values() {
     check_elements<T>();

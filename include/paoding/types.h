@@ -78,7 +78,7 @@ bool broadcast(const Shape& a, const Shape& b, Shape* result);
 /// Elements to skip per unit of each axis of a dense value of this shape.
 std::array<std::int64_t, Shape::kMaxRank> dense_strides(const Shape& shape);
 
-/// What a value is: its element type and shape. Threads may share one as they share an int.
+/// The element type and shape of a value. Threads may share one as they share an int.
 struct Type {
   DType dtype = DType::f32;
   Shape shape;

@@ -21,7 +21,7 @@ namespace {
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
-// Of native byte order; 'l' is i64 where a long is.
+// The dtype of elements in native byte order; 'l' is i64 where a long is.
 std::optional<DType> dtype_of_format(const char* format, std::int64_t size) {
   if (format == nullptr) return DType::u8;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
@@ -166,7 +166,7 @@ HostArray host_array_of(nb::handle object, std::optional<DType> wanted, const Ar
   return {of_list(object, wanted, name)};
 }
 
-// What is asked of the library that an array belongs to.
+// The facts about the library that an array belongs to.
 struct Library {
   bool is_torch = false;
   nb::object cuda = nb::none();  // of PyTorch, of CuPy
@@ -187,7 +187,7 @@ struct Library {
   }
 };
 
-// Of a library that refuses, its words.
+// An error of a library that refuses has that library's words.
 DlpackArray taken_in_stream(nb::handle object, void* stream, const ArrayName& name) {
   try {
     return take_dlpack(object, stream, name);
@@ -305,7 +305,7 @@ Number number_of(nb::handle object) {
   if (PyLong_Check(object.ptr()) == 0) return nb::cast<double>(object);
   std::int64_t whole = 0;
   if (nb::try_cast(object, whole)) return whole;
-  return nb::cast<double>(nb::float_(object));  // beyond what an i64 holds
+  return nb::cast<double>(nb::float_(object));  // beyond the range of an i64
 }
 
 Device device_of(const std::string& text) {

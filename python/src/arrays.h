@@ -14,22 +14,22 @@
 
 namespace paoding::python {
 
-/// What errors call an array: "input 'x'", made only for them.
+/// The name of an array in errors: "input 'x'", made only for them.
 struct ArrayName {
   const char* what;
   std::string_view name = {};
   std::string text() const { return name.empty() ? what : std::string(what) + " '" + std::string(name) + "'"; }
 };
 
-/// A Tensor on the memory of what has the buffer protocol (NumPy) or DLPack (PyTorch, JAX ..), which it keeps alive; a
-/// Tensor itself; lists and numbers by way of NumPy, of `wanted` where one is. Error (argument) for memory that is not
-/// dense or not the host's, (dtype) for elements of no dtype, and for numbers of a list that no element of `wanted` is
-/// (1.7 of an i64); TypeError for a Value. `is_read_only`: whether nobody may write there.
+/// A Tensor on the memory of an object with the buffer protocol (NumPy) or DLPack (PyTorch, JAX ..), which it keeps
+/// alive; a Tensor itself; lists and numbers by way of NumPy, of `wanted` where one is. Error (argument) for memory
+/// that is not dense or not the host's, (dtype) for elements of no dtype, and for numbers of a list that no element of
+/// `wanted` is (1.7 of an i64); TypeError for a Value. `is_read_only`: whether nobody may write there.
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only = nullptr);
 
-/// Of what has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it keeps alive,
-/// and the stream that its library works in. What fills it comes in front of `stream`. Nothing for what is in the
-/// host's memory. Errors as of tensor_of.
+/// For an object that has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it
+/// keeps alive, and the stream that its library works in. The work that fills it comes in front of `stream`. Nothing
+/// for an array in the host's memory. Errors as of tensor_of.
 struct DeviceArray {
   DeviceTensor tensor;
   void* stream = nullptr;
@@ -39,7 +39,7 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
 
 /// "f32" or a DType.
 DType dtype_of(nb::handle object);
-/// A list of integers; of one integer, a list of that. `what`: its name in errors.
+/// A list of integers; one integer makes a list of one. `what`: its name in errors.
 std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what);
 Shape shape_of(nb::handle object);
 /// An int stays one.
@@ -48,15 +48,15 @@ bool is_number(nb::handle object);
 /// "cpu", "cuda", "cuda:1"; "best" is Device::best().
 Device device_of(const std::string& text);
 
-/// What Python prints of a str, for errors: surrogates, which are no text, escaped.
+/// The text that Python prints for a str, for errors: surrogates, which are no text, are escaped.
 std::string text_of(nb::handle object);
 /// int, of 5.
 std::string type_name_of(nb::handle object);
-/// A str as it is. TypeError when it is none, ValueError when it has surrogates; `what`: "the name of an input".
+/// A str, unchanged. TypeError when it is none, ValueError when it has surrogates; `what`: "the name of an input".
 std::string name_of(nb::handle object, const std::string& what);
 /// TypeError when it is none; `needed`: "Parameters or a dict".
 nb::dict dict_of(nb::handle object, const std::string& what, const char* needed = "a dict");
-/// What open() takes as a path. TypeError and ValueError as there: of a NUL.
+/// A path of any kind that open() takes. TypeError and ValueError as there: of a NUL.
 std::filesystem::path path_of(nb::handle object);
 
 nb::tuple tuple_of(const Shape& shape);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the other files of the module give to it.
+// Functions that the other files of the module give to it.
 #pragma once
 
 #include "handles.h"

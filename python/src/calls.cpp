@@ -29,7 +29,7 @@ AttrValue numbers_of(nb::handle object, const AttrSpec& spec, const std::string&
   return number_cast<std::vector<double>>(object, what, "a list of numbers");
 }
 
-// As `spec` declares it; a single integer serves for a list of one.
+// The attribute in the kind that `spec` declares; a single integer serves for a list of one.
 AttrValue attr_of(nb::handle object, const AttrSpec& spec, const std::string& op) {
   const std::string what = op + ": '" + spec.name + "'";
   switch (spec.example.index()) {
@@ -86,7 +86,7 @@ std::vector<ValueHandle> call_op(const std::string& name, nb::handle inputs, nb:
                                  const GraphHandle* graph) {
   const OpDef* op = find_op(name);
   if (op == nullptr) throw Error(ErrorKind::argument, "there is no op '" + name + "'");
-  Value beside;  // the first that is there, and no condition, says what dtype numbers have
+  Value beside;  // the first Value, unless it is a condition, decides the dtype of numbers
   Graph* given = graph == nullptr ? nullptr : &graph->graph();
   int at = 0;
   for (nb::handle input : inputs) {

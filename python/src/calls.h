@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops called from Python: what is beside a Value may be a number or an array, attributes are converted as the op
-// declares them.
+// Ops called from Python: operands beside a Value may be numbers or arrays, attributes are converted as the op declares
+// them.
 #pragma once
 
 #include "handles.h"

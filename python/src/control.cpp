@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and branches whose bodies are Python functions, and gradients. Lists of values here; paoding/control.py makes
-// them what the functions take and give.
+// Loops and branches whose bodies are Python functions, and gradients. Lists of values here; paoding/control.py turns
+// them into the functions' arguments and results.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -22,7 +22,7 @@ using Handles = std::vector<ValueHandle>;
 
 Graph* graph_of_values(const Values& values) { return values.empty() ? nullptr : &values[0].graph(); }
 
-// function(..) and what it gives, as control.py promises it.
+// function(..) and its result, as control.py promises it.
 template <class Made, class... Arguments>
 Made made_by(const nb::object& function, Arguments&&... arguments) {
   return call_python([&] {

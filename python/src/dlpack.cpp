@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The consumer's side of DLPack: https://dmlc.github.io/dlpack/latest/python_spec.html. (nb::ndarray as an argument
-// would drop what __dlpack__ raises, an interrupt too, and reads what a capsule says without looking.)
+// would drop exceptions of __dlpack__, an interrupt too, and reads a capsule's content without checks.)
 #include "dlpack.h"
 
 #include <optional>
@@ -64,7 +64,7 @@ std::shared_ptr<void> taken(nb::handle capsule, const char* name, const char* us
           Taken<Kind>(managed, object)};  // the capsule's own end does nothing from here on
 }
 
-// The managed tensor, and what is on view in it.
+// The managed tensor, and the array in it.
 struct Content {
   std::shared_ptr<void> owner;
   const nb::dlpack::dltensor* tensor;

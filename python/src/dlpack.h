@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays taken over by DLPack: what a capsule has is ours from then on, and is let go of when nobody reads it.
+// Arrays taken over by DLPack: the content of a capsule is ours from then on, and is let go of when nobody reads it.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -20,8 +20,8 @@ struct DlpackArray {
   std::shared_ptr<void> memory;
 };
 
-/// What object.__dlpack__() gives, for work in `stream` where one is. What that raises is raised. Error (argument) for
-/// memory that is not dense or was freed, or a capsule that is none, is used or contradicts itself; (dtype) for
+/// The result of object.__dlpack__(), for work in `stream` where one is. Its exceptions are raised. Error (argument)
+/// for memory that is not dense or was freed, or a capsule that is none, is used or contradicts itself; (dtype) for
 /// elements that no dtype is; (shape) for more axes than 8.
 DlpackArray take_dlpack(nb::handle object, std::optional<void*> stream, const ArrayName& name);
 

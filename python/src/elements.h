@@ -9,7 +9,7 @@
 
 namespace paoding::python {
 
-/// What NumPy and DLPack call the elements of a dtype.
+/// The names of a dtype's elements in NumPy and DLPack.
 struct Element {
   DType dtype;
   nb::dlpack::dtype_code code;

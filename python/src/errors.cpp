@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which exception an Error becomes, and what is said of the line that an op was called on.
+// Which exception an Error becomes, and how the message names the line that an op was called on.
 #include "errors.h"
 
 #include <string_view>
@@ -33,7 +33,7 @@ void translate(const std::exception_ptr& thrown, void* /*nothing*/) {
 }  // namespace
 
 void throw_with_lines(const Error& error, const GraphOwner& graph) {
-  // "op/part: what is wrong (in scope)", a hint on a line of its own.
+  // "op/part: the problem (in scope)", a hint on a line of its own.
   std::string_view message = error.what();
   message = message.substr(0, message.find('\n'));
   std::string_view op = message.substr(0, message.find(':')), scope;

@@ -10,7 +10,7 @@
 namespace paoding::python {
 namespace {
 
-// By graph; read and written under the GIL, like everything that builds graphs.
+// The owners by graph; read and written under the GIL, like everything that builds graphs.
 std::unordered_map<const Graph*, GraphOwner*>& roots() {
   static std::unordered_map<const Graph*, GraphOwner*> all;
   return all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python holds of a graph: a Graph or Value there keeps the C++ graph alive, or knows that it is over.
+// Python's handles of a graph: a Graph or Value there keeps the C++ graph alive, or knows that it is over.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -31,7 +31,7 @@ class GraphOwner : public std::enable_shared_from_this<GraphOwner> {
   Graph& get() const;
   void end() { graph_ = nullptr; }
 
-  /// Where Python called an op: what errors of compiling and running are told with.
+  /// Notes where Python called an op: errors of compiling and running are told with that line.
   void note_line(const std::string& op, const std::string& scope, std::string line);
   /// "model.py:12", or "" where no line or too many are known.
   std::string lines_of(const std::string& op, const std::string& scope) const;

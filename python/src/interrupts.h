@@ -13,7 +13,7 @@ namespace paoding::python {
 
 namespace nb = nanobind;
 
-/// While it lives in the main thread, an interrupt cancels cancellation() besides what Python does with it. In other
+/// While it lives in the main thread, an interrupt cancels cancellation() besides Python's own handling. In other
 /// threads it does nothing, as an interrupt is none of theirs.
 class Interrupts {
  public:
@@ -27,13 +27,13 @@ class Interrupts {
   static void heard(int number, siginfo_t* about, void* where);
   inline static Interrupts* volatile innermost = nullptr;
   Cancellation cancellation_;
-  struct sigaction before_ {};  // what Python, or who else, has set
+  struct sigaction before_ {};  // the handler of Python, or of whoever else has set one
   Interrupts* around_ = nullptr;
   bool is_listening_ = false;
 };
 
-/// call() without the GIL. Ctrl-C calls it off and raises what Python's handler raises; where that returns, call() is
-/// made once more: what is called off has changed nothing.
+/// call() without the GIL. Ctrl-C calls it off and raises the exception of Python's handler; where that returns, call()
+/// is made once more: a cancelled call has changed nothing.
 template <class Call>
 auto run_freely(Call&& call) {
   for (;;) {

@@ -59,7 +59,7 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
     const auto content = nb::borrow<nb::bytes>(bytes);
     file.files.emplace(key, std::string(content.c_str(), content.size()));
   }
-  Dtypes dtypes;  // what lists become
+  Dtypes dtypes;  // of lists
   for (const auto& [name, graph] : graphs) {
     for (const NodeId id : graph.graph().parameters()) {
       const Node& node = graph.graph().node(id);
@@ -102,8 +102,8 @@ Model load(const std::filesystem::path& path, const std::string& device, int exe
   return run_freely([&] { return Model::load(path, options); });
 }
 
-// What NumPy and others have becomes an input's dtype only where every graph of the entry agrees on it: lists and
-// numbers have none of their own.
+// Lists and numbers have no dtype of their own: they get the input's, as the entry's graphs have it. Arrays keep
+// theirs.
 Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb::dict& feeds) {
   Dtypes dtypes;
   const std::vector<std::string> entries = self.entries();

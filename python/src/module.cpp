@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding._paoding: what the Python package is made of. The package's own files say what users see.
+// paoding._paoding: the C++ part of the Python package. The package's own files say what users see.
 #include <nanobind/nanobind.h>
 
 #include "arrays.h"
@@ -15,7 +15,7 @@ namespace {
 PyObject* first = nullptr;  // as long as the process
 
 void fill(nb::module_& module) {
-  nb::set_leak_warnings(false);  // what PyTorch holds lives as long as the process
+  nb::set_leak_warnings(false);  // objects that PyTorch holds live as long as the process
   module.attr("__version__") = PAODING_VERSION;
   bind_errors(module);
   bind_graph(module);  // DType first: others have defaults of it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs on addresses: what paoding.torch.function calls.
+// Graphs on addresses, for paoding.torch.function.
 #include "paoding/placed.h"
 
 #include <nanobind/nanobind.h>

@@ -49,7 +49,7 @@ class ProgramHandle {
                            device_);
     });
   }
-  /// What `runs` runs take from C++, by position, in seconds: what the same from Python is held against.
+  /// The time of `runs` runs from C++, by position, in seconds: the same from Python is compared with it.
   double seconds_of(const nb::dict& feeds, int runs);
   const Program& program() const { return program_; }
   const nb::object& parameters() const { return parameters_; }
@@ -99,7 +99,7 @@ std::vector<Feed> ProgramHandle::given(nb::handle feeds) const {
   PyObject *name = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) {
-    // Kept, as what gives its memory may run Python that changes the dict.
+    // The objects are kept, since an array may run Python that changes the dict when it gives its memory.
     const nb::object input = nb::borrow(name), array = nb::borrow(value);
     given.push_back(fed(input, array));
   }

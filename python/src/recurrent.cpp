@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of the recurrent kernels on addresses: what paoding.torch calls.
+// The C interface of the recurrent kernels on addresses, for paoding.torch.
 #include "paoding/recurrent.h"
 
 #include <nanobind/nanobind.h>

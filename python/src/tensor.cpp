@@ -35,7 +35,7 @@ nb::object numpy_array(nb::handle self) {
   refuse(ErrorKind::dtype, "numpy: it has no bf16\nhint: tensor.astype(pd.f32).numpy(), or torch.from_dlpack(tensor)");
 }
 
-struct Exported {  // what a buffer's consumer reads
+struct Exported {  // read by a buffer's consumer
   Py_ssize_t shape[Shape::kMaxRank], strides[Shape::kMaxRank];
 };
 

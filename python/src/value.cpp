@@ -28,7 +28,7 @@ nb::dict attr(const char* name, nb::handle value) {
 
 using Class = nb::class_<ValueHandle>;
 
-// What stands beside a Value in an operator and is none of ours is asked in turn (NotImplemented).
+// A foreign object beside a Value in an operator is asked in turn (NotImplemented).
 bool is_fit(nb::handle other) {
   return nb::isinstance<ValueHandle>(other) || is_number(other) || PyObject_CheckBuffer(other.ptr()) != 0 ||
          nb::hasattr(other, "__dlpack__") || PyList_Check(other.ptr()) != 0;
@@ -77,7 +77,7 @@ ValueHandle power(nb::handle self, nb::handle other) {
   return one("pow", nb::make_tuple(self, other));
 }
 
-// As one list, or one by one.
+// The integers of one list, or those given one by one.
 Ints ints_of(const nb::args& given, const char* what) {
   return given.size() == 1 ? integers_of(given[0], what) : integers_of(given, what);
 }
@@ -92,7 +92,7 @@ ValueHandle transposed(const ValueHandle& self, Ints axes) {
 
 // ---- self[...] ----
 
-// What a key takes of each axis, as slice() wants it, and what then becomes of the axes.
+// The part of each axis that a key takes, as slice() wants it, and the axes of the result.
 struct Selection {
   Ints start, end, step;
   Ints shape;  // behind the slice: without axes that a number picked, with new ones
@@ -109,7 +109,7 @@ void take_slice(nb::handle key, std::int64_t extent, Selection* into) {
   into->shape.push_back(count);
 }
 
-// Of a number that counts from the end where it is negative.
+// A number that is negative counts from the end.
 std::int64_t index_within(std::int64_t given, std::int64_t extent, int axis) {
   const std::int64_t index = given < 0 ? given + extent : given;
   if (index >= 0 && index < extent) return index;
@@ -129,7 +129,7 @@ void take_number(nb::handle key, std::int64_t extent, int axis, Selection* into)
   into->step.push_back(1);
 }
 
-// An array or list of integers, which are rows of axis 0: not what __index__ makes a number.
+// An array or list of integers, which are rows of axis 0, rather than an object that __index__ makes a number.
 bool is_list_of_rows(nb::handle key) {
   if (PyList_Check(key.ptr()) != 0) return true;
   return nb::hasattr(key, "shape") && !nb::tuple(nb::object(key.attr("shape"))).empty();

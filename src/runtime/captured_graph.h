@@ -14,16 +14,16 @@
 
 namespace paoding {
 
-/// What a node of an executable graph costs; measured, of 2,000 nodes up to 8 MB.
+/// The cost of a node of an executable graph; measured, of 2,000 nodes up to 8 MB.
 inline constexpr std::int64_t kGraphNodeBytes = 4096;
 
 class CapturedGraph : public GraphBudget::Graph {
  public:
   /// Enqueues an entry of the order; `node` is the conditional node that a choice is for, else 0.
   using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
-  /// Captures what the entries first .. end-1 start, none of which is in a body without the others, and what `behind`
-  /// enqueues; one that has something behind may be launched in another's place, and so drops none of the budget.
-  /// `budget` must outlive it.
+  /// Captures the launches of entries first .. end-1, where a body is in the range whole or not at all, and those of
+  /// `behind`. A graph with `behind` may be launched in another's place, and so drops none of the budget. `budget` must
+  /// outlive it.
   CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
                 std::size_t first, std::size_t end, const Start& start,
                 const std::function<void(CUstream)>& behind = {});
@@ -40,15 +40,15 @@ class CapturedGraph : public GraphBudget::Graph {
   };
   /// Those that entries made, in the order of their capture, those of bodies before those around them.
   const std::vector<Node>& nodes() const { return nodes_; }
-  /// What records of CUPTI call the nodes of the twin, and the entry of each.
+  /// Maps the numbers that CUPTI's records give the twin's nodes to the entries.
   using Numbers = std::unordered_map<std::uint64_t, std::size_t>;
-  /// While CUPTI looks, a twin is launched in place of the executable graph: what was launched then must not be
+  /// While CUPTI looks, a twin is launched in place of the executable graph: a graph that was launched then must not be
   /// launched again when CUPTI has gone. drop_twins() lets go of those of all graphs, which have ended.
   std::shared_ptr<const Numbers> make_twin(CUstream stream);
   void launch_twin(CUstream stream);
   static void drop_twins();
   void launch(CUstream stream);
-  /// What is under way goes on to its end.
+  /// Launches under way go on to their end.
   void drop() override;
   /// Not launched for some time: it takes nothing of the budget.
   void rest();
@@ -59,7 +59,7 @@ class CapturedGraph : public GraphBudget::Graph {
   void drop_twin();
   void destroy_twin();
   void release();
-  // What a launch reads, first.
+  // The members that a launch reads stand first.
   const gpu::Driver& driver_;
   GraphBudget& budget_;
   CUgraphExec exec_ = nullptr;

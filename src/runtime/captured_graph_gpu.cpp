@@ -116,7 +116,7 @@ class CapturedGraph::Capture {
     }
   }
 
-  // `number`: of bodies, in the order in which they were made; 0 is what is in none.
+  // `number` counts bodies in the order in which they were made; 0 stands for entries in no body.
   void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth, std::size_t number) {
     if (body.first == body.second) return;
     const CUstream stream = streams_.at(depth).get();

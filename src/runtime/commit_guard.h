@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that fail on a GPU, where a launch cannot throw: what a kernel met waits in its fault words, the guard in front
+// Runs that fail on a GPU, where a launch cannot throw: a kernel's fault waits in its fault words, the guard in front
 // of the run's writes (gpu/commit_guard.cu) closes, and the host finds that out when it waits.
 #pragma once
 
@@ -37,7 +37,7 @@ class GpuFailure : public SharedFailure {
   std::vector<CommitGuard*> guards_;
 };
 
-/// What decides where guards and polls stand, and who looks at what they find.
+/// The places of guards and polls, and the facts about launches that decide them.
 struct GuardPlan {
   std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
   std::vector<std::size_t> guards;            // launches that a guard is behind: one for each repeat
@@ -63,7 +63,7 @@ class CommitGuard {
 
   // ---- of launches, while they are started ----
 
-  /// For KernelRun::fault and KernelRun::failed.
+  /// The values of KernelRun::fault and KernelRun::failed.
   void* fault_of(std::size_t launch) const;
   void* called_off(std::size_t launch) const;
   /// The fault words of launches in front of `end`, the last few thousand of them, and how many they are.
@@ -72,7 +72,7 @@ class CommitGuard {
   bool has_fault_before(std::size_t end) const;
   /// The guard itself.
   void start(CUstream stream) const;
-  /// Throws what the launch left, when it is done: for runs step by step, which no guard stands in.
+  /// Throws the launch's fault, when it is done: for runs step by step, which no guard stands in.
   void check_launch(std::size_t launch) const;
 
   // ---- of runs ----
@@ -81,13 +81,13 @@ class CommitGuard {
   std::unique_lock<std::mutex> lock() const {
     return has_guard_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
   }
-  /// Before a run is enqueued: it has the next number.
+  /// Called before a run is enqueued: it has the next number.
   void begin_run() { ++runs_; }
-  /// After one that was not enqueued to its end.
+  /// Called after a run that was not enqueued to its end.
   void leave_run() const;
   std::uint64_t last_run() const { return runs_; }
-  /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
-  /// `again` false only what nobody has been told.
+  /// When that run is done: throws its error where it failed, or did nothing because one before it did. With `again`
+  /// false it throws only errors that nobody has been told.
   void check(std::uint64_t run, bool again = true);
   bool can_fail() const { return has_guard_; }
 

@@ -196,7 +196,7 @@ void CommitGuard::start(CUstream stream) const {
   kernel_->start(stream, operands, {});
 }
 
-// What runs next is numbered by the passes through its guard.
+// The next run is numbered by the passes through its guard.
 void CommitGuard::leave_run() const {
   if (!has_guard_) return;
   try {

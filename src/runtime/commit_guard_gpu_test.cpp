@@ -26,7 +26,7 @@ struct Planned {
   GuardPlan guards;
 };
 
-// w is written with what `steps` steps over so many elements leave.
+// A graph that writes w with the result of `steps` steps over so many elements.
 void build(Graph& g, std::int64_t steps, std::int64_t elements) {
   const Value w = g.parameter("w", f32, {elements}), x = g.input("x", f32, {elements});
   const StepResult made = scan({w * 2.0}, {g.input("xs", f32, {steps})},
@@ -86,7 +86,7 @@ TEST(GuardPlan, LetsEveryLaunchOfVeryManyAsk) {
   EXPECT_FALSE(stepwise.guards.has_guard());
 }
 
-// What a library makes would be written whether the run is called off or not.
+// A library's kernel cannot ask whether the run is called off: written in place, its result would be there either way.
 TEST(GuardPlan, HasWhatALibraryMakesCopiedInALongRun) {
   for (const std::int64_t steps : {10, 20'000}) {
     Graph g;
@@ -113,7 +113,7 @@ TEST(GuardPlan, CallsNoRunOffWhoseParametersALibraryWrites) {
   EXPECT_FALSE(Planned(g, 20'000).guards.has_guard());
 }
 
-// A run that only writes what it read has nothing to call off: it is its own commit.
+// A run that only writes its own inputs back has nothing to call off: it is its own commit.
 TEST(GuardPlan, HasNothingForARunThatIsACommit) {
   Graph g;
   const Value w = g.parameter("w", f32, {std::int64_t{1} << 32});

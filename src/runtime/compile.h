@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph to the plan of a program: what is fetched, the passes, the planner. Nothing here needs a device.
+// Makes the plan of a program from a graph: chooses fetches, runs passes and planner. Nothing here needs a device.
 #pragma once
 
 #include <map>
@@ -21,11 +21,11 @@ struct CompiledPlan {
   std::vector<PassRecord> passes;
   std::map<std::string, std::string> shadows;  // parameters that the passes added: which each is a shadow of
   Plan plan;
-  PreprocessingPart preprocessed = {};  // what is not made in every run, and its plan
+  PreprocessingPart preprocessed = {};  // the part that is not made in every run, and its plan
   Plan preprocessing_plan = {};
 };
 
-/// Whether what follows from parameters alone is planned apart; only who keeps it from run to run can have that.
+/// Whether values that follow from parameters alone are planned apart; this needs somebody who keeps them between runs.
 enum class Preprocess : std::uint8_t { in_every_run, once };
 
 /// Plans a copy of `graph` for the target, which need not be there: the one path for programs, `dump`, benches and
@@ -34,8 +34,8 @@ enum class Preprocess : std::uint8_t { in_every_run, once };
 CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target,
                           Preprocess preprocess = Preprocess::in_every_run);
 
-/// The same for a device that is there: where `options` ask for it, what a GPU may run by a library or by a kernel of
-/// ours is timed first. The plan's notes begin with what was.
+/// The same for a device that is there: where `options` ask for it, steps that a GPU may run by a library or by a
+/// kernel of ours are timed first. The plan's notes begin with the times.
 CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target,
                            Preprocess preprocess = Preprocess::in_every_run);
 
@@ -44,7 +44,7 @@ class NameIndex {
  public:
   NameIndex() = default;
   explicit NameIndex(const std::vector<std::string>& names);
-  /// Error (argument) with the names there are; `what` is what they name: "input".
+  /// Error (argument) with the names there are; `what` is their kind: "input".
   int at(std::string_view name, const char* what) const;
 
  private:

@@ -28,27 +28,28 @@ class CompletionFlag {
   ~CompletionFlag();
   CompletionFlag(CompletionFlag&&) = default;
   CompletionFlag& operator=(CompletionFlag&&) = default;
-  /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
-  /// them off, grouped ones if all are. `packs`: small fetches are copied to the host.
+  /// Does nothing unless the run is short and has no choices. It also does the copies that `order` ends with, where
+  /// nothing calls them off, grouped ones if all are. `packs`: small fetches are copied to the host.
   CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
                  const std::vector<LaunchEntry>& order, const GuardPlan& guards, const LaunchFusion& fusion,
                  const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;
-  /// What a run does for who waits for it.
+  /// The signal that a run gives to a thread that waits for it.
   enum class Signals : std::uint8_t { nothing, completion, results };
   static constexpr std::size_t kKinds = 2;  // of graphs that tell something
   static std::size_t kind(Signals signals) { return signals == Signals::results ? 1 : 0; }
   /// Whether a run may.
   bool can(Signals signals) const { return signals != Signals::nothing && texts_[kind(signals)] != nullptr; }
-  /// Before it is started.
+  /// Called before the first start().
   void prepare();
-  /// Whether entry `k` of the order is launched in a run that has a completion flag: else start() does what it does.
+  /// Whether entry `k` of the order is launched in a run that has a completion flag; start() does the work of the
+  /// others.
   bool leaves(std::size_t k) const { return k < moved_from_; }
-  /// Behind all others.
+  /// Enqueued behind all other entries.
   void start(Signals signals, CUstream stream) const;
 
-  /// Before a run: what it had better tell.
+  /// Before a run: the signal that pays for it.
   Signals begin_run() {
     if (std::exchange(is_under_way_, true)) waited_ = 0;
     read_ = std::exchange(is_read_, false) ? std::min(read_ + 1, kWaited) : 0;
@@ -59,7 +60,7 @@ class CompletionFlag {
     signalled_ = signalled;
     if (signalled != Signals::nothing) ++count_;
   }
-  /// After a wait for the last run.
+  /// Called after a wait for the last run.
   void was_waited_for() {
     if (std::exchange(is_under_way_, false) && waited_ < kWaited) ++waited_;
   }
@@ -67,7 +68,8 @@ class CompletionFlag {
   /// Waits until the last run has ended, if that has a completion flag, and for a millisecond at most; false where the
   /// driver has to say so.
   bool has_come() const;
-  /// The value as the last run left it, once that has been waited for; nullptr where it is not among what is there.
+  /// The value as the last run left it, once that has been waited for; nullptr where it is not among the copied
+  /// results.
   const std::byte* find(const Operand& result);
 
  private:

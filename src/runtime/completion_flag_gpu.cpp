@@ -31,7 +31,7 @@ class Shelf {
     same.pop_back();
     return taken;
   }
-  // What nobody writes any more.
+  // Takes memory that nobody writes any more.
   void give(int device, gpu::PinnedMemory memory) {
     const std::lock_guard lock(mutex_);
     std::vector<gpu::PinnedMemory>& same = free_[{device, memory.size_bytes()}];

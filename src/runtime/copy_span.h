@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy to, from or on a GPU as a span of the thread that asks for it: of one that the host does not wait for, what
-// asking took, and by stamps what the GPU took. One that the host waits for keeps the GPU for as long as the call
-// takes: a few us too long. Nothing where CUPTI is there, which sees the copy itself.
+// A copy to, from or on a GPU as a span of the thread that asks for it. Where the host does not wait for the copy, the
+// span is the time of the call, and stamps give the GPU's time. A copy that the host waits for keeps the GPU for as
+// long as the call takes: a few us too long. Nothing is recorded where CUPTI is there, which sees the copy itself.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ class CopySpan {
   CopySpan(profile::Copy copy, const gpu::GpuDevice& device, CUstream stream) : device_(&device), stream_(stream) {
     if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, true);
   }
-  /// Of one that the host waits for.
+  /// A copy that the host waits for.
   CopySpan(profile::Copy copy, const gpu::GpuDevice& device) : device_(&device) {
     if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, false);
   }

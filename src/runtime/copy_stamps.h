@@ -28,7 +28,7 @@ class CopyStamps {
            std::uint32_t number);
 
   void start();
-  /// Tells StampTimes what there is.
+  /// Tells StampTimes the stamps of all copies.
   void stop();
 
  private:

@@ -97,8 +97,8 @@ class CpuExecutor : public Executor {
     const Launch* print = nullptr;
     const Prepared* const* targets = nullptr;  // of a select or jump
     std::size_t target_count = 0;
-    DType chooser = DType::i32;     // what a select reads
-    const Prepared* end = nullptr;  // of a select: what follows all that it chooses among
+    DType chooser = DType::i32;     // read by a select
+    const Prepared* end = nullptr;  // of a select: the launch behind all that it chooses among
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
 
@@ -118,7 +118,7 @@ class CpuExecutor : public Executor {
     if (arena_) {
       try {
         return std::make_shared<CpuArena>(std::max(bytes, arena_->size_bytes() / 2 * 3));
-      } catch (const Error&) {  // then just what is needed
+      } catch (const Error&) {  // then only the bytes needed
       }
     }
     return std::make_shared<CpuArena>(bytes);
@@ -136,7 +136,7 @@ class CpuExecutor : public Executor {
     const Prepared* end;
   };
 
-  // Every launch; `run` gives what is next. What runs together may reach over the ends of segments.
+  // Runs every launch; `run` returns the next one. Launches that run together may reach over the ends of segments.
   template <class Run>
   void run_each(const Run& run) {
     const CancelPoll poll;
@@ -180,14 +180,14 @@ class CpuExecutor : public Executor {
     return at;
   }
 
-  // The launch, with those that run together with it. Returns what is next.
+  // Runs the launch, with those that run together with it, and returns the next one.
   const Prepared* run_next(const Prepared& launch) const {
     if (launch.batch == nullptr) return run_one(launch);
     launch.batch->run();
     return &launch + launch.batch->size();
   }
 
-  // Returns what is next.
+  // Returns the next launch.
   const Prepared* run_one(const Prepared& launch) const {
     if (launch.group != nullptr) {
       launch.group->run(launch.operands);
@@ -202,7 +202,7 @@ class CpuExecutor : public Executor {
     return &launch + 1;
   }
 
-  // A select's span ends behind what it chose, so that reports show that within it; all turns of a loop are one span.
+  // A select's span ends behind the branch that it chose, so that reports nest that; all turns of a loop are one span.
   void run_recorded() {
     const bool has_phases = Recorder::phases_active();
     open_.clear();
@@ -457,7 +457,7 @@ class CpuExecutor : public Executor {
   std::vector<const Prepared*> targets_;  // of all selects and jumps
   std::vector<Segment> segments_;         // per repeat
   std::vector<Open> open_;                // while recording
-  std::vector<Launch> unrolled_;          // kept for the debug execution and for what is printed
+  std::vector<Launch> unrolled_;          // kept for the debug execution and for prints
 };
 
 Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a build without CUDA's headers says when it is asked for a GPU.
+// The errors of a build without CUDA's headers when it is asked for a GPU.
 #include "base/check.h"
 #include "runtime/device_tensor.h"
 #include "runtime/executor.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUPTI saw of runs, as spans of their steps: kernels of graphs by the nodes that they were, never by their order;
-// those of steps that were launched one by one by their times.
+// CUPTI's records of runs, as spans of their steps: kernels of graphs by their nodes, never by their order; those of
+// steps that were launched one by one by their times.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace paoding {
 
-/// What a graph launch of one program consists of.
+/// The entries that a graph launch of one program consists of.
 struct GraphShape {
   int device = 0;
   std::shared_ptr<const std::vector<profile::SiteId>> sites;  // per entry of the order; of all graphs of a run
   bool has_nodes = false;                                     // that run in every launch
 };
 
-/// What was launched while CUPTI looked, in order.
+/// The launches while CUPTI looked, in order.
 struct CuptiLaunches {
   struct Graph {
     std::shared_ptr<const GraphShape> shape;
@@ -37,7 +37,7 @@ struct CuptiLaunches {
   std::vector<Step> steps;
 };
 
-/// Tells the recorder, what is missing too.
+/// Tells the recorder the spans, and which records are missing.
 void tell_cupti(CuptiLaunches launches, const std::vector<gpu::GpuActivity>& activities,
                 const gpu::CuptiCollector::Lost& lost);
 

@@ -58,8 +58,8 @@ void add_kernel(const CuptiLaunches::Graph& launch, profile::SiteId site, const 
       is_kernel ? std::span<const profile::SpanArgument>(arguments) : std::span<const profile::SpanArgument>());
 }
 
-// Every activity by its node. Launches of a twin are numbered by CUPTI as they were made; what a conditional node runs
-// has no such number, and lies between the beginnings of two launches.
+// Finds every activity by its node. CUPTI numbers launches of a twin in the order in which they were made; kernels that
+// a conditional node runs have no such number, and lie between the beginnings of two launches.
 void add_by_nodes(const std::vector<CuptiLaunches::Graph>& made, const Activities& activities) {
   struct Graph {
     std::vector<const CuptiLaunches::Graph*> launches;

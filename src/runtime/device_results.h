@@ -16,12 +16,12 @@ class DeviceResults {
  public:
   DeviceResults(const gpu::GpuDevice& device, const gpu::Stream& stream, CommitGuard& guard)
       : device_(device), stream_(stream), guard_(guard), pool_(std::make_shared<Pool>()) {}
-  /// What is still on its way is waited for.
+  /// Waits for results that are still on their way.
   ~DeviceResults();
   DeviceResults(const DeviceResults&) = delete;
   DeviceResults& operator=(const DeviceResults&) = delete;
 
-  /// Of the last run, behind it.
+  /// A copy of the last run's result, enqueued behind the run.
   DeviceTensor start(CUdeviceptr at, const Type& type);
 
  private:

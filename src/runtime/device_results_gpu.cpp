@@ -29,7 +29,7 @@ class DeviceResults::Value : public DeviceTensor::State {
     address = block_.memory.pointer();
   }
 
-  // Into the pool, for what comes behind its readers.
+  // The memory goes into the pool, where its next use comes behind its readers.
   ~Value() override {
     try {
       leave();

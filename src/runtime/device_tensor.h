@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind a DeviceTensor: a program's result, or memory of the caller's.
+// The value behind a DeviceTensor: a program's result, or memory of the caller's.
 #pragma once
 
 #include "paoding/device_tensor.h"
@@ -16,11 +16,11 @@ struct DeviceTensor::State {
   const Device device;
   void* address = nullptr;
 
-  /// What is enqueued in `stream` from here on comes behind what makes the value.
+  /// Orders work that is enqueued in `stream` from here on behind the work that makes the value.
   virtual void order_before(void* /*stream*/) {}
-  /// That it does: who drops the value then may have left work there that reads it.
+  /// Notes that the stream may read the value: whoever drops it then may have left such work there.
   virtual void note_reader(void* /*stream*/) {}
-  /// Waits for the value; throws what the run that made it met.
+  /// Waits for the value; throws the error of the run that made it.
   virtual void wait() {}
 };
 

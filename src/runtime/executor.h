@@ -20,11 +20,11 @@ class Arena {
  public:
   virtual ~Arena() = default;
 
-  std::atomic<bool> is_in_use{false};  // by a run, or by who reads what one left
+  std::atomic<bool> is_in_use{false};  // by a run, or by a reader of its results
   std::uint64_t holder = 0;  // the program whose results are in it; 0 while they are made, or of a run that threw
 };
 
-/// What compiling kernels cost.
+/// The cost of compiling kernels.
 struct KernelCost {
   int compiled = 0;
   double milliseconds = 0;
@@ -44,7 +44,7 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void write(int slot, const Tensor& tensor) = 0;
-  /// Of a value on the executor's GPU; `stream` is the caller's and goes on when it has been read.
+  /// Reads a value on the executor's GPU; `stream` is the caller's and goes on when it has been read.
   virtual void write(int /*slot*/, const DeviceTensor& /*tensor*/, void* /*stream*/) { no_device_memory(); }
   /// Into a tensor of the operand's type; takes no memory.
   virtual void read(const Operand& dense, Tensor* to) = 0;
@@ -53,18 +53,18 @@ class Executor {
     read(dense, &tensor);
     return tensor;
   }
-  /// Of the last run, as it was, whatever runs next.
+  /// Reads results of the last run later, unchanged by any run behind it.
   virtual std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) = 0;
   /// The same in memory of its own on the executor's GPU.
   virtual DeviceTensor keep(const Operand& /*dense*/) { no_device_memory(); }
   /// On a GPU the CUstream that everything is enqueued in.
   virtual void* stream() const { return nullptr; }
-  /// What is enqueued from here on comes behind all that the other has enqueued.
+  /// Orders all that is enqueued from here on behind all that the other has enqueued.
   virtual void follow(Executor& /*other*/) {}
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
   virtual void wait() = 0;
-  /// The same for who did not call run(): throws only what nobody has been told.
+  /// The same for a caller that did not call run(): throws only errors that nobody has been told.
   virtual void finish() { wait(); }
   /// Whether wait() may find that a run has failed, on a GPU, where run() does not wait.
   virtual bool can_fail() const { return false; }
@@ -79,7 +79,7 @@ class Executor {
   }
 };
 
-/// In a catch of the error of one of the runs that one run() makes: throws it on.
+/// Called in the catch of an error of one of the runs that one run() makes: throws it on.
 [[noreturn]] inline void fail_in_repeat(const Error& error, std::uint64_t repeat, std::uint64_t repeats) {
   if (repeats == 1) throw;
   fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat, repeats);
@@ -95,7 +95,7 @@ class LaunchWatcher {
   virtual void after(const Launch& launch, const Read& read) = 0;
 };
 
-/// What the programs of one store share on a device: whether a run of theirs has failed, so that those that are
+/// The state that the programs of one store share on a device: whether one of their runs has failed, so that those
 /// enqueued behind it do nothing.
 class SharedFailure {
  public:

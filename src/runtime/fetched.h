@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind a Fetched, and which alternative of a Variant a run took.
+// The value behind a Fetched, and which alternative of a Variant a run took.
 #pragma once
 
 #include <exception>
@@ -18,7 +18,7 @@ struct Fetched::State {
   std::exception_ptr error;
 };
 
-/// Of `count` alternatives, by what the run left for it.
+/// The alternative, of `count`, that the run's index chooses.
 inline std::size_t chosen_of(const Tensor& index, std::size_t count) {
   return chosen(index.dtype(), index.bytes(), count);
 }

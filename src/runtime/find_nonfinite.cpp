@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // find_nonfinite(): the graph compiled as for the run, with parameters of its own, run step by step under a
-// NonfiniteTrail; and once more without fusion where what it found is several ops in one kernel.
+// NonfiniteTrail; and once more without fusion where the finding is several ops in one kernel.
 #include <algorithm>
 #include <cmath>
 
@@ -58,7 +58,7 @@ class Replay {
     feed(feeds);
   }
 
-  // What is followed back is told with what was found; nothing when all is finite.
+  // The values that are followed back, with the finding; nothing when all is finite.
   struct Outcome {
     std::string followed;
     NonfiniteTrail::Found found;
@@ -124,7 +124,7 @@ class Replay {
     }
   }
 
-  // Of a Variant the alternative that the run took.
+  // A Variant is read at the alternative that the run took.
   const Operand& taken(const Plan::Fetch& fetch) {
     if (fetch.alternatives.empty()) return fetch.operand;
     const auto chosen = static_cast<std::int64_t>(executor_->read(fetch.operand).to_doubles()[0]);

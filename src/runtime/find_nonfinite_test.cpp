@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(OnGpu, FindNonfinite, testing::Values(DeviceKind::cuda)
 
 Device device_under_test() { return FindNonfinite::GetParam() == DeviceKind::cuda ? Device::cuda(0) : Device::cpu(); }
 
-// A graph with its store and feeds, run once to see that the run gives what is looked for.
+// A graph with its store and feeds, run once to see that the run really gives the non-finite value.
 struct Case {
   Graph g;
   Tensors feeds;
@@ -155,7 +155,7 @@ TEST_P(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
   EXPECT_EQ(report.followed, "fetch 'loss'");
 }
 
-// The store has no parameter for what a program in mixed precision reads in place of one.
+// A program in mixed precision reads a rounded copy in place of a parameter; the store has no parameter for that.
 TEST_P(FindNonfinite, ReadsParametersIn16BitsInMixedPrecision) {
   for (const DType precision : {bf16, f16}) {
     Case c;
@@ -181,7 +181,7 @@ TEST_P(FindNonfinite, NamesTheSoftmaxOfARowThatIsMaskedWhole) {
   }
   const NonfiniteReport report = c.found();
   ASSERT_TRUE(report.unfused.has_value());
-  EXPECT_EQ(report.unfused->scope, "attention");  // not the select, which made what it was to make
+  EXPECT_EQ(report.unfused->scope, "attention");  // not the select, which is meant to make infinities
   EXPECT_TRUE(std::isnan(report.unfused->value));
 }
 
@@ -193,7 +193,7 @@ TEST_P(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
     const Value h0 = c.input("h0", {2}, {1, 1});
     const auto body = [&](const Values& carries, const Values& x) {
       const Scope scope(carries[0].graph(), "cell");
-      // log of 0.5 - 1 at time step 2; what was carried there joins behind it.
+      // log of 0.5 - 1 at time step 2; the carried value joins behind it.
       const Value h = log(x[0] - 1.0 + carries[0] * 0.0) * 0.1 + 1.0;
       return StepResult{{h}, {h}};
     };

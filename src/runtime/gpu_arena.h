@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs for a GPU that share memory share with it.
+// The state that programs for a GPU share when they share memory.
 #pragma once
 
 #include "gpu/driver.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calling off what is enqueued in a stream of a GPU. The host sets a flag in its own memory, which the device sees; a
-// poll (gpu/cancellation_poll.cu), now and then in a long run, brings it to a word of the device, and every kernel that
-// polls that word and finds it set returns at once. Short runs have no polls: they end by themselves. Loops without a
-// length poll the flag themselves, every few turns.
+// Calling off work that is enqueued in a stream of a GPU. The host sets a flag in its own memory, which the device
+// sees; a poll (gpu/cancellation_poll.cu), now and then in a long run, brings it to a word of the device, and every
+// kernel that polls that word and finds it set returns at once. Short runs have no polls: they end by themselves. Loops
+// without a length poll the flag themselves, every few turns.
 #pragma once
 
 #include <memory>
@@ -13,29 +13,29 @@
 
 namespace paoding {
 
-/// Of the programs that share a stream.
+/// The cancellation state of the programs that share a stream.
 class GpuCancel {
  public:
   GpuCancel(const gpu::GpuDevice& device, const gpu::Stream& stream) : device_(device), stream_(stream) {}
   GpuCancel(const GpuCancel&) = delete;
   GpuCancel& operator=(const GpuCancel&) = delete;
 
-  /// Before the first program that has a guard.
+  /// Called before the first program that has a guard.
   void prepare();
-  /// Before the first program with polls: from here on who waits can call off.
+  /// Called before the first program with polls: from here on a waiting thread can call work off.
   void prepare_polls();
   /// The device's word, not zero once everything is called off.
   void* word() const { return word_.pointer(); }
   void start_poll(CUstream stream) const;
-  /// Of the host, set to call off: for the kernels of loops without a length, which poll by themselves.
+  /// The host's flag, set to call off: for the kernels of loops without a length, which poll by themselves.
   void* flag() const { return flag_.bytes(); }
 
   /// Waits for all that was enqueued, or until `event` is done. Where the thread's CancelScope is cancelled meanwhile,
-  /// what is enqueued is called off first; what it made of that its guards know.
+  /// the enqueued work is called off first; its guards know how far it got.
   void wait_idle();
   void wait_done(const gpu::Event& event);
-  /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
-  /// so is under way. Error (cancelled).
+  /// Called before a run is enqueued that is expected to take so long: in a CancelScope it waits until no more than a
+  /// second or so is under way. Error (cancelled).
   void pace(double run_us) {
     if ((ahead_us_ += run_us) >= kLongRunUs) wait_for_segment(run_us);
   }

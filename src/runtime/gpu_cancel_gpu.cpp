@@ -59,7 +59,7 @@ void GpuCancel::call_off() {
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
 }
 
-// Waits for what was enqueued a segment before the last, so that the device always has one to go on with.
+// Waits for the segment before the last one, so that the device always has one to go on with.
 void GpuCancel::wait_for_segment(double run_us) {
   ahead_us_ = run_us;
   const CancelPoll poll;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides on a GPU which branch runs and whether a loop has another turn: a kernel (gpu/choose.cu) that reads the
-// index and sets a conditional node, or, where the branches' kernels are all launched, a word for each branch.
+// Choices on a GPU of the branch that runs and of another turn of a loop: a kernel (gpu/choose.cu) reads the index and
+// sets a conditional node, or, where the branches' kernels are all launched, a word for each branch.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@ namespace paoding {
 class GpuChoices {
  public:
   GpuChoices() = default;
-  /// Of a run that is captured. Error (device) where the driver has no conditional nodes and there has to be one.
+  /// Prepares the choices of a run that is captured. Error (device) where the driver has no conditional nodes and needs
+  /// one.
   GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
              const Target& target);
 
@@ -28,10 +29,10 @@ class GpuChoices {
   std::vector<std::string> sources() const;
   void load(const gpu::GpuDevice& device);
 
-  /// What the launch asks before it writes, in place of anything else: not zero where it is in a branch that is not
-  /// taken. nullptr where it is in none that has such words.
+  /// The word that the launch asks before it writes, in place of anything else: not zero where it is in a branch that
+  /// is not taken. nullptr where it is in none that has such words.
   void* word_of(std::size_t launch) const;
-  /// What a select is chosen by.
+  /// The operands of a choice.
   struct Asked {
     void* index = nullptr;
     void* outer = nullptr;              // the word that the choice itself asks
@@ -39,7 +40,7 @@ class GpuChoices {
     void* faults = nullptr;             // of a loop: words of launches in front of it and in it
     std::int64_t fault_words = 0;
   };
-  /// Starts what chooses.
+  /// Starts the kernel of a choice.
   void start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked, const GpuCancel& cancel,
              CUstream stream) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch. One that prints
-// and writes is two: between them the host hands over what was printed.
+// and writes is two: between them the host hands over the printed values.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -78,8 +78,8 @@ class GpuExecutor : public Executor {
   ~GpuExecutor() override {
     try {
       device_.make_current();
-      stream_.wait_idle();  // what it has enqueued is done with its memory
-    } catch (...) {         // the device is gone, and what was enqueued with it
+      stream_.wait_idle();  // the work that it has enqueued is done with its memory
+    } catch (...) {         // the device is gone, and all enqueued work with it
     }
   }
 
@@ -268,7 +268,7 @@ class GpuExecutor : public Executor {
     std::unique_ptr<ProfiledGraph> graph = {};
   };
 
-  // What comes next.
+  // Runs a segment and returns the index of the next one.
   std::size_t run_segment(CapturedSegment& captured, std::uint32_t run, bool is_first,
                           CompletionFlag::Signals signals) {
     const Segment& segment = captured.segment;
@@ -295,7 +295,7 @@ class GpuExecutor : public Executor {
     return segment.next;
   }
 
-  // What the host chooses. A loop ends where a kernel has left a fault: what it goes on by may follow from that.
+  // Makes a choice on the host. A loop ends where a kernel has left a fault: its condition may follow from that.
   std::size_t asked(const LaunchEntry& choice) {
     wait(true);
     CancelScope::poll();
@@ -313,7 +313,7 @@ class GpuExecutor : public Executor {
     }
   }
 
-  // One that programs before this one have, where it can grow to what this one needs.
+  // Takes an arena that earlier programs have, where it can grow to the size that this one needs.
   std::shared_ptr<GpuArena> arena_for(const ExecutorOptions& options) const {
     auto arena = std::dynamic_pointer_cast<GpuArena>(options.arena);
     check_memory(plan_, device_, arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
@@ -392,7 +392,7 @@ class GpuExecutor : public Executor {
     kept_.emplace(device_, stream_, *guard_);
   }
 
-  // What kernels keep from run to run; of a run that failed it is as good as lost.
+  // Clears the state that kernels keep from run to run; after a failed run it is as good as lost.
   void clear_state() const {
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       const Slot& slot = plan_.slots[i];
@@ -444,7 +444,7 @@ class GpuExecutor : public Executor {
             stamp};
   }
 
-  // What a select chooses, once what it reads is there; nothing where it is not to choose.
+  // The branch that a select chooses, once its index is there; nothing where it is not to choose.
   std::optional<std::size_t> taken_by(std::size_t i) const {
     stream_.wait_idle();
     const Launch& select = launches_[i];
@@ -470,7 +470,7 @@ class GpuExecutor : public Executor {
     return slot < 0 ? nullptr : reinterpret_cast<void*>(bases_[static_cast<std::size_t>(slot)]);
   }
 
-  // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
+  // An error in the commit, where only somebody who looks on may throw, leaves parameters unchanged.
   void run_stepwise(std::uint32_t run) {
     prints_.clear();
     named([&] { stream_.wait_idle(); });  // feeds are there: who looks on reads them before the first step
@@ -554,7 +554,7 @@ class GpuExecutor : public Executor {
     return picked(layout, copied.data());
   }
 
-  // What run() reads is together, here and at the end: behind a long run caches are cold.
+  // The members that run() reads are together, here and at the end: behind a long run caches are cold.
   const Plan& plan_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
@@ -588,7 +588,7 @@ class GpuExecutor : public Executor {
   double expected_us_ = 0;                 // of a run
   std::vector<CapturedSegment> segments_;  // of a captured run
   CompletionFlag end_;
-  std::unique_ptr<CapturedGraph> signalled_[CompletionFlag::kKinds];  // what a run that signals something launches
+  std::unique_ptr<CapturedGraph> signalled_[CompletionFlag::kKinds];  // launched in runs that signal something
 };
 
 }  // namespace

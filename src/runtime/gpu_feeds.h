@@ -30,14 +30,15 @@ class GpuFeeds {
   /// Memory that an input of this size needs beside its own.
   static std::int64_t more_bytes(std::int64_t bytes) { return bytes > kMostInline ? bytes : 0; }
   void add(int slot, CUdeviceptr at, std::int64_t bytes);
-  /// What is written to it from here on goes elsewhere.
+  /// Later writes to it go elsewhere.
   void move(int slot, CUdeviceptr at) { feeds_.at(slot).at = at; }
   void write(int slot, const Tensor& tensor);
-  /// By a copy where the run stands in its stream, behind what makes the value; `stream` goes on behind the copy.
+  /// Copies the value where the run stands in its stream, behind the work that makes it; `stream` goes on behind the
+  /// copy.
   void write(int slot, const DeviceTensor& tensor, CUstream stream);
-  /// Lets go what has been read of the callers' memory.
+  /// Lets go of the callers' memory that has been read.
   void let_go();
-  /// In front of a run.
+  /// Moves new values to their places in front of a run.
   void take_over() {
     packed_.send(stream_.get());
     if (has_new_) move_new();
@@ -57,7 +58,7 @@ class GpuFeeds {
     int next = 0;
     gpu::DeviceMemory beside;
     gpu::Event arrived, taken;
-    bool is_new = false;  // what lies beside
+    bool is_new = false;  // the value in `beside` is newer than the one at `at`
   };
   struct Held {
     gpu::Event read;
@@ -72,7 +73,7 @@ class GpuFeeds {
   PackedFeeds packed_;
   gpu::Stream aside_;
   std::map<int, Feed> feeds_;  // by slot
-  std::deque<Held> held_;      // what is read, in the order of the stream
+  std::deque<Held> held_;      // memory that is being read, in the order of the stream
   std::vector<gpu::Event> spare_;
 };
 

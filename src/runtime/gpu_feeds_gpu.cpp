@@ -16,7 +16,7 @@ void GpuFeeds::add(int slot, CUdeviceptr at, std::int64_t bytes) {
   feed.taken = gpu::Event(device_);
 }
 
-// The tensor in pinned memory, once what was copied from there before has gone.
+// The tensor in pinned memory, once the copies from there before have ended.
 const void* GpuFeeds::staged(Staging& staging, const Tensor& tensor) {
   const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
   if (staging.memory.size_bytes() == 0) {
@@ -64,7 +64,7 @@ void GpuFeeds::write(int slot, const DeviceTensor& tensor, CUstream stream) {
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, reinterpret_cast<CUdeviceptr>(tensor.address()), bytes,
                                                      stream_.get()));
   }
-  feed.is_new = false;  // what lies beside is older
+  feed.is_new = false;  // the value in `beside` is older
   packed_.forget(slot);
   gpu::Event read;
   if (spare_.empty()) {

@@ -17,17 +17,17 @@ namespace paoding {
 
 class GpuHost {
  public:
-  /// `plan` must outlive it. What segments leave reaches the device through `feeds`. Error (unsupported) where values
-  /// of one turn of a loop overlap in memory and move differently.
+  /// `plan` must outlive it. Results of segments reach the device through `feeds`. Error (unsupported) where values of
+  /// one turn of a loop overlap in memory and move differently.
   GpuHost(const Plan& plan, const std::vector<Launch>& launches, const ExecutorOptions& options,
           const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds);
 
   const HostLaunches& launches() const { return launches_; }
-  /// What is behind the segment that begins with this launch; the launch itself where none does.
+  /// The launch behind the segment that begins with this launch; the launch itself where none does.
   std::size_t behind(std::size_t launch) const;
   /// A value that is fed: true where nobody but segments reads it, so that it need not be on the device.
   bool write(int slot, const Tensor& tensor);
-  /// Whether a segment reads what is fed.
+  /// Whether a segment reads the fed value.
   bool reads(int slot) const;
   /// The segment that begins with this launch. `wait` is called before values of the device are read.
   void run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait);
@@ -42,7 +42,7 @@ class GpuHost {
     std::unique_ptr<HostSegment> planned;
     std::unique_ptr<Executor> executor;
     std::vector<Copied> inputs, outputs;
-    int first_feed = 0;  // of its outputs: what `feeds` knows the first by, the next by one less
+    int first_feed = 0;  // of its outputs: the number of the first in `feeds`, the next by one less
   };
   // Once that a segment comes: which, and where its windows are on the device.
   struct Turn {

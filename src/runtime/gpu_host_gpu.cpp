@@ -10,7 +10,7 @@
 namespace paoding {
 namespace {
 
-// What steps on the device touch.
+// Marks the slots that steps on the device touch.
 void mark_slots(const Target& target, const std::vector<Step>& steps, std::vector<char>* slots) {
   for (const Step& step : steps) {
     if (runs_on_host(target, step)) continue;

@@ -17,7 +17,7 @@ namespace paoding {
 
 class GpuKernels {
  public:
-  /// Of the groups and kernel ops of `plan`, which must outlive it, and in the same go `more` texts.
+  /// Compiles the groups and kernel ops of `plan`, which must outlive it, and in the same go `more` texts.
   void prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more);
 
   const PreparedKernel& at(const Step* step) const { return *kernels_.at(step); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on a GPU starts, in order: its launches, what chooses among branches, guards and polls. What a conditional
-// node holds stands behind what chooses for it.
+// The order of a run's entries on a GPU: launches, choices among branches, guards and polls. The content of a
+// conditional node stands behind its choice.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@ struct LaunchEntry {
     choice,   // `launch` reads an index; with bodies a conditional node comes behind it
     again,    // at the end of the body of a loop: its choice once more
     host,     // a segment of steps that run on the CPU, of which `launch` is the first
-    asked,    // a choice that the host makes, since such a segment is among what it chooses among
+    asked,    // a choice that the host makes, since such a segment is in one of its branches
     results,  // behind all launches: small results to the host
   };
-  /// What a choice is about.
+  /// The selects or bodies of a choice.
   struct Held {
-    /// Of a choice without a conditional node: the selects that it chooses for at once, itself the first.
+    /// For a choice without a conditional node: the selects that it chooses for at once, itself the first.
     std::vector<std::size_t> selects = {};
-    /// Of one with it, and of the host's: what is chosen among, as segments of the order, and what is behind all.
+    /// For one with it, and for the host's: the bodies to choose among, as segments of the order, and the place behind
+    /// all.
     std::vector<std::pair<std::size_t, std::size_t>> bodies = {};
     std::size_t end = 0;
     bool is_loop = false;
@@ -42,10 +43,10 @@ struct LaunchEntry {
   bool holds_bodies() const { return kind == Kind::choice && !held->bodies.empty(); }
 };
 
-/// Whether the launch chooses what a conditional node runs: a loop without a length, or a branch that is one.
+/// Whether the launch is the choice of a conditional node: of a loop without a length, or of a branch that is one.
 bool is_conditional(const Launch& launch);
 
-/// Segments of launches that run on the CPU: the first, and what is behind them.
+/// Segments of launches that run on the CPU: the first launch, and the one behind the last.
 using HostLaunches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// `packs_results`: the last entry does.

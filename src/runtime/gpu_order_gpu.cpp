@@ -26,7 +26,7 @@ class Order {
   }
 
  private:
-  // The choice that stands last in a list of launches, where nothing but what it chooses among is behind it.
+  // The choice that stands last in a list of launches, where only its branches are behind it.
   struct Beside {
     std::shared_ptr<LaunchEntry::Held> choice = {};
     std::size_t end = 0;
@@ -37,7 +37,7 @@ class Order {
     for (std::size_t i = begin; i < end;) i = add(i, &beside);
   }
 
-  // What the launch consists of; what comes behind that.
+  // Adds the entries of the launch; returns the launch behind them.
   std::size_t add(std::size_t i, Beside* beside) {
     const Launch& launch = launches_[i];
     const auto segment = std::ranges::lower_bound(on_host_, i, {}, [](const auto& each) { return each.first; });
@@ -79,8 +79,8 @@ class Order {
     return first != on_host_.end() && first->first < select.end;
   }
 
-  // Whether the choice can be made with the one beside it: what it reads is there by then. Turns of a loop have one
-  // step's words, and so do not.
+  // Whether the choice can be made with the one beside it: its index is there by then. Turns of a loop have one step's
+  // words, and so do not.
   bool belongs_to(const Beside& beside, std::size_t i) const {
     constexpr std::size_t kMost = 8;
     const Launch& launch = launches_[i];

@@ -19,10 +19,10 @@ class GpuPhases {
   GpuPhases(const GpuPhases&) = delete;
   GpuPhases& operator=(const GpuPhases&) = delete;
 
-  /// `at`: the words; what they are before the first run is 0.
+  /// `at`: the words; they are 0 before the first run.
   void add(CUdeviceptr at, std::vector<std::string> names, profile::SiteId kernel);
 
-  /// Of all programs, which have ended what they were at when a recording stops.
+  /// Starts the phases of all programs, which have ended their runs when a recording stops.
   static void start_recording();
   static void stop_recording();
 

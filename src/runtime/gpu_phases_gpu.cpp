@@ -10,7 +10,7 @@ GpuPhases::~GpuPhases() {
   if (kernels_.empty() || !profile::Recorder::gpu_active()) return;
   try {
     tell();
-  } catch (const Error&) {  // the device is gone, and what it knew
+  } catch (const Error&) {  // the device is gone, and its times with it
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on the GPU hands to the host besides its results: values of `print` ops.
+// Values that a run on the GPU hands to the host besides its results: those of `print` ops.
 #pragma once
 
 #include <functional>
@@ -31,10 +31,10 @@ class GpuPrints {
 
   /// Logs the value of launch number `launch`, which lies at `address`, unless `asked` holds a word that is not zero.
   void start(std::size_t launch, CUdeviceptr address, void* asked, CUstream stream) const;
-  /// What has been logged, which is then gone; `launch` is the number of the one under way. Error (unsupported) when
-  /// there was no room for all.
+  /// Hands over the logged values, which are then gone; `launch` is the number of the one under way. Error
+  /// (unsupported) when there was no room for all.
   void hand_over(std::size_t* launch) const;
-  /// Before a run: nothing is left of one that failed.
+  /// Called before a run: drops values that a failed run has left.
   void clear() const;
   bool has_any() const { return log_.size_bytes() != 0; }
 

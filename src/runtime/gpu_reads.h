@@ -16,7 +16,7 @@ class GpuReads {
  public:
   GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, CommitGuard& guard)
       : device_(device), stream_(stream), cancel_(cancel), guard_(guard) {}
-  /// What is still on its way is waited for.
+  /// Waits for reads that are still on their way.
   ~GpuReads();
   GpuReads(const GpuReads&) = delete;
   GpuReads& operator=(const GpuReads&) = delete;
@@ -25,7 +25,7 @@ class GpuReads {
     CUdeviceptr at;
     Type type;
   };
-  /// Of the last run, behind it.
+  /// Reads results of the last run, behind it.
   std::unique_ptr<LaterRead> start(const std::vector<Source>& sources);
 
  private:

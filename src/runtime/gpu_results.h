@@ -18,7 +18,7 @@ namespace paoding {
 class GpuResults {
  public:
   GpuResults() = default;
-  /// Of a program that fetches a Variant all fetches that are small; of another none. `bases`: the address of every
+  /// The results are all small fetches where the program fetches a Variant, else none. `bases`: the address of every
   /// slot.
   GpuResults(const gpu::GpuDevice& device, const Plan& plan, const std::vector<CUdeviceptr>& bases);
 

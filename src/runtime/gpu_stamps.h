@@ -21,16 +21,16 @@
 
 namespace paoding {
 
-/// What reports set rates against.
+/// The device's limits, which reports set rates against.
 profile::Limit limit_of(const gpu::GpuDevice& device);
 
 class GpuStamps {
  public:
-  /// What says when an entry of the order began.
+  /// The stamp that says when an entry of the order began.
   enum class By : std::uint8_t {
     nothing,  // it launches nothing, or goes with one in front
     itself,
-    kernel,  // in front of it: a library's, a fill, what the executor adds
+    kernel,  // in front of it: a library's, a fill, the executor's own
     list,    // the same in a loop without a length, for every turn
   };
   /// Per entry of the order.
@@ -40,14 +40,14 @@ class GpuStamps {
     std::size_t first = 0, end = 0;  // of the order
     std::vector<By> by;              // per entry of the order
     std::shared_ptr<const std::vector<profile::SiteId>> sites;
-    /// As CapturedGraph::Start, with the word for what leaves a stamp by itself, else nullptr.
+    /// Like CapturedGraph::Start, with the word for a kernel that leaves its stamp by itself, else nullptr.
     std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node, void* stamp)> start;
   };
 
   /// Captures nothing before it is launched. `budget` and `order` must outlive it. Without a budget nothing is
   /// captured: entries are launched one by one, in streams that may be gone when they have ended.
   GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<LaunchEntry>& order, Segment segment);
-  /// What it has launched has to be done.
+  /// Its launches have to be done.
   ~GpuStamps();
   GpuStamps(const GpuStamps&) = delete;
   GpuStamps& operator=(const GpuStamps&) = delete;
@@ -55,10 +55,10 @@ class GpuStamps {
   /// In place of `plain`, which launches the segment without stamps, or that. False where there is no room for stamps,
   /// which the recording notes.
   bool launch(std::uint32_t run, const std::function<void(CUstream)>& plain, CUstream stream);
-  /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now,
-  /// or `plain` where there is no room for stamps.
+  /// For a comparison of stamps with CUPTI's records of the same replay: the graph with all stamps, as if it were
+  /// launched now, or `plain` where there is no room for stamps.
   CapturedGraph& next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream);
-  /// Nothing is being recorded: its executable graphs go.
+  /// Drops its executable graphs, as nothing is being recorded.
   void rest();
 
   /// Those that programs are on, whose runs are captured.
@@ -90,10 +90,10 @@ class GpuStamps {
   std::mutex mutex_;
   std::unique_ptr<Replays> timed_, whole_;
   CUstream stream_ = nullptr;    // of the last launch
-  std::uint64_t recording_ = 0;  // that what follows is of
+  std::uint64_t recording_ = 0;  // that the members below belong to
   std::uint64_t launches_ = 0, every_ = 0, ends_every_ = 1;
   std::int64_t least_timed_ns_ = 0, least_whole_ns_ = 0;  // of replays; 0 before the first
-  std::int64_t stamp_ns_ = 0;                             // what a stamp's kernel takes
+  std::int64_t stamp_ns_ = 0;                             // the time of a stamp's kernel
   bool has_failed_ = false, is_awake_ = false;
 };
 

@@ -22,13 +22,13 @@ using profile::Recorder;
 
 constexpr std::size_t kMostTimed = 4, kMostWhole = 4096;  // replays that the host has not read
 constexpr std::size_t kMostListed = 4096;                 // stamps of loops in a replay
-constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has all stamps, and what they cost is known
+constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has all stamps, which gives their cost
 constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
 constexpr std::uint64_t kMostEndsEvery = 32;
 constexpr double kEndsCost = 3.5;  // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
-constexpr std::size_t kEnds = 3;   // stamps behind all others: the end, and two more, for what a stamp's kernel takes
+constexpr std::size_t kEnds = 3;   // stamps behind all others: the end, and two more, for the time of a stamp's kernel
 constexpr std::size_t kStampHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
-constexpr int kPatienceMs = 500;       // at the end of a recording, for what is under way in streams of others
+constexpr int kPatienceMs = 500;       // at the end of a recording, for replays under way in streams of others
 
 profile::SiteId new_replay_site() {
   static std::atomic<int> count{0};
@@ -72,7 +72,7 @@ struct GpuStamps::Replays {
     void* operands[] = {word(i)};
     stamp.start(stream, operands, {});
   }
-  // As a library's kernels are launched: behind all that the launch in front of it does.
+  // Launched like a library's kernels: behind all work of the launch in front of it.
   void start_stamp_alone(std::size_t i, CUstream stream) const {
     void* operands[] = {word(i)};
     stamp_alone.start(stream, operands, {});
@@ -271,7 +271,7 @@ void GpuStamps::drain() {
   if (whole_ != nullptr) drain(*whole_, &least_whole_ns_);
   if (least_timed_ns_ == 0 || least_whole_ns_ == 0) return;
   const double more = static_cast<double>(least_timed_ns_ - least_whole_ns_) / static_cast<double>(least_whole_ns_);
-  // What is stamped in full has ends too, which of a short run are the most of what that costs.
+  // A replay that is stamped in full has ends too, which are most of the cost in a short run.
   const double ends = kEndsCost * static_cast<double>(stamp_ns_) / static_cast<double>(least_whole_ns_);
   const double budget = StampTimes::get().budget();
   every_ = static_cast<std::uint64_t>(std::clamp(std::ceil((more + ends) / budget), kLeastEvery, kMostEvery));
@@ -324,8 +324,8 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
   }
 }
 
-// A stream of somebody else's may be gone, or be captured at the moment, and then nothing that asks the driver how far
-// it is may be called: what is under way there is looked for in the ring.
+// A stream of somebody else's may be gone, or be captured at the moment, and then no call may ask the driver how far it
+// is: the ring tells which replays are under way there.
 void GpuStamps::finish() {
   const std::lock_guard lock(mutex_);
   const auto waiting = [&] {

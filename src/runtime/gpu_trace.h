@@ -22,7 +22,7 @@ namespace paoding {
 
 class GpuTrace {
  public:
-  /// What each entry of a run's order appears as.
+  /// The site of each entry of a run's order.
   using Sites = std::vector<profile::SiteId>;
   static Sites sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
                         const std::vector<LaunchEntry>& order);
@@ -36,9 +36,9 @@ class GpuTrace {
 
   /// Launches the graph so that it is seen: its twin where the recording goes by CUPTI, else one with stamps.
   void launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream);
-  /// The same of what is launched entry by entry, which CUPTI does not tell: by stamps.
+  /// The same for a run that is launched entry by entry, which CUPTI does not tell: by stamps.
   static void launch(std::uint32_t run, const std::function<void(CUstream)>& plain, GpuStamps& stamps, CUstream stream);
-  /// Of a launch that nobody records: how long it takes when nobody does.
+  /// Notes the time of a launch that nobody records, to compare others with.
   void note_alone(profile::Ticks start);
   /// Has kernels recorded from here on, at the latest of the program that asks.
   static void add_source();
@@ -62,7 +62,7 @@ class GpuTrace {
 
   std::shared_ptr<const GraphShape> shape_;
   profile::SiteId launch_site_ = 0;
-  profile::Ticks alone_ = 0;  // what a launch takes that nobody records; 0 is not known
+  profile::Ticks alone_ = 0;  // the time of a launch that nobody records; 0 is not known
 };
 
 }  // namespace paoding

@@ -27,7 +27,7 @@ struct Recording {
   std::atomic<bool> has_stamps = false;
   std::atomic<bool> has_unseen = false;  // runs that neither tells, which is said once
   bool is_whole = false;                 // CUPTI stays to the end of the recording
-  bool is_check = false;                 // what CUPTI sees are the graphs with stamps, which are told too
+  bool is_check = false;                 // CUPTI sees the graphs with stamps, which are told too
 };
 
 Recording& recording() {
@@ -35,7 +35,7 @@ Recording& recording() {
   return *the_recording;
 }
 
-// What any thread has enqueued is done.
+// Waits for the work that any thread has enqueued.
 void wait_for_devices() {
   for (const gpu::GpuDevice* device : GpuStamps::devices()) {
     device->make_current();
@@ -43,7 +43,7 @@ void wait_for_devices() {
   }
 }
 
-// What is under way when CUPTI comes was launched without it, and is told by its stamps.
+// Replays under way when CUPTI comes were launched without it, and are told by their stamps.
 void begin_cupti() {
   Recording& now = recording();
   const std::unique_lock lock(now.mutex);
@@ -68,7 +68,7 @@ void end_cupti(Recording& now) {
   tell_cupti(std::exchange(now.launches, {}), activities, lost);
 }
 
-// Of a program's time: what stamps in full may cost, those of ends, and those of copies, each.
+// Shares of a program's time that full stamps may cost, and stamps of ends, and those of copies, each.
 constexpr double kBudget = 0.002, kBudgetOfDetails = 0.008;
 
 void start_recording(State state, Detail detail) {
@@ -166,7 +166,7 @@ void GpuTrace::launch(std::uint32_t run, const std::function<void(CUstream)>& pl
   if (!stamps.launch(run, plain, stream)) plain(stream);
 }
 
-// While CUPTI records a launch takes many times what it takes alone: what is more is the recording's.
+// While CUPTI records, a launch takes many times as long as alone: the difference is the recording's.
 void GpuTrace::launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream) {
   static const profile::SiteId stretched =
       Recorder::add_site({.name = "launch under CUPTI", .kind = profile::SpanKind::recording});
@@ -186,7 +186,7 @@ void GpuTrace::launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& s
   Recorder::complete(launch_site_, start, end, run);
 }
 
-// The shortest is what it takes: longer ones waited for room in the stream.
+// The shortest time is that of the launch: longer ones waited for room in the stream.
 void GpuTrace::note_alone(profile::Ticks start) {
   const profile::Ticks length = std::max<profile::Ticks>(Recorder::now() - start, 1);
   alone_ = alone_ == 0 ? length : std::min(alone_, length);

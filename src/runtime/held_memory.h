@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program holds of its device's memory, for reports.
+// The memory of its device that a program holds, for reports.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model files that mean harm: their seal is right, what their graphs say is not. Each is an Error or a model that runs.
+// Model files that mean harm: their seal is right, their graphs are not. Each is an Error or a model that runs.
 #include <random>
 
 #include "paoding/model.h"

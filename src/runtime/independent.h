@@ -11,20 +11,20 @@
 
 namespace paoding {
 
-/// From the first to behind the last byte that an operand may touch.
+/// The bytes that an operand may touch, from the first to behind the last.
 struct Extent {
   std::intptr_t begin = 0, end = 0;
   bool is_written = false;
 };
 using Extents = std::vector<Extent>;
 
-/// Of an operand of the launch; an empty one where it has no elements. `bases`: the address of every slot.
+/// The memory of an operand of the launch; empty where it has no elements. `bases`: the address of every slot.
 Extent extent_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases);
-/// Of its memory beside operands, and of its operands from `first` on.
+/// The launch's memory beside operands, and that of its operands from `first` on.
 Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first = 0);
-/// Whether one writes what the other reads or writes.
+/// Whether one writes memory that the other reads or writes.
 bool collide(const Extents& a, const Extents& b);
-/// Of each launch, and of the end, whether another place than the one before leads to it.
+/// For each launch, and for the end, whether another place than the one before leads to it.
 std::vector<bool> targets_of(const std::vector<Launch>& launches);
 
 /// Segments [begin, end) of two or more consecutive launches of different steps, groups or kernels whose CTAs stay on

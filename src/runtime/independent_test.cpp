@@ -34,7 +34,7 @@ TEST(IndependentSegments, EndWhereAResultIsReadOrWrittenAgain) {
   launches.add(0, 16);
   launches.add(0, 32);
   launches.add(0, 48);   // reads the same as the others: no matter
-  launches.add(32, 64);  // reads what the second wrote
+  launches.add(32, 64);  // reads the second's result
   launches.add(80, 96);
   launches.add(112, 64 + 4);  // writes over a part of it
   EXPECT_EQ(launches.segments(), (Segments{{0, 3}, {3, 5}}));

@@ -30,13 +30,13 @@ class LaunchFusion {
   void load(const gpu::GpuDevice& device);
 
   std::int64_t saved_launches() const;
-  /// What runs together, a line each, and which groups that read the one in front of them do not, and why.
+  /// One line for each launch of several; and which groups that read the one in front of them stay apart, and why.
   const std::vector<std::string>& notes() const { return notes_; }
   /// Whether launch `i` runs in a launch with others.
   bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].fused >= 0; }
   bool is_first(std::size_t i) const { return place_of_[i].is_first; }
-  /// Starts all of a fused at its first launch, and nothing at the others. `run_of` gives what a launch alone would
-  /// get.
+  /// Starts all members of a fused launch at the first, and nothing at the others. `run_of` gives the run that a launch
+  /// alone would get.
   void start(std::size_t i, CUstream stream, const std::function<KernelRun(std::size_t)>& run_of) const;
   /// The first launches of joins, each with the site of its kernel.
   std::vector<std::pair<std::size_t, profile::SiteId>> sites() const;
@@ -61,7 +61,7 @@ class LaunchFusion {
   void add(std::vector<std::size_t> launches, Kernel* kernel);
   void take_notes(const std::vector<Launch>& launches, VerticalFusion* vertical);
 
-  // By their steps, and the axes along which those of a vertically fused launch are split.
+  // Maps steps, and the axes along which those of a vertically fused launch are split, to kernels.
   std::map<std::pair<std::vector<const Step*>, std::vector<int>>, Kernel> kernels_;
   std::vector<FusedSteps> fused_;
   std::vector<Place> place_of_;  // per launch; empty without joins

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostLaunches = 256;  // that are looked at together
 
-// Whether a step may go together with its likes: one kernel of our own, or a group and what adds up behind it.
+// Whether a step may go together with its likes: one kernel of our own, or a group with the kernels that sum behind it.
 bool may_be_grouped(const Step& step) {
   if (step.text == nullptr || step.text->launches.empty()) return false;
   return step.text->launches.size() == 1 || step.kind == Step::Kind::group;
@@ -31,7 +31,7 @@ std::vector<gpu::FusedMember> members_of(const std::vector<const Step*>& steps, 
   return members;
 }
 
-// Whether what comes behind the steps' first kernels, which go together, does so too.
+// Whether the kernels behind the steps' first ones, which go together, do so too.
 bool all_may_be_grouped(const std::vector<const Step*>& steps) {
   const std::size_t count = steps[0]->text->launches.size();
   for (const Step* step : steps) {

@@ -77,7 +77,7 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
       const std::string why = why_not_between(launches[i - 2], launches[i - 1], launches[i], bases);
       if (!why.empty()) return why;
     }
-    // What comes from the input of a layer above is not in memory.
+    // The input of a layer above comes from the layer below it, not from memory.
     memory.push_back(extents_of(launches[i], bases, i == begin ? 0 : kPipelineInput + 1));
   }
   for (std::size_t a = 0; a < memory.size(); ++a) {

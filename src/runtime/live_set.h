@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of a type that are there, for what concerns all of them.
+// The objects of a type that are alive, for work that concerns all of them.
 #pragma once
 
 #include <mutex>

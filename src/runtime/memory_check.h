@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-/// Before anything is allocated: Error (device) with what memory is missing and what it is for. `arena_bytes` are
+/// Checks before anything is allocated: Error (device) with the bytes that are missing and their use. `arena_bytes` are
 /// there.
 void check_memory(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes);
 

@@ -73,7 +73,7 @@ struct Model::State {
     }
     check_names();
     try {
-      // Before memory is taken for them: what a graph says of its parameters costs a file nothing.
+      // This comes before memory is taken for them: a graph can claim parameters of any size at no cost to the file.
       check_restorable(all, file.parameters, true);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::argument) throw;
@@ -115,9 +115,9 @@ struct Model::State {
     return numbers;
   }
 
-  // Graphs are chosen by their names too: one under the name of another would be fed what it does not take.
+  // Graphs are chosen by their names too: one under another's name would be fed tensors that do not fit.
   void check_names() const {
-    // Of the inputs of each entry point, by name, rank and axis: the least and the largest.
+    // Per entry point, input name, rank and axis: the least and the largest extent.
     std::map<std::tuple<std::string_view, std::string_view, int, int>, std::pair<std::int64_t, std::int64_t>> extents;
     const auto for_each_extent = [&](const auto& visit) {
       for (const auto& [graph_name, entry] : entries) {
@@ -269,7 +269,7 @@ std::unique_ptr<Graph> Model::graph(std::string_view name) const {
 
 std::map<std::string, Tensor> Model::run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
   const State::Entry& called = state_->entry_for(entry, feeds);
-  // What is thrown leaves an executor that can be used again: a Program does.
+  // A call that throws leaves an executor that can be used again: a Program does.
   struct Taken {
     State& state;
     std::unique_ptr<State::Executor> executor;

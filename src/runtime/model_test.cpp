@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model files: what is written is read, what is damaged is said; models called by name and by several threads.
+// Model files: written models are read back, damage is reported; models are called by name and by several threads.
 #include "paoding/model.h"
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST(ModelFile, IsReadAsItWasWritten) {
   EXPECT_EQ(read.parameters.at("w").to_doubles(), made.parameters.at("w").to_doubles());
 }
 
-// Every byte of the file, changed: an error, or the very same model (what pads the header).
+// Every byte of the file, changed: an error, or the very same model (the header's padding).
 TEST(ModelFile, SaysThatItIsDamaged) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "a.pd";
@@ -162,12 +162,12 @@ TEST(Model, RefusesFilesThatItsWeightsWereNotTrainedWith) {
 
 TEST(Model, RefusesGraphsWithOtherInputsThanTheirNamesSay) {
   ModelFile model = small_model();
-  model.graphs[graph_name("scale", {7, 9})] = scaled(7);  // a number more is what the author makes of it
+  model.graphs[graph_name("scale", {7, 9})] = scaled(7);  // an additional number means whatever the author wants
   EXPECT_EQ(message_of([&] { Model(model, {}, "m"); }), "no error");
   std::swap(model.graphs["scale[1]"], model.graphs["scale[3]"]);
   EXPECT_EQ(message_of([&] { Model(model, {}, "m"); }),
             "m: graph 'scale[1]': an extent of its input 'x' is 3, which is none of its name's numbers");
-  // Of one graph, and of names without numbers, nothing is known.
+  // Nothing is known from one graph, or from names without numbers.
   for (const char* name : {"one[5]", "other[]", "other[a]", "other[1", "third[99999999999999999999]"}) {
     ModelFile single = small_model();
     single.graphs[name] = scaled(2);

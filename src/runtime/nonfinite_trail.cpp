@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a trail is followed: from a non-finite element to the launch that wrote it last, from what that launch
-// read to who wrote that, and so on. A NaN that was read explains a NaN; only where none was read are infinities
-// followed. Trails end where a launch read what is finite, or at what was fed. Of those ends the earliest that is no
-// mask is the answer: a mask is an infinity that the formula has as a constant.
+// How a trail is followed: from a non-finite element to the launch that wrote it last, from that launch's operands to
+// their writers, and so on. A NaN that was read explains a NaN; only where none was read are infinities followed.
+// Trails end where a launch read only finite values, or at a fed value. The answer is the earliest of those ends that
+// is no mask: a mask is an infinity that the formula has as a constant.
 #include "runtime/nonfinite_trail.h"
 
 #include <algorithm>

@@ -18,7 +18,7 @@ struct Finiteness {
   std::int64_t nans = 0, infinities = 0;
   std::int64_t first = -1;      // the first non-finite element
   std::int64_t first_nan = -1;  // the first NaN
-  double min = 0, max = 0;      // of what is finite; NaN where nothing is
+  double min = 0, max = 0;      // of the finite elements; NaN where there are none
   bool is_finite() const { return first < 0; }
 };
 Finiteness finiteness_of(const Tensor& tensor);
@@ -28,7 +28,7 @@ class NonfiniteTrail : public LaunchWatcher {
   /// `plan` must outlive it.
   explicit NonfiniteTrail(const Plan& plan);
 
-  /// What a slot holds before the run: an input or parameter (its name), or a constant of the graph (no name).
+  /// The value of a slot before the run: an input or parameter (its name), or a constant of the graph (no name).
   void add_start(int slot, NonfiniteValue::Kind kind, const std::string& name, const Tensor& tensor);
   void before(const Launch& launch, const Read& read) override;
   void after(const Launch& launch, const Read& read) override;
@@ -39,7 +39,7 @@ class NonfiniteTrail : public LaunchWatcher {
   };
   /// Follows the non-finite elements of a dense value that lies there at the end of the run.
   Found follow(const Operand& dense, const Tensor& value) const;
-  /// Follows what the last launch of this scope read. Nothing when none of them read non-finite values.
+  /// Follows the operands of this scope's last launch. Nothing when none of them read non-finite values.
   std::optional<Found> follow_last_of(const std::string& scope) const;
   /// Inputs and parameters that are non-finite to begin with.
   std::vector<NonfiniteValue> starts() const;
@@ -57,10 +57,10 @@ class NonfiniteTrail : public LaunchWatcher {
     const Launch* launch = nullptr;
     std::vector<Bad> reads, writes;
     bool has_constant_infinity = false;
-    std::vector<NonfiniteValue> values;  // per write; with `reads` where what was read does not explain it
+    std::vector<NonfiniteValue> values;  // per write; with `reads` where the operands do not explain it
     bool reads_nan() const;
   };
-  // Of an event, one of its writes.
+  // One of the writes of an event.
   struct Written {
     std::size_t event, write;
     friend auto operator<=>(const Written&, const Written&) = default;
@@ -93,7 +93,7 @@ class NonfiniteTrail : public LaunchWatcher {
   std::map<int, std::vector<std::size_t>> writers_;  // events, by the slots they wrote to
   std::map<int, std::string> last_writer_;           // its op, by slots that results are written over in
   std::vector<Bad> reads_;                           // of the launch under way
-  std::map<std::size_t, Tensor> kept_;               // what it writes over, by its operands
+  std::map<std::size_t, Tensor> kept_;               // values that it writes over, by its operands
 };
 
 }  // namespace paoding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of what may be used by one call at a time, a second one is an error, not a race.
+// A second call on an object that may be used by one call at a time is an error, not a race.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace paoding {
 
-/// While it lives nobody else has what `is_in_use` stands for.
+/// While it lives nobody else has the object that `is_in_use` stands for.
 class OneAtATime {
  public:
-  /// `what`: "of this program"; Error (argument) when it is in use, with the hint behind it.
+  /// `what` names the object: "of this program"; Error (argument) when it is in use, with the hint behind it.
   OneAtATime(std::atomic<bool>& is_in_use, const char* call, const char* what, const char* hint)
       : is_in_use_(is_in_use) {
     if (!is_in_use.exchange(true, std::memory_order_acquire)) return;

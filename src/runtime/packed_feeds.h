@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small inputs, side by side on the GPU. What was written to them since the last run goes there in front of the next,
-// in one copy for every stretch of them. The host's image of them is not pinned: of so few bytes the driver has taken a
-// copy when its call returns, so that nothing is waited for before they are written again.
+// Small inputs, side by side on the GPU. Inputs written since the last run go there in front of the next, in one copy
+// for every stretch of them. The host's image of them is not pinned: of so few bytes the driver has taken a copy when
+// its call returns, so that nothing is waited for before they are written again.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ class PackedFeeds {
 
   /// Where the input of this slot lies; 0 where it is not among them.
   CUdeviceptr address_of(int slot) const;
-  /// False where it is not among them.
+  /// Notes the value to send; false where the slot is not among them.
   bool write(int slot, const Tensor& tensor);
-  /// What was written to it is not to go.
+  /// A value written to it is not to be sent.
   void forget(int slot);
-  /// In front of a run in `stream`.
+  /// Sends the new values in front of a run in `stream`.
   void send(CUstream stream) {
     if (is_any_new_) send_new(stream);
   }

@@ -19,7 +19,7 @@
 namespace paoding {
 namespace {
 
-// Of what it is made of: what is much larger had better be made where it is read.
+// Growth over the operands: a result that is much larger had better be made where it is read.
 constexpr std::int64_t kMostGrowth = 2, kSmall = 4 << 10;  // times, bytes
 // [O, C, KH, KW] as [O, KH, KW, C], and back.
 constexpr std::array<std::int64_t, 4> kChannelsInside{0, 2, 3, 1}, kChannelsBeforePixels{0, 3, 1, 2};
@@ -82,13 +82,13 @@ class Taking {
     return size == 2 || (weights.dtype == f32 && !is_kept && channels * size % kPieceBytes == 0);
   }
 
-  // Recurrences on a CPU would put what multiplies their state in blocks of units in every run; 0: not of this node.
+  // Recurrences on a CPU would pack the matrix of their state in blocks of units in every run; 0: this node does not.
   std::int64_t recurrence_depth(const Node& node) const {
     return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
   }
 
-  // Of recurrences on a GPU: as their kernel says of what of their results is read. Layers of a pipeline may share a
-  // launch, which takes weights of both as they are: several of one direction are left alone.
+  // The kernel of a recurrence on a GPU decides, by which of its results are read. Layers of a pipeline may share a
+  // launch, which takes weights of both in their own order: several of one direction are left alone.
   bool wants_by_units(NodeId id) const {
     const Node& node = graph_.node(id);
     const bool may_be_one =
@@ -232,7 +232,7 @@ PreprocessedSet& PreprocessedParameters::at(const std::string& text) {
 
 PreprocessedSet& Parameters::Store::preprocess(CompiledPlan* compiled, const CompileOptions& options) {
   PreprocessingPart& part = compiled->preprocessed;
-  // Names aside, what is made follows from the text and from how products are rounded.
+  // Names aside, the values follow from the text and from how products are rounded.
   const std::string text = fmt::format("{}{}", options.allow_tf32 ? "tf32\n" : "", to_text(*part.graph));
   PreprocessedSet& made = preprocessed.at(text);
   const std::lock_guard lock(made.making);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program that only reads its parameters makes of them alone: weights with a norm folded in, in 16 bits, in the
-// order that a kernel wants. It is made when a program first runs and again when somebody has written a parameter, not
-// in every run; programs of one store that make the same share it.
+// Values that a program which only reads its parameters makes of them alone: weights with a norm folded in, in 16 bits,
+// in the order that a kernel wants. They are made when a program first runs and again when somebody has written a
+// parameter, not in every run; programs of one store that make the same share them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace paoding {
 
-/// A part of a graph that reads parameters only; it assigns what it makes to parameters, by whose names the rest of the
+/// A part of a graph that reads parameters only; it assigns its results to parameters, by whose names the rest of the
 /// graph reads them.
 struct PreprocessingPart {
   std::unique_ptr<Graph> graph;    // nullptr: there is none
@@ -25,14 +25,14 @@ struct PreprocessingPart {
 };
 
 /// Takes it out of a graph that has been through the passes; there is none where the graph is fed nothing, or writes a
-/// parameter. What is much larger than what it is made of stays. Weights of convolutions and of recurrences are in it
-/// where kernels of the target want them in another order.
+/// parameter. Values much larger than their operands stay. Weights of convolutions and of recurrences are in it where
+/// kernels of the target want them in another order.
 PreprocessingPart take_preprocessing(Graph* graph, const TargetPtr& target, bool allow_tf32 = false);
 
 /// Values of one such part, in the memory of a store.
 struct PreprocessedSet {
   std::mutex making;
-  std::uint64_t made = 0;  // by what PreprocessedParameters::written was
+  std::uint64_t made = 0;  // the value of PreprocessedParameters::written then
   Plan plan;
   std::map<std::string, std::unique_ptr<DeviceBuffer>> buffers;
   std::vector<Shadow*> shadows;        // that it reads

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from parameters alone is made once, and again when one was written: by whomever.
+// Values that follow from parameters alone are made once, and again when a parameter was written, by whomever.
 #include "runtime/parameter_preprocessing.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ void build(Graph& g, std::int64_t rows = kRows) {
 Tensor filled(const Shape& shape, double number) {
   return Tensor::from(f32, shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), number));
 }
-// Of x and w that are one number everywhere.
+// The result where x and w are one number everywhere.
 double expected(double x, double w) { return x * kColumns * w * w * kColumns * 0.5; }
 
 CompileOptions here(std::vector<std::string> disabled = {}) {
@@ -96,8 +96,8 @@ TEST(PreprocessedParameters, FollowShadowsInMixedPrecision) {
   }
 }
 
-// Of a graph that is fed nothing there would be nothing left; what writes parameters makes all of it in every run; what
-// is much larger than what it is made of is made where it is read.
+// A graph that is fed nothing would have nothing left; a graph that writes parameters makes all values in every run; a
+// value much larger than its operands is made where it is read.
 TEST(PreprocessedParameters, AreNotTakenOutWhereThatDoesNotPay) {
   const auto names = [](const std::function<void(Graph&)>& make) {
     Graph g;

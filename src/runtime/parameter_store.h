@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Parameters are behind their handle, and who may use it when: runs, the host, callbacks of runs.
+// The store behind the handle Parameters, and who may use it when: runs, the host, callbacks of runs.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ namespace paoding {
 
 struct CompiledPlan;
 
-/// Where what a plan reads of a store lies.
+/// The places of the parameters that a plan reads of a store.
 struct PlannedParameters {
   std::vector<void*> addresses;             // per Plan::parameters
   std::vector<Shadow*> shadows;             // among them
@@ -47,20 +47,20 @@ struct Parameters::Store {
   // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
   // there.
   std::shared_mutex running;
-  std::mutex writing;  // before `running`, by who writes: it is kept while a callback lets others read
+  std::mutex writing;  // taken by writers before `running`, and kept while a callback lets others read
   std::mutex order_lock;
   UseOrder<Executor> order_on_gpu;
   PreprocessedParameters preprocessed;
 
-  // Before the host reads or writes the values. Under `running`.
+  // Called under `running` before the host reads or writes the values.
   void finish_runs(bool writes) {
     const std::lock_guard lock(order_lock);
     for (Executor* executor : order_on_gpu.before(writes)) {
-      order_on_gpu.forget(executor);  // what it throws is told once
+      order_on_gpu.forget(executor);  // its error is told once
       executor->finish();
     }
   }
-  // Before a run is enqueued. One that cannot be called off on the device waits here for those that may fail.
+  // Called before a run is enqueued. A run that cannot be called off on the device waits here for those that may fail.
   void enqueue(Executor* next, bool writes) {
     const std::lock_guard lock(order_lock);
     if (writes && !next->can_fail()) {
@@ -75,7 +75,7 @@ struct Parameters::Store {
     order_on_gpu.forget(executor);
   }
 
-  /// Before a run is enqueued that reads them.
+  /// Called before a run that reads them is enqueued.
   void refresh(const std::vector<Shadow*>& wanted) {
     shadows.refresh(wanted, [&](const std::string& of) {
       finish_runs(false);  // those that read an outdated shadow came before who outdated it
@@ -84,11 +84,12 @@ struct Parameters::Store {
     });
   }
 
-  /// Error (argument, shape, dtype) where the store has not what the plan, which was moved out of `compiled`, needs.
+  /// Error (argument, shape, dtype) where the store lacks a parameter of the plan, which was moved out of `compiled`.
   PlannedParameters find(const Plan& plan, CompiledPlan* compiled, const CompileOptions& options);
-  /// What the plan of a program reads of that: with memory, and a way to make it. (parameter_preprocessing.cpp)
+  /// The preprocessed values that a program's plan reads: with memory, and a way to make them.
+  /// (parameter_preprocessing.cpp)
   PreprocessedSet& preprocess(CompiledPlan* compiled, const CompileOptions& options);
-  /// Before a run is enqueued that reads them, under `running`.
+  /// Called under `running` before a run that reads them is enqueued.
   void refresh(PreprocessedSet& wanted) {
     const std::lock_guard lock(wanted.making);
     const std::uint64_t now = preprocessed.written;
@@ -101,7 +102,7 @@ struct Parameters::Store {
 
   /// The first value that a parameter of this name has by its initializer.
   Tensor first_value(const Initializer& initial, const std::string& name, const Type& type) const;
-  /// Zeros, or `first`; what is there already stays as it is.
+  /// Zeros, or `first`; an entry that is there already keeps its value.
   Entry& add(const std::string& name, const Type& type, ParameterRole role, const std::optional<Tensor>& first);
   bool has(std::string_view name) const {
     const std::lock_guard lock(adding);

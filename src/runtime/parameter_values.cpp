@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All values of a store at once: what a checkpoint keeps of it.
+// All values of a store at once, as a checkpoint keeps them.
 #include <vector>
 
 #include "base/check.h"

@@ -12,7 +12,7 @@
 namespace paoding {
 namespace {
 
-// The seed of one parameter: what others there are and their order must not matter. Hashing carries upwards only, and
+// The seed of one parameter: other parameters and their order must not matter. Hashing carries upwards only, and
 // random ops take the lower 48 bits: the upper ones are folded in.
 std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
   return fnv1a(name, kFnvStart ^ seed ^ (seed >> 48));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that runs on memory of somebody else's: what it reads are inputs or parameters of its graph, and where each
-// is, and each fetch, is said in every call. For what has no store, arena or captured graph of its own: the C
+// A plan that runs on memory of somebody else's: it reads inputs or parameters of its graph, and every call says where
+// each is, and where each fetch goes. It serves callers without a store, arena or captured graph of their own: the C
 // interface.
 #pragma once
 
@@ -23,9 +23,9 @@ class PlacedPlan {
   virtual ~PlacedPlan() = default;
 
   const Plan& plan() const { return compiled_.plan; }
-  /// What a run is told where it is: inputs, then parameters, with their slots.
+  /// The values whose places a run is told: inputs, then parameters, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
-  /// Of memory that a run needs beside its parameters.
+  /// The bytes of memory that a run needs beside its parameters.
   std::int64_t workspace_bytes() const { return fresh_state_at_ + fresh_state_bytes_; }
   /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
@@ -33,7 +33,7 @@ class PlacedPlan {
 
  protected:
   PlacedPlan(const char* name, CompiledPlan compiled);
-  /// Memory of the plan's own for a slot: a constant, or what a kernel keeps from run to run, which is zero at first.
+  /// Memory of the plan's own for a slot: a constant, or the state of a kernel from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
   /// On a GPU `stamp`: KernelRun::stamp.
   virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream,
@@ -43,7 +43,7 @@ class PlacedPlan {
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
   virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
   virtual void begin_run() {}
-  // Whether what the stream is given is captured, and so may run beside other runs of the plan.
+  // Whether work given to the stream is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
   const std::vector<Launch>& launches() const { return launches_; }
@@ -54,7 +54,7 @@ class PlacedPlan {
   // The slot that holds nothing but the fetch, and so is where that is wanted; -1: it is copied.
   int slot_of(std::size_t fetch) const;
   void add_state(const Step& step);
-  // Puts what kernels keep from run to run where the plan has it or, zeroed, into the workspace.
+  // Puts kernels' state from run to run where the plan has it or, zeroed, into the workspace.
   void place_state(void* workspace, void* stream);
 
   const CompiledPlan compiled_;

@@ -34,7 +34,8 @@ class PlacedGpuPlan : public PlacedPlan {
   }
 
  private:
-  // Nobody waits for a run, and so nobody could be told: of what is only looked at (check_indices), nobody is.
+  // Nobody waits for a run, so nobody could be told of a fault: such steps are refused, except check_indices, which
+  // only looks and whose faults nobody is told.
   static void refuse_faults(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible &&
@@ -70,7 +71,7 @@ class PlacedGpuPlan : public PlacedPlan {
     kernels_.at(&step).run(run);
   }
 
-  // What is captured runs whenever its graph does, which is the caller's: no stamps would be read.
+  // A captured run repeats whenever its graph does, which is the caller's: no stamps would be read.
   void start_all(std::uint32_t number, void* stream) override {
     const auto plain = [this](CUstream of) {
       for (std::size_t i = 0; i < order_.size(); ++i) start(i, of);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A segment of a run as a graph that is launched as it is, or, while somebody records, so that its kernels are seen.
+// A segment of a run as a graph that is launched plainly, or, while somebody records, so that its kernels are seen.
 #pragma once
 
 #include <cuda.h>

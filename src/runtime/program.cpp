@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling: select fetches, run the passes, plan, make an executor. And the calls on what came out.
+// Compiling: select fetches, run the passes, plan, make an executor. And the calls on the result.
 #include "paoding/program.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 namespace paoding {
 namespace {
 
-// Of a program, or of the memory that it shares with others.
+// Marks a program, or the memory that it shares with others, as in use.
 struct ProgramUse : OneAtATime {
   ProgramUse(std::atomic<bool>& is_in_use, const char* call)
       : OneAtATime(is_in_use, call, "of this program, or of one that shares its memory,",
@@ -50,7 +50,7 @@ std::uint64_t next_number() {
 
 }  // namespace
 
-// What run() reads stands first: behind a long run caches are cold.
+// The members that run() reads stand first: behind a long run caches are cold.
 struct alignas(64) Program::Compiled {
   std::atomic<bool> is_in_use{false};
   bool is_ready = false;       // every input has been set
@@ -78,10 +78,10 @@ struct alignas(64) Program::Compiled {
   std::size_t set_count = 0;
   std::vector<Shadow*> shadows;                          // that it reads
   Shadows::Outdated outdated;                            // shadows, when it has run
-  PreprocessedSet* preprocessed = nullptr;               // what it reads of that
+  PreprocessedSet* preprocessed = nullptr;               // the part of it that this program reads
   std::unique_lock<std::shared_mutex>* alone = nullptr;  // of the store, while a run that writes has it
 
-  // A call of the program. A callback may destroy that: what it was goes when the call is over.
+  // A call of the program. A callback may destroy the program: its members go when the call is over.
   class Call {
    public:
     Call(Compiled& compiled, const char* call) : compiled_(compiled), use_(compiled.is_in_use, call) {}
@@ -125,7 +125,7 @@ struct alignas(64) Program::Compiled {
     arena->holder = number;
   }
 
-  // What is fed belongs to the run that comes next.
+  // Feeds belong to the run that comes next.
   std::uint32_t next_execution() {
     if (next_run == 0) next_run = profile::Recorder::next_run();
     return next_run;
@@ -190,10 +190,10 @@ struct alignas(64) Program::Compiled {
       const ForReaders open(alone);
       options.on_print(value);
     }
-    if (alone != nullptr) come_behind_others();  // what the listener has enqueued reads what is written next
+    if (alone != nullptr) come_behind_others();  // the listener's work reads values that are written next
   }
 
-  // What waiting throws is what the run met.
+  // An error that waiting throws is the run's.
   void wait() {
     static const profile::SiteId site = profile::Recorder::add_site({.name = "wait", .kind = profile::SpanKind::wait});
     std::optional<profile::SpanScope> seen;  // on a CPU there is nothing to wait for
@@ -256,7 +256,7 @@ struct alignas(64) Program::Compiled {
     return std::make_shared<Fetched::State>(executor->read_later(all));
   }
 
-  // Error (argument) when the arena does not hold what a run of this program left.
+  // Error (argument) when the arena does not hold the results of a run of this program.
   void check_results(const std::string& name) const {
     if (last == Last::ended && arena->holder == number) return;
     fail(ErrorKind::argument, "fetch: '{}' is not there: {}", one_line(name),
@@ -350,7 +350,7 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// A program has no name of its own: what it is for says which it is.
+// A program has no name of its own: its results name it.
 std::string name_of(const Plan& plan) {
   constexpr std::size_t kMost = 3;
   std::string name = "program";

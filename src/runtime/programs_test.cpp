@@ -86,7 +86,7 @@ TEST(Programs, AreFoundAgainAndStayWhereTheyAre) {
   }
 }
 
-// A program keeps what it was fed, while others run; what it left to fetch is gone then.
+// A program keeps its feeds, while others run; its results to fetch are gone then.
 TEST(Programs, KeepTheirFeeds) {
   const Parameters parameters(*model({1, 1}, false), Device::cpu(), {.seed = 4});
   Programs programs([](const Programs::Key& key) { return model(key, false); }, {}, &parameters);

@@ -49,15 +49,15 @@ pd_status reported(const char* what, const Work& work) {
   }
 }
 
-// What a call is given, in this order.
+// The arguments of a call, in this order.
 constexpr std::array<std::string_view, 13> kForward = {"x",      "w",      "u",      "b",     "h0",    "c0",  "lengths",
                                                        "states", "last_h", "last_c", "gates", "cells", "b_hh"};
 constexpr std::array<std::string_view, 18> kBackward = {"x",     "w",     "u",        "h0",       "lengths",  "states",
                                                         "gates", "cells", "d_states", "d_last_h", "d_last_c", "d_x",
                                                         "d_w",   "d_u",   "d_b",      "d_h0",     "d_c0",     "d_b_hh"};
 
-// One direction: a plan, and where all that it reads and makes is in a call. What the caller leaves out lies behind the
-// plan's own workspace.
+// One direction: a plan, and the places of its operands and results in a call. Arguments that the caller leaves out lie
+// behind the plan's own workspace.
 class Direction {
  public:
   Direction(const char* name, const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
@@ -102,7 +102,7 @@ class Direction {
  private:
   struct Place {
     std::string name;
-    std::size_t given;           // position in what a call is given
+    std::size_t given;           // position among the arguments of a call
     std::int64_t bytes, offset;  // in the workspace, where it is absent
   };
 
@@ -123,7 +123,7 @@ class Direction {
 
   const Device device_;
   std::unique_ptr<PlacedPlan> placed_;
-  std::vector<Place> places_;  // what is read, then what is made
+  std::vector<Place> places_;  // operands, then results
   std::size_t reads_ = 0;
   std::int64_t bytes_;
   std::vector<void*> memory_;  // per place
@@ -153,7 +153,7 @@ struct pd_recurrent_plan {
     if (backward) text += "backward\n" + to_string(backward->plan());
   }
 
-  // Where the cells lie in what is saved, behind the gates.
+  // The place of the cells in the saved memory, behind the gates.
   const void* cells_in(const void* saved) const {
     return saved == nullptr ? nullptr : static_cast<const std::byte*>(saved) + cells_offset;
   }

@@ -14,17 +14,17 @@ DType dtype_of(pd_number number);
 /// "cpu", "cuda" or "cuda:N". Error (argument) for anything else.
 Device device_of(const char* name);
 
-/// What a forward pass saves beside its states, by name, in the order in which it lies in memory.
+/// The values that a forward pass saves beside its states, by name, in the order in which they lie in memory.
 struct SavedPart {
   const char* name;
   Type type;
 };
 std::vector<SavedPart> saved_parts(const pd_recurrent_layer& layer);
 
-/// x, w, u, b, h0, c0, lengths, b_hh to states, last_h, last_c and what is saved; what the layer has none of is no
-/// parameter.
+/// x, w, u, b, h0, c0, lengths, b_hh to states, last_h, last_c and the saved values; those that the layer does not have
+/// are no parameters.
 void build_forward(const pd_recurrent_layer& layer, Graph* graph);
-/// x, w, u, h0, lengths, states, what was saved, d_states, d_last_h, d_last_c to d_x, d_w, d_u, d_b, d_h0, d_c0,
+/// x, w, u, h0, lengths, states, the saved values, d_states, d_last_h, d_last_c to d_x, d_w, d_u, d_b, d_h0, d_c0,
 /// d_b_hh.
 void build_backward(const pd_recurrent_layer& layer, Graph* graph);
 

@@ -7,7 +7,7 @@
 namespace paoding {
 namespace {
 
-// A cache loses what it holds little by little, and who reads what it has lost waits, which who writes does not.
+// A cache loses its content little by little; a reader waits for lines that it has lost, a writer does not.
 constexpr std::int64_t kReadFrom = 2;
 
 bool is_run(const Launch& launch) { return launch.kind == Launch::Kind::run; }
@@ -44,7 +44,7 @@ class Touches {
   std::map<std::pair<int, std::int64_t>, std::pair<std::size_t, std::int64_t>> last_;  // moment, bytes
 };
 
-// In a run, what is touched twice twice.
+// Bytes that a run touches, memory that is touched twice counted twice.
 std::int64_t most_touched(const std::vector<Launch>& launches) {
   std::int64_t bytes = 0;
   for (const Launch& launch : launches) {
@@ -55,7 +55,7 @@ std::int64_t most_touched(const std::vector<Launch>& launches) {
   return bytes;
 }
 
-// Per launch, whether it is in a loop whose turns follow each other by a jump: what comes next is in front of it then.
+// Per launch, whether it is in a loop whose turns follow each other by a jump: its next launch then is in front of it.
 std::vector<bool> those_that_turn(const std::vector<Launch>& launches) {
   std::vector<bool> turn(launches.size());
   for (std::size_t i = 0; i < launches.size(); ++i) {

@@ -20,26 +20,26 @@ struct Shadow {
   std::string of;
   Type type;
   std::unique_ptr<DeviceBuffer> buffer;
-  bool is_fresh = false;  // it holds what the parameter does
+  bool is_fresh = false;  // it holds the parameter's value
 };
 
-/// What a shadow in `dtype` holds of a parameter's f32 value.
+/// The content of a shadow in `dtype` for a parameter's f32 value.
 Tensor rounded_shadow(const Tensor& value, DType dtype);
 
 class Shadows {
  public:
-  /// Of `of`, an f32 parameter.
+  /// The shadow of `of`, an f32 parameter.
   Shadow& at(const std::string& name, const std::string& of, const Type& type, const Device& device);
   /// The parameter was written, and nothing that holds it in 16 bits.
   void outdate(std::string_view of);
   /// Rounds the values of those that are not fresh, which `value_of` gives.
   void refresh(const std::vector<Shadow*>& wanted, const std::function<Tensor(const std::string& of)>& value_of);
 
-  /// What a program that writes parameters and some of their shadows leaves outdated.
+  /// The shadows that a program which writes parameters and some of their shadows leaves outdated.
   class Outdated {
    public:
     explicit Outdated(std::set<std::string> written = {}) : written_(std::move(written)) {}
-    /// Behind a run.
+    /// Called behind a run.
     void mark(Shadows& shadows);
 
    private:

@@ -11,7 +11,7 @@ namespace paoding {
 
 namespace {
 
-// A member's share of the time is what it would read and write alone.
+// A member's share of the time is that of the bytes that it would read and write alone.
 void add_members(const Step& step, profile::SiteInfo* info) {
   for (std::size_t i = 0; i < step.label.members.size(); ++i) {
     info->members.push_back({step.label.members[i], step.label.member_bytes[i]});

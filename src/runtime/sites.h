@@ -17,7 +17,7 @@ struct StepSites {
   profile::SiteId kernel;   // its kernel on a GPU's track
 };
 
-/// What a step runs as: SiteInfo::kernel.
+/// The name of a step's kernel: SiteInfo::kernel.
 using KernelOf = std::function<std::string(const Step&)>;
 
 /// The sites of a program's launches: every step is registered once, for all turns of the loop around it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stamps of a GPU as spans of a recording: the chip's clock is read beside the host's at the beginning, every second
-// and at the end, and what was stamped in between is told to the recorder once it lies between two readings.
+// and at the end, and stamps in between are told to the recorder once they lie between two readings.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +29,7 @@ struct StampedReplay {
   struct Mark {
     std::int64_t at_ns;
     profile::SiteId site;
-    bool is_kernels;  // the stamp of a kernel in front of what it is for
+    bool is_kernels;  // the stamp of a kernel in front of the entry
   };
   ReplayLaunch launch;
   int device = 0;
@@ -37,7 +37,7 @@ struct StampedReplay {
   profile::SiteId site = 0;
   std::int64_t begin_ns = 0, end_ns = 0;
   std::int64_t seen_ns = 0;      // when it was known to have ended, of steady_ns()
-  std::int64_t stamp_ns = 0;     // what a stamp's kernel takes
+  std::int64_t stamp_ns = 0;     // the time of a stamp's kernel
   std::vector<Mark> marks = {};  // in order; none where only the ends were stamped
   std::uint64_t lost = 0;        // stamps of loops that had no room
   bool is_plain = false;         // it has no stamps at all
@@ -54,7 +54,7 @@ class StampTimes {
   std::uint64_t recording() const { return recording_.load(std::memory_order_relaxed); }
   double budget() const { return budget_; }
 
-  /// Reads it where it is time to, and tells some of what can be told: a thread that launches is kept for no long time.
+  /// Reads it where it is time to, and tells some stamps of the past: a thread that launches is kept for no long time.
   void look_at_clock(const gpu::GpuDevice& device);
   /// Right before it.
   ReplayLaunch next_launch(std::uint32_t run);
@@ -69,7 +69,7 @@ class StampTimes {
     std::uint64_t told_to = 0;                            // those before lie between two readings
     std::vector<StampedReplay> copies;                    // to be told, in any order
   };
-  // What replays of a graph, and what a stream did, so far.
+  // Times of a graph's replays, and of a stream, so far.
   struct Known {
     std::uint64_t count = 0;
     double ns = 0;                      // of those of which only the ends were stamped
@@ -96,7 +96,7 @@ class StampTimes {
   std::map<int, Clock> clocks_;  // of devices
   std::map<std::pair<int, CUstream>, profile::TrackId> tracks_;
   std::map<profile::SiteId, Known> known_;                            // of replays
-  std::map<std::pair<int, CUstream>, std::int64_t> ends_;             // of what was told last, in the host's time
+  std::map<std::pair<int, CUstream>, std::int64_t> ends_;             // host time of the last one told
   std::map<profile::SiteId, std::map<profile::SiteId, Part>> parts_;  // of replays; kNone: of them whole
   std::uint64_t lost_ = 0, unplaced_ = 0, plain_ = 0;
   std::atomic<std::uint64_t> launches_{0};

@@ -103,7 +103,7 @@ ReplayLaunch StampTimes::next_launch(std::uint32_t run) {
   return {run, launches_.fetch_add(1, std::memory_order_relaxed), steady_ns()};
 }
 
-// As far as it is known what came next.
+// Places replays in time as far as the ones behind them are known.
 void StampTimes::place(Clock* clock, bool is_over) {
   if (clock->line.readings().empty()) {
     if (is_over) unplaced_ += std::exchange(clock->waiting, {}).size() + std::exchange(clock->copies, {}).size();
@@ -116,7 +116,7 @@ void StampTimes::place(Clock* clock, bool is_over) {
   });
   // Stamped in full and with their ends only are read at different times: none in between may come later.
   for (const auto& [number, replay] : clock->waiting) {
-    if (replay.is_plain) continue;  // how long it took follows from what is behind it
+    if (replay.is_plain) continue;  // its length follows from the replay behind it
     const bool is_early = clock->line.covers(replay.end_ns) && replay.launch.at_ns + kLateNs < steady_ns();
     if (!is_early) break;
     clock->told_to = std::max(clock->told_to, number + 1);
@@ -197,8 +197,8 @@ void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
   parts[profile::kNone].ns += replay.end_ns - replay.marks.front().at_ns;
 }
 
-// Behind what was in front of it and its own launch, as long as others, and over when the next begins, or by now: what
-// others took does not move it out of the recording.
+// A plain replay begins behind the one in front of it and its own launch, takes as long as others, and is over when the
+// next begins, or by now: the time of others does not move it out of the recording.
 void StampTimes::tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next) {
   const Known& known = known_[replay.site];
   std::int64_t& end = ends_[{replay.device, replay.stream}];

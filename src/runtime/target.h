@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a device to what code is made for, and from a planned step to what it is there.
+// From a device to the target that code is made for, and from a planned step to its text there.
 #pragma once
 
 #include "base/target.h"
@@ -7,10 +7,10 @@
 
 namespace paoding {
 
-/// What programs for the device are made for. Error (device) when there is no such GPU.
+/// The target of programs for the device. Error (device) when there is no such GPU.
 TargetPtr target_of(const Device& device);
 
-/// On a GPU: plans the text of a group or of a kernel of our own; what the step needs beside its operands.
+/// On a GPU: plans the text of a group or of a kernel of our own; returns the step's needs beside its operands.
 StepNeeds lower_for_gpu(Step& step, const Target& target);
 
 // ---- target_gpu.cpp, or cuda_missing.cpp ----

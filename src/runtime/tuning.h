@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing on the device what a program may run by a library or by kernels of our own.
+// Timing on the device of steps that a program may run by a library or by kernels of our own.
 #pragma once
 
 #include <string>

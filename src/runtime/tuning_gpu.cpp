@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
-// of their own. What was faster is kept in the PlanCache, which planning reads. An engine that gives other numbers than
+// of their own. The fastest is kept in the PlanCache, which planning reads. An engine that gives other numbers than
 // ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt). Products that cuBLASLt makes are
 // timed by the algorithms that its heuristics name, beside the one that it would take.
 #include <algorithm>
@@ -79,7 +79,7 @@ class Bench {
     PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, tickets_.size_bytes(), stream_.get()));
   }
 
-  /// The beginning and the end of what a run writes; NaN where it writes nothing.
+  /// The beginning and the end of a run's result; NaN where it writes nothing.
   std::vector<double> result(const PreparedKernel& kernel) {
     const gpu::DeviceMemory& memory = memory_.back();
     PD_CUDA(driver_.cuMemsetD8Async(memory.address(), 0xff, memory.size_bytes(), stream_.get()));
@@ -97,7 +97,7 @@ class Bench {
 
   /// Microseconds of a run: the least of some launches of a graph of some.
   double time(const PreparedKernel& kernel) {
-    const KernelRun run = this->run(kernel);  // what is loaded when it runs first is loaded
+    const KernelRun run = this->run(kernel);  // modules that are loaded at their first run are loaded here
     Graph graph(driver_);
     PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     try {

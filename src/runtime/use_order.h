@@ -10,8 +10,8 @@ namespace paoding {
 template <class User>
 class UseOrder {
  public:
-  /// Calls follow(other) for every user that `next` must come behind; all whom those came behind are then before it
-  /// too.
+  /// Calls follow(other) for every user that `next` must come behind; all users that those came behind are then before
+  /// it too.
   template <class Follow>
   void use(User* next, bool writes, const Follow& follow) {
     const bool has_read = std::find(readers_.begin(), readers_.end(), next) != readers_.end();
@@ -30,14 +30,14 @@ class UseOrder {
     }
   }
 
-  /// Whom somebody who reads, or who writes, has to wait for.
+  /// The users that a reader, or a writer, has to wait for.
   std::vector<User*> before(bool writes) const {
     std::vector<User*> all = writes ? readers_ : std::vector<User*>{};
     if (writer_ != nullptr) all.push_back(writer_);
     return all;
   }
 
-  /// All that they have done is done.
+  /// Drops a user whose work has ended.
   void forget(const User* user) {
     std::erase(readers_, user);
     if (writer_ == user) writer_ = nullptr;

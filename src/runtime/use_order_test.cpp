@@ -43,7 +43,7 @@ TEST(UseOrder, WhoIsForgottenIsNotFollowed) {
   EXPECT_EQ(order.before(false), std::vector<User*>{&b});
 }
 
-// Against the whole history: whatever conflicts with a use comes before it by a chain of what was followed.
+// Compared with the whole history: a use that conflicts with a later one comes before it by a chain of followed uses.
 TEST(UseOrder, OrdersAllThatConflict) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -20,7 +20,7 @@ struct VerticalRun {
   std::size_t begin = 0;
   std::vector<int> axes;
   std::int64_t partitions = 0;
-  double alone_us = 0, fused_us = 0;  // what they are expected to take as launches of their own, and so
+  double alone_us = 0, fused_us = 0;  // their expected times as launches of their own, and fused
 
   std::size_t end() const { return begin + axes.size(); }
 };
@@ -28,7 +28,7 @@ struct VerticalRun {
 class VerticalFusion {
  public:
   /// `bases`: the address of every slot. Only neighbours of one `kind` go together, to the middle of which no branch
-  /// leads. What does not read anything of the others is left to run beside them (gpu/grouped_launch.h).
+  /// leads. A launch that reads nothing of the others is left to run beside them (gpu/grouped_launch.h).
   VerticalFusion(const std::vector<Launch>& launches, const std::vector<std::byte*>& bases,
                  const std::vector<int>& kind, const Target& target);
 
@@ -39,7 +39,7 @@ class VerticalFusion {
   std::string why_not(std::size_t i);
 
  private:
-  // How a step can be split, and what it takes alone and so.
+  // How a step can be split, and its times alone and so.
   struct Way {
     int axis;
     std::int64_t partitions;

@@ -32,7 +32,8 @@ struct VerticalFusion::Member {
   Way way;
   std::vector<PartitionMemory> memory;  // per operand
 
-  // Whether no partition of one of them touches what another partition of the other writes, or the other way round.
+  // Whether no partition of one of them touches memory that another partition of the other writes, or the other way
+  // round.
   bool keeps_apart(const Member& other) const {
     if (way.partitions == 1) return true;
     return std::ranges::all_of(memory, [&](const PartitionMemory& mine) {
@@ -99,7 +100,7 @@ std::vector<VerticalFusion::Member> VerticalFusion::members_of(const Launch& lau
   return members;
 }
 
-// Of every operand.
+// The memory of every operand.
 std::vector<PartitionMemory> VerticalFusion::memory_of(const Launch& launch, int axis) const {
   std::vector<PartitionMemory> memory;
   for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
@@ -114,8 +115,8 @@ bool VerticalFusion::may_follow(std::size_t i) const {
   return i < launches_.size() && is_group(launches_[i]) && !is_target_[i] && kind_[i] == kind_[i - 1];
 }
 
-// As far as every launch reads something of those before it; those in a row that do not are left to run side by side.
-// Of no launches where they would take as long alone.
+// The longest run in which every launch reads something of those before it; launches in a row that do not are left to
+// run side by side. Empty where they would take as long alone.
 VerticalRun VerticalFusion::longest(std::size_t begin, const Member& first) {
   std::vector<Member> members{first};
   for (std::size_t i = begin + 1; members.size() < kMostStages && may_follow(i); ++i) {

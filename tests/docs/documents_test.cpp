@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What README.md, CONTRIBUTING.md and docs/ tell people to type is there: commands and their options, graph text, make
-// targets, files, links, counts; and tools/check_docs.py, which compares their numbers with results, finds wrong ones.
+// README.md, CONTRIBUTING.md and docs/ tell people to type only things that exist: commands and their options, graph
+// text, make targets, files, links, counts; and tools/check_docs.py, which compares their numbers with results, finds
+// wrong ones.
 #include <map>
 #include <regex>
 #include <set>
@@ -32,7 +33,7 @@ struct Document {
   std::string name;
   std::vector<std::string> blocks;  // between ``` and ```
   std::vector<std::string> spans;   // between ` and `
-  std::string plain;                // what is in no block
+  std::string plain;                // text in no block
 };
 
 Document read(const fs::path& path) {
@@ -74,11 +75,11 @@ std::vector<std::string> commands_of(const Document& document) {
 
 class Documents : public Cli {
  protected:
-  // What `paoding ... --help` says, of the longest beginning of the words that is a command.
+  // The text of `paoding ... --help`, for the longest beginning of the words that is a command.
   const std::string& help_of(const std::vector<std::string>& words) {
     std::string command = words[0];
     const std::string& outer = help(command);
-    // What `paoding profile` runs has options of its own.
+    // A command that `paoding profile` runs has options of its own.
     const auto inner = words.size() > 1 && command == "profile" ? words.begin() + 1 : words.end();
     if (inner != words.end() && !inner->starts_with("-")) return help_of({inner, words.end()});
     const bool is_word = words.size() > 1 && !words[1].starts_with("-");
@@ -189,7 +190,7 @@ TEST_F(Documents, AreAsShortAsTheyPromise) {
   EXPECT_LE(lines("docs/roadmap.md"), 50);
 }
 
-// A page beside the repository's, for tools/check_docs.py, and what it says of it.
+// A page beside the repository's, for tools/check_docs.py, and the messages about it.
 class DocumentNumbers : public Cli {
  protected:
   Ran check(const std::string& page) {

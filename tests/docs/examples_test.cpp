@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of examples/ run_program as built, and print what they promise.
+// The programs of examples/ run as built, and print the output that they promise.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <sys/wait.h>
@@ -41,7 +41,7 @@ Ran run_program(const std::string& example, const std::string& argument = "", co
   return ran;
 }
 
-// What stands behind `label` in `text`, as a number.
+// The number behind `label` in `text`.
 double number_behind(const std::string& text, const std::string& label) {
   const auto at = text.find(label);
   return at == std::string::npos ? std::numeric_limits<double>::quiet_NaN() : std::stod(text.substr(at + label.size()));
@@ -53,7 +53,7 @@ TEST(Examples, AllRunToTheEnd) {
   for (const auto& entry : fs::directory_iterator(source_root() / "examples")) {
     if (entry.path().extension() == ".cpp") names.push_back(entry.path().stem().string());
   }
-  std::sort(names.begin(), names.end());  // 07 needs what 06 saves
+  std::sort(names.begin(), names.end());  // 07 needs the file of 06
   EXPECT_GE(names.size(), 10u);
   for (const std::string& name : names) {
     const Ran ran = run_program(name, "", folder.path());
@@ -115,7 +115,7 @@ TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
   EXPECT_EQ(parser.load((folder / "loop.json").string()).error(), simdjson::SUCCESS);
 }
 
-// What docs/howto/read_data_faster.md says of its report.
+// Agrees with the report in docs/howto/read_data_faster.md.
 TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   const auto share = [](const Ran& ran) {
     const std::string line = ran.out.substr(ran.out.find("  Your code "));
@@ -133,7 +133,7 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   EXPECT_NEAR(number_behind(wall.substr(wall.find(" your code ")), "Ratio: "), share(slow), 1) << slow.out;
 }
 
-// What docs/howto/mend_a_slow_op.md says of both reports.
+// Agrees with both reports in docs/howto/mend_a_slow_op.md.
 TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const Ran ran = run_program("14_slow_op");
@@ -154,7 +154,7 @@ TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   EXPECT_NEAR(number_behind(slow, "y = "), number_behind(quick, "y = "), 1e-2) << ran.out;
 }
 
-// What docs/howto/branch_on_a_gpu.md says of the three ways, on a GPU that is not there.
+// Agrees with docs/howto/branch_on_a_gpu.md on the three ways, on a GPU that is not there.
 TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
   const fs::path gpu = fs::read_symlink("/proc/self/exe").parent_path() / "pretend_gpu";
   if (!fs::exists(gpu / "libcuda.so.1")) GTEST_SKIP() << "NOT CHECKED: " << gpu << " is not built";
@@ -171,7 +171,7 @@ TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
   };
   EXPECT_GT(calls("step by step"), calls("predicates on the CPU")) << ran.out;
   EXPECT_GT(calls("predicates on the CPU"), 0) << ran.out;
-  EXPECT_LE(calls("by default"), 100 * 3) << ran.out;  // what is fed; results come without a copy
+  EXPECT_LE(calls("by default"), 100 * 3) << ran.out;  // the feeds; results come without a copy
 }
 
 TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
@@ -187,7 +187,7 @@ TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
   const Ran refused = run_program("10_run_graph_text", (folder / "wrong.txt").string());
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.out.find(":3:"), std::string::npos) << refused.out;
-  // What a text says goes to the terminal without its control characters.
+  // The message of a bad text goes to the terminal without the text's control characters.
   spill(folder / "foreign.txt", R"(paoding graph 1
 x = input f32[2]
 fetch "\x1b]0;mine\x07" = x

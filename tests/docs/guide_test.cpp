@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/guide/ says what is so: its code stands in programs that are built, its output is what they print, and its
-// commands run as written. Lines of code in docs/howto/ stand in an example or a header.
+// docs/guide/ is true: its code stands in programs that are built, its output is theirs, and its commands run as
+// written. Lines of code in docs/howto/ stand in an example or a header.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -59,7 +59,7 @@ class Guide : public TrainingRun {
     TrainingRun::SetUp();
     fs::create_directory_symlink(program_.parent_path(), folder_ / "build");
   }
-  // What is written of a GPU's kernels reads otherwise.
+  // Pages quote the output on a CPU; on a GPU the kernels would read otherwise.
   Ran on_the_cpu(const std::string& command) const {
     return shell("export CUDA_VISIBLE_DEVICES=-1 TMPDIR=\"$PWD\"; " + command);
   }
@@ -129,7 +129,7 @@ TEST_F(Guide, ShowsWhatItsProgramsPrint) {
 
 TEST_F(Guide, HasCommandsThatRunAsWritten) {
   if (std::system("command -v curl >/dev/null") != 0) GTEST_SKIP() << "NOT CHECKED: there is no curl";
-  // What installs, builds and fetches has been done; a server takes a moment, and its port may be another's.
+  // Installing, building and fetching have been done; a server takes a moment, and its port may be another's.
   std::string script =
       "set -emo pipefail\n"
       "make() { :; }\n"

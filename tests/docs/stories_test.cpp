@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stories of docs/howto/ and docs/performance/ that are commands: what a reader is told to see is there.
+// The stories of docs/howto/ and docs/performance/ that are commands: the output that they promise a reader is there.
 #include <regex>
 
 #include "tests/cli/cli_run.h"

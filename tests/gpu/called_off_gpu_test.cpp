@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Long runs on a GPU are called off while they are under way, within a second, and write nothing; of many short ones no
-// more are under way than end by themselves. The CPU's programs say what is right.
+// more are under way than end by themselves. Programs on the CPU give the right values.
 #include <algorithm>
 #include <chrono>
 #include <thread>

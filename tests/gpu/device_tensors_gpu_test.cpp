@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds that are on the GPU already and results that stay there. The CPU's programs say what is right. On the
+// Feeds that are on the GPU already and results that stay there. Programs on the CPU give the right values. On the
 // pretended GPU under many schedules.
 #include "paoding/device_tensor.h"
 #include "tests/gpu/enqueued_runs.h"
@@ -173,7 +173,7 @@ TEST(DeviceTensors, ACallersMemoryIsReadBehindWhatFillsItAndBeforeTheCallerGoesO
     std::vector<DeviceTensor> made;
     for (int step = 0; step < 4; ++step) {
       values.push_back(input(8, step));
-      copy(place(memory->bytes()), place(values.back().bytes()), 32, mine);  // over what the run before has read
+      copy(place(memory->bytes()), place(values.back().bytes()), 32, mine);  // over memory that the run before has read
       record(filled, mine);
       wait(static_cast<CUstream>(program.stream()), filled, 0);
       program.set_input(0, DeviceTensor({f32, {8}}, Device::cuda(), {memory, memory->bytes()}), mine);
@@ -191,7 +191,7 @@ TEST(DeviceTensors, ACallersMemoryIsReadBehindWhatFillsItAndBeforeTheCallerGoesO
   }
 }
 
-// What is dropped while a reader in another stream is under way keeps its value until that has read it.
+// A tensor that is dropped while a reader in another stream is under way keeps its value until that has read it.
 TEST(DeviceTensors, MemoryIsUsedAgainBehindItsReaders) {
   void* library = dlopen(PAODING_PRETEND_FOLDER "/libcuda.so.1", RTLD_NOW);
   const auto at = [&](const char* name) { return dlsym(library, name); };

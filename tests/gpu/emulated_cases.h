@@ -19,7 +19,7 @@ inline void expect_within(const Graph& g, const Feeds& feeds, const Tensors& got
   }
 }
 
-/// What runs give twice, CTAs in one order and in another.
+/// Cases whose runs give the same twice, CTAs in one order and in another.
 class EmulatedCases {
  public:
   void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, Plan plan) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers in the emulation: by CTA groups that a test names, in many orders in which CTAs run and what they
-// send comes.
+// Recurrent layers in the emulation: by CTA groups that a test names, in many orders in which CTAs run and their
+// messages arrive.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ inline bool has_kernel(const Plan& plan, const std::string& why, const std::stri
   return false;
 }
 
-/// A layer, or layers, as a program; two lots of feeds that runs take in turn, so that what a run leaves in memory is
-/// not what the next one has to find there.
+/// A layer, or layers, as a program; two lots of feeds that runs take in turn, so that memory left by one run is never
+/// right for the next.
 template <class Case>
 struct EmulatedLayer {
   Case layer;

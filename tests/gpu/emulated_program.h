@@ -63,8 +63,8 @@ class EmulatedProgram {
   /// Launches that kernel ops side by side share.
   std::size_t grouped() const { return fused_.size() - pipelines_; }
 
-  /// Memory holds garbage at first, but for what kernels keep from run to run, and CTAs run in an order that the seed
-  /// decides. Throws what a kernel faults with, or that its CTAs wait for each other in vain.
+  /// Memory holds garbage at first, but for the state of kernels from run to run, and CTAs run in an order that the
+  /// seed decides. Throws the fault of a kernel, or that its CTAs wait for each other in vain.
   Tensors run(const gpu::EmulatedKernels& compiled, const Tensors& feeds, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<Memory> memories;

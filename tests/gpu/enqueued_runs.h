@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of enqueued runs share. They are compiled twice: for a GPU that is there, and for the pretended one, which
-// is told in which order to run things, and asked whether the host has waited.
+// Helpers that tests of enqueued runs share. They are compiled twice: for a GPU that is there, and for the pretended
+// one, which is told in which order to run things, and asked whether the host has waited.
 #pragma once
 
 #include <set>

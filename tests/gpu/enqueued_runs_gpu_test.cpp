@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs, feeds and fetches that are enqueued on a GPU and not waited for: programs that share parameters, inputs of the
-// next run while one is under way, results that are read later, runs that fail among others. The CPU's programs say
-// what is right. On the pretended GPU under many schedules.
+// next run while one is under way, results that are read later, runs that fail among others. Programs on the CPU give
+// the right values. On the pretended GPU under many schedules.
 #include "tests/gpu/enqueued_runs.h"
 
 namespace paoding::testing_program {

@@ -145,7 +145,7 @@ void build_both_directions(Graph& g, RecurrentKind kind, DType dtype, std::int64
   minimize(mean(square(cast(ys, f32))), Sgd{});
 }
 
-// Of the steps that share launches, the layers over time.
+// Counts the layers over time among the steps that share launches.
 int layers_that_share(const Graph& graph) {
   const Plan plan = plan_for_gpu(graph);
   const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan), "\n"));

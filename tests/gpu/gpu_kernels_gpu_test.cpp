@@ -39,7 +39,7 @@ std::string one_program(std::span<const std::string> texts) {
   return program;
 }
 
-/// Compiles all; a failure says where a text is from and what NVRTC says of it.
+/// Compiles all; a failure says where a text is from and has NVRTC's message.
 void compile_all(const Texts& texts, const char* what) {
   constexpr std::size_t kBatch = 24;
   const auto start = std::chrono::steady_clock::now();

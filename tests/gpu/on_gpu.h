@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU, for tests of what runs on the caller's.
+// Memory of a GPU, for tests of runs on the caller's memory.
 #pragma once
 
 #include "gpu/driver.h"

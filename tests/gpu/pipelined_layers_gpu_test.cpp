@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers one above the other in one launch of a captured run, beside the same step by step: what is between
-// two layers is made step by step there, and not stored, so that last bits may differ. On the pretended GPU under many
+// Recurrent layers one above the other in one launch of a captured run, beside the same step by step: values between
+// two layers are made step by step there, and not stored, so that last bits may differ. On the pretended GPU under many
 // schedules.
 #include <fmt/ranges.h>
 
@@ -61,7 +61,7 @@ TEST_P(PipelinedLayers, GiveWhatTheyGiveOneByOne) {
       Dense xs(static_cast<std::size_t>(sizes.steps * sizes.rows * sizes.units));
       for (double& x : xs) x = draw(random);
       Tensors feeds{{"xs", Tensor::from(f32, {sizes.steps, sizes.rows, sizes.units}, xs)}};
-      if (sizes.has_lengths) {  // the second run leaves what the first one made of later steps
+      if (sizes.has_lengths) {  // the second run keeps the first one's results of later steps
         Dense lengths(static_cast<std::size_t>(sizes.rows), run == 1 ? 1 : static_cast<double>(sizes.steps));
         lengths[0] = 2;
         feeds.emplace("lengths", Tensor::from(i32, {sizes.rows}, lengths));

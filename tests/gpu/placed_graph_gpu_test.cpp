@@ -38,7 +38,7 @@ TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
     expect_close("dt", gdt.read(5), wanted.at("dt").to_doubles(), 1e-4);
     expect_close("same", gsame.read(30), wanted.at("same").to_doubles(), 0);
   };
-  // What allocates or waits may not be captured.
+  // Calls that allocate or wait may not be captured.
   PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   placed.run(inputs, results, workspace.at(), stream.get());
   CUgraph captured = nullptr;
@@ -60,7 +60,7 @@ TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
   EXPECT_TRUE(has(message, "gather: its positions are checked while it runs")) << message;
 }
 
-// Nobody waits for such a run, and so nobody is told; what is only looked at is no reason to refuse the graph.
+// Nobody waits for such a run, so nobody is told; an index that is only looked at is no reason to refuse the graph.
 TEST(PlacedGraphOnAGpu, OfALabelThatIsNoClassHasALossOfNan) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g;
@@ -145,7 +145,8 @@ TEST(PlacedGraphOnAGpu, CapturedRunsShareNothingAndTakeADirtyWorkspace) {
   }
 }
 
-// A recording has every kernel of every run, by stamps; what the caller captures gets none, as nobody would read them.
+// A recording has every kernel of every run, by stamps; runs that the caller captures get none, as nobody would read
+// them.
 TEST(PlacedGraphOnAGpu, IsSeenInRecordingsAndLeavesNoStampInAGraphOfTheCallers) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g;

@@ -35,7 +35,7 @@ class PlantedMistakes {
   }
 
   /// Each by one of a few schedules: results that are not those of the text as it is, or CTAs that wait in vain; or
-  /// what is not ordered, if that is looked at. Prints which one where PAODING_SCHEDULES is set.
+  /// accesses without an order, if those are looked at. Prints which one where PAODING_SCHEDULES is set.
   void expect_found(bool looks_at_order = false) const {
     std::vector<const gpu::TextLaunch*> kernels;
     const auto add = [&](const EmulatedProgram& program) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on a GPU that print: values are handed over before anything is written, so that a listener who throws
-// ends the run as on the CPU. The CPU's programs say what is right. On the pretended GPU under many schedules.
+// Runs on a GPU that print: values are handed over before anything is written, so that a listener who throws ends the
+// run as on the CPU. Programs on the CPU give the right values. On the pretended GPU under many schedules.
 #include <fmt/ranges.h>
 
 #include "base/check.h"
@@ -25,7 +25,7 @@ std::vector<Dense> printed_values(const Parameters& parameters) {
   return {parameters.get("w").to_doubles(), parameters.get("count").to_doubles()};
 }
 
-// The same program on both devices. What is printed is kept; the one whose number comes down to 0 is not taken.
+// The same program on both devices. Prints are kept; the one whose number comes down to 0 is not taken.
 struct Both {
   explicit Both(const std::function<void(Graph&)>& make, int repeats = 1) {
     make(graph);
@@ -100,7 +100,7 @@ TEST(PrintingRuns, ThatFailBehindOneThatTheListenerEndedAreToldByTheirOwnNumber)
   }
 }
 
-// The reader goes in a stream of its own, and is not waited for by who writes what it reads.
+// The reader goes in a stream of its own, and a run that writes the value does not wait for it.
 TEST(PrintingRuns, WriteBehindTheReadersThatTheListenerHasStarted) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g, evaluated;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chip's clock beside the host's, for as long as PAODING_CLOCK_SECONDS says: what recordings take a GPU's stamps
-// by.
+// The chip's clock beside the host's, for as long as PAODING_CLOCK_SECONDS says: recordings place a GPU's stamps by the
+// two.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// As stamp_times does: soon at first, then every second.
+// The same intervals as in stamp_times: soon at first, then every second.
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;
 
 std::int64_t of_system(clockid_t clock) {
@@ -30,7 +30,7 @@ std::int64_t of_system(clockid_t clock) {
   return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
 }
 
-// What a reading takes, and the smallest step that shows.
+// Prints the time of a reading, and the smallest step that shows.
 void print_clock(const char* name, clockid_t clock) {
   constexpr int kReadings = 20'000;
   std::int64_t least = INT64_MAX, last = of_system(clock);

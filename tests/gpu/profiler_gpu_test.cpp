@@ -158,7 +158,7 @@ TEST_F(ProfilerOnGpu, SeesBodiesOfLoopsAndBranchesByBoth) {
   }
 }
 
-// Whoever stops it has no context of the GPU's: what other threads have launched is waited for and told.
+// The thread that stops it has no context of the GPU's: work that other threads have launched is waited for and told.
 TEST_F(ProfilerOnGpu, IsStoppedByAThreadThatNeverUsedTheGpu) {
   for (const char* by_cupti : {"0", "1"}) {
     ::setenv("PAODING_CUPTI", by_cupti, 1);
@@ -218,7 +218,7 @@ TEST_F(ProfilerOnGpu, NamesTheKernelsThatALibraryChose) {
   EXPECT_EQ(by_stamps["exp"], by_cupti["exp"]);
 }
 
-// Runs that keep the chip busy, one behind the other between two events: their kernels take what lies between the
+// Runs that keep the chip busy, one behind the other between two events: their kernels take the time between the
 // events, and all of that is some op's.
 TEST_F(ProfilerOnGpu, KernelsTakeWhatEventsSayOfThemTogether) {
   if (is_pretended()) GTEST_SKIP() << "NOT CHECKED: needs times of a GPU";
@@ -259,7 +259,7 @@ TEST_F(ProfilerOnGpu, KernelsTakeWhatEventsSayOfThemTogether) {
   EXPECT_LE(records.unattributed_ns, 0.001 * records.gpu_ns);
 }
 
-// CUPTI goes with the recording: what was captured can be launched, and is as fast as before.
+// CUPTI goes with the recording: captured graphs can be launched, and are as fast as before.
 TEST_F(ProfilerOnGpu, LetsGoOfCupti) {
   if (is_pretended()) GTEST_SKIP() << "NOT CHECKED: needs times of a GPU";
   const auto us_a_run = [&] {  // the least of some, as nothing else may be seen in it

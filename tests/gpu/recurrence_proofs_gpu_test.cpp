@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers on a GPU for as long, and in as many shapes, as one asks for: random shapes against float64 on the
 // CPU (PAODING_SHAPES of them, 4 unless told), and the same bits after many runs (PAODING_SOAK_RUNS, 300), which
-// benchmarks/soak.sh has beside another process. What a kernel does that finds its CTAs no room.
+// benchmarks/soak.sh runs beside another process. And a kernel whose CTAs find no room.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

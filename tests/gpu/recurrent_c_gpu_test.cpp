@@ -69,7 +69,7 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
                 gsaved.at(), gd.at(),   nullptr, nullptr, gd_x.at(),   nullptr,
                 gd_u.at(),   gd_b.at(), nullptr, nullptr, gspace.at(), gd_b_hh.at()};
     const gpu::Stream stream(device);
-    // What allocates or waits may not be captured.
+    // Calls that allocate or wait may not be captured.
     PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     ASSERT_EQ(pd_recurrent_forward(plan, &forward, stream.get()), PD_OK) << pd_last_error();
     ASSERT_EQ(pd_recurrent_backward(plan, &backward, stream.get()), PD_OK) << pd_last_error();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Program::run() costs the host beyond the graph launch itself.
+// The host's cost of Program::run() beyond the graph launch itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ class LaunchClock {
   static inline decltype(gpu::Driver::cuGraphLaunch) real_ = nullptr;
 };
 
-// What run() takes beside the launch of its own graph, of few launches or of many.
+// The time of run() beside the launch of its own graph, of few launches or of many.
 TEST(ProgramOnGpu, RunCostsAtMostAMicrosecondMoreThanTheLaunchOfItsOwnGraph) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const std::int64_t steps : {1, 30, 1000}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a ReLU and its sums of channels in one kernel, on a GPU and against sums of float64: run after run
-// the same bits, as what CTAs leave for the ones that add up has to be gone by the next.
+// the same bits, as values that CTAs leave for the ones that add up have to be gone by the next.
 #include "tests/gpu/kernel_texts.h"
 #include "tests/support/program_check.h"
 

@@ -83,7 +83,7 @@ TEST(Targets, ArenasHoldTheWorkspacesOfKernels) {
   EXPECT_EQ(plan.slots[static_cast<std::size_t>(step.state)].kind, SlotKind::state);
 }
 
-// What an error of too little memory names.
+// An error of too little memory names these slots.
 TEST(Targets, TheLargestSlotsOfAPlanAreNamed) {
   Graph g;
   const Value x = g.input("x", f32, {64, 512});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of translate at its real size on a GPU: what compiling it takes, and binding the 106 shapes that
-// its data have, in time and in memory. PAODING_TRANSLATE_TRIAL=1 is a model of few numbers and some of the shapes, for
-// a GPU that is pretended.
+// The training step of translate at its real size on a GPU: the time and memory of compiling it, and of binding the 106
+// shapes that its data have. PAODING_TRANSLATE_TRIAL=1 is a model of few numbers and some of the shapes, for a GPU that
+// is pretended.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ std::vector<Programs::Key> shapes() {
 }
 Programs::Key largest() { return is_trial() ? shapes().back() : Programs::Key{50, 50}; }
 
-// As cli/training.cpp makes it.
+// The same graph as in cli/training.cpp.
 std::unique_ptr<Graph> training_step(const Programs::Key& key) {
   const std::int64_t rows = is_trial() ? 2 : 128, words = is_trial() ? 20 : 8000;
   auto graph = std::make_unique<Graph>();
@@ -80,8 +80,8 @@ std::int64_t bytes_in_use() {
   return static_cast<std::int64_t>(all_bytes - free_bytes);
 }
 
-// What others do on the GPU and the cores counts in memory and times, so these are held against limits only where
-// nothing else runs: PAODING_ALONE=1, as benchmarks/proof_session.sh sets it. Else a quarter of the shapes is bound.
+// Other work on the GPU and the cores counts in memory and times, so these are compared with limits only where nothing
+// else runs: PAODING_ALONE=1, as benchmarks/proof_session.sh sets it. Else a quarter of the shapes is bound.
 bool is_alone() { return std::getenv("PAODING_ALONE") != nullptr; }
 
 double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -95,7 +95,7 @@ double seconds_of(clockid_t clock) {
 struct Bound {
   std::vector<double> milliseconds, own_milliseconds;  // by the clock; of this thread
   int compiled = 0;
-  std::int64_t most_bytes = 0;  // of the device, beyond what was in use before
+  std::int64_t most_bytes = 0;  // of the device, beyond the memory in use before
 
   void print(const char* what) const {
     auto sorted = milliseconds, own = own_milliseconds;
@@ -154,7 +154,7 @@ TEST(TranslationOnGpu, CompilesInSecondsAndInOneWhenItsKernelsAreThere) {
   }
 }
 
-// The budget is less than what all their graphs take, so that some are dropped.
+// The budget is smaller than all their graphs together, so that some are dropped.
 TEST(TranslationOnGpu, BindsEveryShapeOfItsDataInTimeAndInTheLargestOnesMemory) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   const std::int64_t budget = is_trial() ? std::int64_t{1} << 20 : std::int64_t{256} << 20;
@@ -174,7 +174,7 @@ TEST(TranslationOnGpu, BindsEveryShapeOfItsDataInTimeAndInTheLargestOnesMemory) 
   if (!is_alone()) return;
   EXPECT_LE(first.most_bytes, one.most_bytes * 3 / 2 + budget);
   EXPECT_LE(again.most_bytes, one.most_bytes * 3 / 2 + budget);
-  // The first is compiled, the others are bound to it. Of this thread: what else the machine does hardly matters.
+  // The first is compiled, the others are bound to it. The time is this thread's, which other work hardly changes.
   EXPECT_LE(*std::max_element(again.own_milliseconds.begin() + 1, again.own_milliseconds.end()), 100);
 }
 

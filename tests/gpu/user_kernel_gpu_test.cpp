@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of a user's own: where they run, what their text depends on, what is said of mistakes. What they compute is
+// Kernels of a user's own: where they run, the inputs of their text, the messages for mistakes. Their results are
 // compared by the op sweep and, on the CPU, by TextKernels.
 #include <fstream>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs on a GPU each of which is waited for before the next is started: from the fifth on they set their completion
-// flag themselves, with their small results, and do their last copies with that. The CPU's programs say what is right.
+// flag themselves, with their small results, and do their last copies with that. Programs on the CPU give the right
+// values.
 #include <fmt/format.h>
 
 #include "tests/gpu/enqueued_runs.h"
@@ -8,7 +9,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// Two states that are copied at the end, since what they become is fetched too; and one that is written in place.
+// Two states that are copied at the end, since their next values are fetched too; and one that is written in place.
 void build_step(Graph& g, std::int64_t n) {
   const Value x = g.input("x", f32, {n});
   for (const std::string name : {"a", "b"}) {
@@ -27,7 +28,7 @@ struct OnBoth {
     parameters.emplace(graph, gpu_here()), expected.emplace(graph, Device::cpu());
     program.emplace(graph, options, &*parameters), on_cpu.emplace(graph, CompileOptions{}, &*expected);
   }
-  // Fetches and what is written, on both.
+  // Compares fetches and written parameters of both.
   void expect_same(const std::string& where) {
     for (std::size_t i = 0; i < on_cpu->fetch_names().size(); ++i) {
       const Dense got = program->fetch(static_cast<int>(i)).to_doubles();
@@ -48,7 +49,7 @@ struct OnBoth {
 
 TEST(WaitedRuns, GiveWhatACpuGivesWhetherSomebodyWaitsOrNot) {
   PD_SKIP_WITHOUT_A_GPU();
-  for (const std::int64_t n : {8, 7, 3000, 30'000}) {  // pieces of 16 bytes and not; what is small, and what is not
+  for (const std::int64_t n : {8, 7, 3000, 30'000}) {  // pieces of 16 bytes and not; small and large
     OnBoth both([&](Graph& g) { build_step(g, n); });
     for (unsigned seed = 0; seed < 3; ++seed) {
       std::mt19937 random(seed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels whose CTAs wait for each other: an exchange in a cluster and a barrier over the grid, in the emulation under
-// many schedules (PAODING_SCHEDULES of them) and on a GPU, against the same chain computed on the host; what tells the
-// host that a run has ended, with a CTA in the host's place; and with a planted mistake each, which the emulation has
-// to find.
+// many schedules (PAODING_SCHEDULES of them) and on a GPU, against the same chain computed on the host; the flag that
+// tells the host that a run has ended, with a CTA in the host's place; and with a planted mistake each, which the
+// emulation has to find.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -59,7 +59,7 @@ std::vector<unsigned> exchanged() {
   return words;
 }
 
-// For all threads of all CTAs of a cooperative grid: what each stored before, all see behind it. `counter` is the
+// For all threads of all CTAs of a cooperative grid: all see each thread's earlier stores behind it. `counter` is the
 // launch's own, and keeps its value from launch to launch: its highest bit turns with every round.
 const char* const kGridBarrier = R"cuda(
 #ifdef PD_EMULATE

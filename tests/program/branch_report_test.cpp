@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recordings of branches and loops without a length show: the op, and in it the ops that it ran.
+// Recordings of branches and loops without a length show the op, and in it the ops that it ran.
 #include "cpu/parallel.h"
 #include "paoding/paoding.h"
 #include "profile/report.h"
@@ -8,7 +8,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// Rows as "name calls", two spaces deeper for what is inside.
+// Rows as "name calls", two spaces deeper for rows inside another.
 std::string rows_of(Program& program, const Tensors& feeds, Detail detail = Detail::op) {
   Profiler profiler(State::all, detail);
   program.run(feeds);

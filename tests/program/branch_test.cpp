@@ -106,7 +106,7 @@ TEST(Branch, StandsInScansAndHoldsThem) {
   for (const Feeds& each : feeds) check_gradients(g, each);
 }
 
-// Also what is computed of values of outside only: a branch that is not taken must cost nothing and print nothing.
+// This includes ops on outside values only: a branch that is not taken must cost nothing and print nothing.
 TEST(Branch, HoldsWhatItsFunctionWrites) {
   Graph g;
   const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {3}), k = g.parameter("k", f32, {3});

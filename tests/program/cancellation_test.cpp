@@ -15,7 +15,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// Of the calling thread on a processor, not of the clock on the wall: others may use the machine.
+// The calling thread's time on a processor, not the wall clock's: others may use the machine.
 class OwnSeconds {
  public:
   OwnSeconds() { pthread_getcpuclockid(pthread_self(), &clock_); }

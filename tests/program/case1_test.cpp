@@ -122,7 +122,7 @@ void build_crop(Graph& g, Inputs inputs) {
   };
   const Value data1 = tensor("data1", shape1), data2 = tensor("data2", shape2);
   g.fetch("shape", slice(shape_of(data2), 0, 0, 4));
-  // Shapes are known when a graph is built, so what is left out is plain arithmetic.
+  // Shapes are known when a graph is built, so the amounts to leave out are plain arithmetic.
   const Ints before(4, 0);
   Ints after;
   for (int axis = 0; axis < 4; ++axis) after.push_back(data1.shape()[axis] - data2.shape()[axis]);
@@ -162,7 +162,7 @@ int calls_of(const std::string& report, const std::string& name) {
   return at == std::string::npos ? -1 : std::stoi(report.substr(at + 1 + name.size()));
 }
 
-// What the story counted over 100 runs: two less_than, one equal, two conditional blocks a run, and copies between the
+// The story's counts over 100 runs: two less_than, one equal, two conditional blocks a run, and copies between the
 // devices, of which there are none here.
 TEST(Case1, ReportCountsTheOpsOf100Runs) {
   Graph g;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiling costs grows as the program does: four times the nodes take about four times the processor time, in
+// The cost of compiling grows as the program does: four times the nodes take about four times the processor time, in
 // whichever way a program is large. PAODING_LARGE_NODES=25000 compares 25,000 nodes with 100,000 and prints the times.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// Of this thread: what else the machine does hardly matters.
+// The time of this thread alone, which other work of the machine hardly changes.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step of the convolutional network moves, by its plan, beside the least: every activation is written
-// once and read by those who need it, its gradient too, and bias gradients, ReLUs, masks of pools and, on a CPU and in
-// TF32 and 16 bits on a GPU, the pools move nothing of their own.
+// The bytes that a training step of the convolutional network moves, by its plan, beside the least: every activation is
+// written once and read by those who need it, its gradient too, and bias gradients, ReLUs, masks of pools and, on a CPU
+// and in TF32 and 16 bits on a GPU, the pools move nothing of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void build_counted_net(Graph& graph) {
   graph.fetch("loss", loss);
 }
 
-// Where convolutions pool their windows nothing larger than what pools give is ever there. `size`: of an element.
+// Where convolutions pool their windows nothing larger than the pools' results is ever there. `size`: of an element.
 double least_bytes_pooled(double size = 4) {
   double total = 0, inputs = 1;
   std::int64_t side = kSize;
@@ -50,7 +50,7 @@ double least_bytes() {
   std::int64_t side = kSize;
   for (std::size_t i = 0; i < kChannels.size(); ++i) {
     const double pixels = static_cast<double>(kBatch * side * side), channels = static_cast<double>(kChannels[i]);
-    const double x = 4 * pixels * inputs, r = 4 * pixels * channels;  // what the convolution reads and makes
+    const double x = 4 * pixels * inputs, r = 4 * pixels * channels;  // operand and result of the convolution
     side /= 2;
     const double windows = static_cast<double>(kBatch * side * side) * channels, y = 4 * windows;
     total += x + r;               // convolution with bias and ReLU
@@ -113,7 +113,7 @@ void expect_half(const char* target) {
 TEST(ConvNetBytes, OfAMixedStepOnACpuAreHalfOfThat) { expect_half("avx512"); }
 TEST(ConvNetBytes, OfAMixedStepOnAGpuAreHalfOfThat) { expect_half("h200"); }
 
-// What batch norms make of images has one reader each: it needs no place in f32.
+// The results of batch norms on images have one reader each, so they need no place in f32.
 TEST(ResidualNetBytes, InMixedPrecisionNoImageLiesInF32) {
   for (const bool is_mobile : {false, true}) {
     Graph graph;

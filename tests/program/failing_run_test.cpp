@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that throws has written no parameter: whatever met the fault, wherever it stands in the model and in its plan,
-// captured and stepwise. What the run would have written is compared with a run that goes well.
+// captured and stepwise. The parameters that the run would have written are compared with a run that goes well.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -255,7 +255,7 @@ TEST(FailingRun, DrawsTheSameRandomNumbersAgain) {
       "indices[] = 9");
 }
 
-// Each repeat is a run: what those before it wrote stays, and what it would have written does not.
+// Each repeat is a run: the writes of those before the failed one stay, and its own do not happen.
 TEST(FailingRun, OfSeveralRepeatsKeepsThoseThatEnded) {
   Graph g;
   const Value count = g.parameter("count", i32, {}), total = g.parameter("total", f32, {});
@@ -336,14 +336,14 @@ TEST(FailingRun, WritesNothingWhereverOnStepThrows) {
 class AddressLimit {
  public:
   AddressLimit(std::int64_t more, std::int64_t largest) {
-    malloc_trim(0);  // what tests before this one have freed would be memory too
+    malloc_trim(0);  // memory that earlier tests have freed would be usable too
     getrlimit(RLIMIT_AS, &before_);
     std::ifstream file("/proc/self/statm");
     std::int64_t pages = 0;
     file >> pages;
     holes_.reserve(1024);
     limit_to(pages * sysconf(_SC_PAGESIZE));
-    // What malloc gives now lies between what is in use, where nothing can be given back.
+    // Blocks that malloc gives now lie between blocks in use, where nothing can be given back.
     while (holes_.size() < holes_.capacity()) {
       void* const hole = std::malloc(static_cast<std::size_t>(largest));
       if (hole == nullptr) break;
@@ -368,7 +368,7 @@ class AddressLimit {
   std::vector<void*> holes_;
 };
 
-// Memory that was freed, of so many bytes, between what is in use: other tests may leave such.
+// Freed memory, of so many bytes, between blocks in use: other tests may leave such.
 class FreedMemory {
  public:
   explicit FreedMemory(std::int64_t bytes) {
@@ -386,7 +386,7 @@ class FreedMemory {
   void* last_;
 };
 
-// What is fetched takes 64 MB; of the Variant the other alternative does.
+// The fetches take 64 MB, and so does the other alternative of the Variant.
 TEST(FailingRun, WritesNothingWithoutMemoryForItsResults) {
   if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: sanitizers reserve terabytes of addresses";
   constexpr std::int64_t kElements = 1 << 24;

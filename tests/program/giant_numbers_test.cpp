@@ -52,7 +52,7 @@ void for_each_case(Check check) {
 TEST(GiantNumbers, InAttributesTakeNoMemory) {
   if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: this build has an allocator of its own";
   for_each_case([](const OpDef& op, const OpCase& c) {
-    Attrs whole = c.attrs;  // with what has a default
+    Attrs whole = c.attrs;  // with all defaults
     for (const AttrSpec& spec : op.attrs) {
       if (whole.find(spec.name) == nullptr) whole.set(spec.name, spec.example);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of golden files share: reading and recording one, and what `paoding dump` prints for a graph.
+// Helpers that the tests of golden files share: reading and recording one, and the text of `paoding dump` for a graph.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ inline std::string first_difference(const std::string& now, const std::string& t
   }
 }
 
-/// Compares with what the file holds; where PAODING_RECORD_GOLDEN is set, writes it there instead.
+/// Compares with the file's content; where PAODING_RECORD_GOLDEN is set, writes it there instead.
 inline void compare(const fs::path& path, const std::string& now) {
   if (is_recording()) {
     spill(path, now);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each pass does, shown on a graph made for it: tests/golden/passes/NAME.txt says in its first lines what the pass
-// is for, then has the graph in front of it and behind it. A new pass needs such a file: write the first lines and the
-// graph in front, and PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*' adds what is behind it.
+// Each pass, shown on a graph made for it: tests/golden/passes/NAME.txt says in its first lines the purpose of the
+// pass, then has the graph in front of it and behind it. A new pass needs such a file: write the first lines and the
+// graph in front, and PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*' adds the rest.
 //
-//   # what the pass does, and why                   at least two lines, for a reader
+//   # the effect of the pass, and its reason        at least two lines, for a reader
 //   for: h200, bf16, tf32                           only if it needs them: the target, the precision, TF32
 //   --- before
 //   paoding graph 1                                 and so on
 //   --- after
-//   # what the pass noted
+//   # the notes of the pass
 //   paoding graph 1
 //
 // Where a pass leaves the graph alone, since it is listed to be switched off and the planner does it, there are two
@@ -75,7 +75,7 @@ PassFile read_pass_file(const path& file) {
   return made;
 }
 
-// What a pass is told besides the graph.
+// The circumstances that a pass knows besides the graph.
 struct Circumstances {
   TargetPtr target = std::make_shared<const Target>();
   std::string target_name;

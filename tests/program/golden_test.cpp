@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden plans: what is planned, and how, for small programs that between them meet every pass, kept in tests/golden/.
-// A change there is either meant, and recorded with the change that makes it, or a mistake that no comparison of
-// numbers would find: a fusion that no longer happens, a copy that came back, more memory. (What each pass does for
-// itself: golden_passes_test.cpp.)
+// Golden plans: the plans of small programs that between them meet every pass, kept in tests/golden/. A change there is
+// either meant, and recorded with the change that makes it, or a mistake that no comparison of numbers would find: a
+// fusion that no longer happens, a copy that came back, more memory. (golden_passes_test.cpp shows each pass by
+// itself.)
 //   PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*'     records them anew; then read `git diff`
 // Nothing printed depends on the machine: no time, no number of threads, no instruction set.
 #include "tests/program/golden.h"
@@ -79,7 +79,7 @@ void build_cross_entropy(Graph& g) {
   fetch_gradients(g, loss, {{"dlogits", logits}});
 }
 
-// A decoder with input feeding and attention over encoder states, and the gradients of what it attends to.
+// A decoder with input feeding and attention over encoder states, and the gradients of those states.
 void build_decoder(Graph& g) {
   const std::int64_t T = 4, S = 5, B = 2, E = 3, H = 4;
   const Value words = g.input("words", f32, {T, B, E}), memory = g.input("memory", f32, {B, S, H}),
@@ -190,7 +190,7 @@ std::string full_name(const Golden& golden) {
   return golden.name + (is_for_gpu(golden) ? std::string("_") + golden.target : "");
 }
 
-// ---- what is printed, and what was ----
+// ---- printed texts, and the recorded ones ----
 
 // On a CPU the graph that is planned, which has the bodies of its kernels, and the plan; on a GPU, where passes do much
 // the same, the plan.

@@ -14,7 +14,7 @@ namespace {
 
 using profile::Recorder;
 
-// What each counter of the device was, one value after the other.
+// The values of each counter of the device, one after the other.
 std::map<std::string, std::vector<std::int64_t>> held(const profile::Trace& trace, const Device& device) {
   std::map<std::string, std::vector<std::int64_t>> all;
   for (const profile::Sample& sample : trace.samples()) {
@@ -57,7 +57,7 @@ TEST(HeldMemory, GrowsWithProgramsAndParametersAndNotWithRuns) {
     Recorder::start({.state = State::cpu});  // whose stamps take no memory of a GPU
     for (int i = 0; i < 5; ++i) program->run({{"x", x}});
     for (const auto& [name, values] : held(Recorder::stop(), Device::cpu())) {
-      EXPECT_EQ(values.size(), 1u) << name;  // what it was at the start
+      EXPECT_EQ(values.size(), 1u) << name;  // its value at the start
     }
 
     Recorder::start({});

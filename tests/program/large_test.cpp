@@ -39,7 +39,7 @@ TEST_F(LargeTensors, AreWrittenAndReducedByGroups) {
   const Shape shape{kRows, kColumns};
   const Value is_last_row = cast(equal(iota(g, shape, 0, i64), full(g, Shape{}, kRows - 1, i64)), i64);
   const Value is_last_column = cast(equal(iota(g, shape, 1, i64), full(g, Shape{}, kColumns - 1, i64)), i64);
-  const Value two = g.input("two", i64, {});  // what is made of constants alone is not fused
+  const Value two = g.input("two", i64, {});  // values made of constants alone are not fused
   const Value y = is_last_row * two + is_last_column;
   g.fetch("y", cast(y, u8));
   g.fetch("rows", sum(y, Ints{1}));

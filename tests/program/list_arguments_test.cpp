@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in braces (paoding/ops/lists.h) say what spans of the same say.
+// Lists in braces (paoding/ops/lists.h) mean the same as spans of the same elements.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-// What `build` adds to a graph of a [2, 3, 4] and b [2, 3, 4], as text.
+// The nodes that `build` adds to a graph of a [2, 3, 4] and b [2, 3, 4], as text.
 template <class Build>
 std::string text_of(const Build& build) {
   Graph g;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kOrderedRows = 512, kColumns = 512, kMatrix = kOrderedRows * kColumns * 4;
 
-// Products first and what makes them small afterwards: as built, all of them are live at once.
+// Products first, and the sums that make them small afterwards: in the order of building, all of them are live at once.
 void build_wide(Graph& graph, int branches) {
   const Value x = graph.input("x", f32, {kOrderedRows, kColumns});
   Values large, small;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Public calls where they cannot mean anything: on what was moved from, in two threads at once, in callbacks, before a
-// run, behind a fork. Each is an error that says so; none crashes, hangs or gives another program's numbers.
+// Public calls where they cannot mean anything: on moved objects, in two threads at once, in callbacks, before a run,
+// behind a fork. Each is an error that says so; none crashes, hangs or gives another program's numbers.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -238,7 +238,7 @@ TEST(Misuse, OfAProgramThatItsCallbackDestroysOrReplacesIsNone) {
       std::optional<Program> program;
       int calls = 0;
       CompileOptions options;
-      const auto counted = std::make_shared<int>(0);  // what the callback holds is there until it has returned
+      const auto counted = std::make_shared<int>(0);  // the callback's captures are there until it has returned
       options.on_print = [&, counted](const Printed&) {
         ++calls;
         program.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is OnCpu in a program for a GPU: whole loops and branches, and parts of them, which the host then turns.
+// Parts that are OnCpu in a program for a GPU: whole loops and branches, and parts of them, which the host then turns.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// What `make` writes into the graph of `value`, to run on the CPU.
+// The result of `make`, written into the graph of `value`, to run on the CPU.
 Value on_cpu(const Value& value, const std::function<Value()>& make) {
   const OnCpu scope(value.graph());
   return make();
@@ -71,7 +71,7 @@ TEST(OnCpu, RunsPartsOfLoopsAndBranches) {
   check_runs(g, feeds_with(g, "limit", {-1, 3, 100, 10'000}));
 }
 
-// Every turn writes entries of a history and reads the one before; what the gradient reads is on either side too.
+// Every turn writes entries of a history and reads the one before; the gradient reads values of both devices.
 TEST(OnCpu, HasGradientsThroughPartsOfAScan) {
   Graph g;
   const Value xs = g.input("xs", f32, {4, 3}), h = g.input("h", f32, {3}), w = g.input("w", f32, {3, 3});

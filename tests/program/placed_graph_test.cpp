@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs on memory of the caller's against programs; what is refused.
+// Graphs on memory of the caller's, compared with programs; and the calls that are refused.
 #include <gtest/gtest.h>
 
 #include "paoding/placed.h"
@@ -54,7 +54,7 @@ TEST(PlacedGraph, GivesWhatAProgramGivesInTheCallersMemory) {
   }
 }
 
-// As often as a program's, by the same names.
+// A placed graph's ops appear as often as a program's, by the same names.
 TEST(PlacedGraph, IsSeenInRecordings) {
   Graph g;
   build_placed(g);

@@ -137,7 +137,8 @@ class ShadowRun {
     return std::ranges::find(pairs, std::pair{result, input}) != pairs.end();
   }
 
-  // Within a launch nothing is ordered: what it writes it may read only at the same point, and write only once.
+  // Within a launch nothing is ordered: an element that it writes it may read only at the same point, and write only
+  // once.
   void check_overlap(const Launch& launch) {
     const Step& step = *launch.step;
     std::map<std::int64_t, std::size_t> written;  // arena byte, operand
@@ -202,7 +203,7 @@ void check_plans(const Graph& graph, const std::string& what) {
   }
 }
 
-// What the graph gives in every way of planning it.
+// Checks the graph's results in every way of planning it.
 void check_results(const Graph& graph, double tolerance) {
   const Feeds feeds = make_feeds(graph, 1);
   for (const PlanWay& way : plan_ways()) {
@@ -234,7 +235,7 @@ TEST(PlanMemory, IsReadAsWrittenInLstms) {
   }
 }
 
-// Of an LSTM as one op, whose gates are written over its input's product, and their gradients over them.
+// An LSTM as one op writes its gates over its input's product, and their gradients over them.
 TEST(PlanMemory, IsReadAsWrittenWhereResultsAliasInputs) {
   for (const std::int64_t batch : {1, 6}) {
     Graph g;
@@ -291,7 +292,7 @@ TEST(PlanMemory, IsReadAsWrittenWhereACarryKeepsAPartOfItself) {
   }
 }
 
-// Carries that a step concatenates with each other or with what it has made; `stacked` are outputs by number.
+// Carries that a step concatenates with each other or with its results; `stacked` are outputs by number.
 struct CarriedConcatenations {
   const char* name;
   std::vector<int> stacked;
@@ -398,7 +399,7 @@ TEST(PlanMemory, CheckFindsSlotsThatOverlap) {
   EXPECT_GT(failures.size(), 0);
 }
 
-// ---- what becomes of an LSTM ----
+// ---- the plan of an LSTM ----
 
 struct StepCount {
   std::vector<const Step*> before, loops, between, behind;  // around the forward and the backward loop
@@ -471,7 +472,7 @@ void check_lstm_plan(const Target& target, bool reverse) {
       EXPECT_FALSE(has_sum(step)) << step.label.op;
     }
   }
-  // Everything that is launched: the loops, the products and the sum, and a few copies of what is fetched or fed.
+  // Everything that is launched: the loops, the products and the sum, and a few copies of fetches and feeds.
   const auto outside = count.before.size() + behind.size();
   EXPECT_LE(outside, 1u + 4u + 8u);
   EXPECT_EQ(unroll(plan).size(), outside + 4u * static_cast<std::size_t>(T));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Program and Parameters as their users see them: feeds and fetches, errors, stored values, the debug execution, and
-// what compiling and running cost.
+// the cost of compiling and running.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -51,7 +51,7 @@ TEST(Program, TakesFeedsAndGivesFetchesByNameAndByIndex) {
   program.run();
   program.wait();
   EXPECT_EQ(program.fetch(program.fetch_index("z")).to_doubles(), (Dense{3, 8}));
-  EXPECT_EQ(by_name.at("z").to_doubles(), (Dense{10, 40}));  // what was fetched before is the caller's own
+  EXPECT_EQ(by_name.at("z").to_doubles(), (Dense{10, 40}));  // an earlier fetch is the caller's own
 }
 
 TEST(Program, FetchesOnlyWhatItIsAskedFor) {
@@ -317,8 +317,8 @@ double best_of(int tries, const std::function<void()>& action) {
   return best;
 }
 
-// Of ten runs, the fewest of several times: a thread allocates its own memory when it first gets work, which on busy
-// cores may be late.
+// The allocations of ten runs, the fewest of several times: a thread allocates its own memory when it first gets work,
+// which on busy cores may be late.
 std::int64_t allocations_of_runs(Program& program, const Graph& graph) {
   program.run(to_tensors(graph, make_feeds(graph, 1)));
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reports say that a program's steps ran as: on the CPU the library or our own code, on a GPU the entries of its
-// kernels' texts.
+// The names in reports of the code that ran a program's steps: on the CPU the library or our own code, on a GPU the
+// entries of its kernels' texts.
 #include <fmt/ranges.h>
 
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random states of a store: a program that draws adds what is missing, purposes do not touch each other's numbers, and
-// what parameters are there for is known without their names.
+// Random states of a store: a program that draws adds the missing ones, purposes do not touch each other's numbers, and
+// the roles of parameters are known without their names.
 #include <array>
 #include <thread>
 
@@ -52,7 +52,7 @@ TEST(RandomPurpose, ProgramsThatAreMadeAtTheSameTimeShareOneState) {
   EXPECT_EQ(parameters.names().size(), 2u);
 }
 
-// A few steps that train w with dropout, and what it is then.
+// Trains w with dropout for a few steps and returns it.
 Dense trained(bool samples) {
   Graph g;
   const Value w = g.parameter("w", f32, {kCount}, nn::constant(1));
@@ -150,7 +150,7 @@ TEST(ParameterRole, IsKnownWhateverANameIs) {
   }
   EXPECT_EQ(elements[ParameterRole::random], 2);
   EXPECT_EQ(parameters.elements(ParameterRole::model), 3 * 2 + 2 + 4 * 2);
-  // Of 12 that are trained: two means, a sum of gradients, an average. Then counters and the loss scale.
+  // Each of 12 trained numbers has two means, a sum of gradients and an average. Then counters and the loss scale.
   EXPECT_EQ(parameters.elements(ParameterRole::optimizer), 12 * 4 + 6);
   EXPECT_EQ(parameters.elements(), 16 + 54 + 2);
   EXPECT_EQ(parameters.size_bytes(ParameterRole::model), 16 * 4);

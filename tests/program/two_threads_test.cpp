@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that are compiled, run, trained and profiled in two threads at once. The numbers must be those of one
-// thread; the rest is what `make tsan` looks at.
+// thread; `make tsan` finds races.
 #include <gtest/gtest.h>
 
 #include <atomic>

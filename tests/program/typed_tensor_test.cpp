@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of typed values, of braces, and what they hold as what it is.
+// Tensors of typed values, of braces, and their elements in their own type.
 #include <array>
 #include <span>
 #include <vector>

@@ -12,7 +12,7 @@ constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1, kMost = std::numeric_
 
 using Integers = std::vector<std::int64_t>;
 
-// What the graph's fetch "y" is, fused and unfused, and after a trip through text.
+// The graph's fetch "y", fused and unfused, and after a trip through text.
 Integers run(const Graph& g, const Tensors& feeds = {}) {
   std::vector<Integers> results;
   const auto again = parse_graph(to_text(g));

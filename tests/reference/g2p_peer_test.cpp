@@ -101,7 +101,7 @@ Tensors batch(std::int64_t step) {
   return {{"source", source}, {"lengths", lengths}, {"written", written}, {"labels", labels}};
 }
 
-// As cli/training.cpp makes it, with a constant rate.
+// The same training step as in cli/training.cpp, with a constant rate.
 std::unique_ptr<Graph> training_graph(const Programs::Key& key, double clip) {
   auto graph = std::make_unique<Graph>();
   const std::int64_t S = key[0], T = key[1];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small residual and a small mobile network with random weights against what PyTorch 2.11 gave in float64
-// (tests/reference/peer/record_image_nets.py): scores, loss, all gradients, running statistics.
+// A small residual and a small mobile network with random weights against PyTorch 2.11's results in float64
 #include "models/image_nets.h"
 #include "paoding/paoding.h"
 #include "tests/support/program_check.h"
@@ -56,7 +55,7 @@ struct Net {
     for (std::size_t i = 0; i < found.size(); ++i) graph.fetch("gradient/" + trained[i], found[i]);
   }
 
-  // By this program, of the recorded weights.
+  // Computed by this program, with the recorded weights.
   void check(const CompileOptions& options, DType dtype, double tolerance) {
     Parameters store(graph, options.device);
     for (const std::string& parameter : parameters)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs in mixed precision give what the float64 evaluator says of what the pass has made of them, within the
-// roundings of its types: fused, unfused, and on a GPU where there is one.
+// Random graphs in mixed precision agree with the float64 evaluator on the graph that the pass has made of them, within
+// the roundings of its types: fused, unfused, and on a GPU where there is one.
 #include "passes/pass.h"
 #include "tests/support/error_model.h"
 #include "tests/support/gpu_refusals.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of images, tables and attention: against what PyTorch 2.11 gave in float64
-// (tests/reference/peer/record_nn.py), and what they say of arguments that do not fit.
+// Layers of images, tables and attention: against PyTorch 2.11's results in float64
+// (tests/reference/peer/record_nn.py), and their errors for arguments that do not fit.
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
 #include "tests/support/program_check.h"
@@ -40,7 +40,7 @@ Tensor transposed(const std::vector<Tensor>& matrices) {
 }
 
 // The result and every gradient of a layer, its parameters set from records, against records. `weights` names our
-// parameters and says what they are made of.
+// parameters and makes them from the records.
 using FromRecords = std::function<Tensor(const std::string& prefix)>;
 void check_layer(Graph& g, const std::string& name, const Value& y, const Values& inputs,
                  const std::map<std::string, FromRecords>& weights) {
@@ -94,7 +94,7 @@ TEST(MultiHeadAttention, OfOneValueIsOneProductAndWhatPyTorchGives) {
   const Value x = layer_input(g, "attention_self/x0");
   const nn::MultiHeadAttention layer(g, "a", 6, 3, {.dtype = f64});
   const Value y = layer(x, {.causal = true});
-  EXPECT_EQ(count_of(g, "matmul"), 4);  // all projections, scores, what is seen, the last projection
+  EXPECT_EQ(count_of(g, "matmul"), 4);  // all projections, scores, their product with the values, the last projection
   check_layer(g, "attention_self", y, {x}, kPacked);
 }
 

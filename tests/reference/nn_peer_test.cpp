@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers, losses, normalisation, optimizers and a small attention seq2seq against what PyTorch 2.11 gave in
+// Recurrent layers, losses, normalisation, optimizers and a small attention seq2seq against PyTorch 2.11's results in
 // float64 (tests/reference/peer/record_nn.py wrote tests/reference/peer/recorded/nn.safetensors.gz).
 #include "models/seq2seq.h"
 #include "paoding/paoding.h"
@@ -106,7 +106,7 @@ void check_recurrent(const std::string& name, const Torch& torch) {
   auto all = g.clone();
   expect_records(*all, feeds);
 
-  // Weights' gradients. A bias that is a sum has the gradient of one term: half of what the loader adds up.
+  // Weights' gradients. A bias that is a sum has the gradient of one term: half of the loader's sum.
   for (std::size_t i = 1; i < grads.size(); ++i) g.fetch("grad" + std::to_string(i), grads[i]);
   Program program(g);
   for (const std::string& input_name : program.input_names()) {

@@ -38,8 +38,8 @@ bool casts_to_half(const Graph& graph) {
   return false;
 }
 
-// Results that jump have no finite difference; their gradient is defined to be the identity's. Nor has what has its
-// gradient stopped, wholly or for a row.
+// Results that jump have no finite difference; their gradient is defined to be the identity's. Nor have results whose
+// gradient is stopped, wholly or for a row.
 bool rounds(const SweepCase& c, const Graph& graph) {
   if (c.op->name == "stop_gradient") return true;
   if (c.op->name == "embedding" && c.shape.attrs.find("padding") != nullptr) return true;
@@ -279,12 +279,12 @@ TEST(OpSweepCases, AreThereForEveryOp) {
       "scan",  // structural: tested by graphs
       "branch",
       "variant",
-      "while",               // what a body is has to be written: branch_test.cpp
+      "while",               // its body has to be written by hand: branch_test.cpp
       "checkpoint",          // the same
       "assign",              // its input is a parameter: assign_test.cpp
       "scatter_add_sorted",  // its inputs belong together: sort_indices_test.cpp
       "pack_weights",
-      "matmul_packed",  // what lies between them is this machine's: matmul_packed_test.cpp
+      "matmul_packed",  // the weights between them are in this machine's order: matmul_packed_test.cpp
   };
   for (const OpDef* op : all_ops()) {
     bool has_result = false;

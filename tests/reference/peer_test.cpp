@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch gave: for every case of every op that it has too, and for random graphs with their gradients. The graphs
-// and numbers lie in tests/reference/peer/recorded/; tests/reference/peer/record.sh writes them anew.
+// Results of PyTorch: for every case of every op that it has too, and for random graphs with their gradients. The
+// graphs and numbers lie in tests/reference/peer/recorded/; tests/reference/peer/record.sh writes them anew.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ struct PeerNumbers {
   }
 };
 
-// ---- writing: what record.sh has PyTorch read ----
+// ---- writing: the files that record.sh has PyTorch read ----
 
 class Writer {
  public:
@@ -154,7 +154,7 @@ unsigned peer_number(const char* name, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-// What was written reads back: so many graphs, and a number for every element of their inputs.
+// The written files read back: so many graphs, and a number for every element of their inputs.
 void expect_readable(const fs::path& folder, const std::string& set, std::size_t count) {
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
   EXPECT_EQ(graphs.size(), count);
@@ -192,7 +192,7 @@ TEST(Peer, WritesRandomGraphsForPyTorch) {
 
 // ---- comparing ----
 
-// What is recorded of a result: its size, sum and sum of magnitudes, and a few elements.
+// The record of a result: its size, sum and sum of magnitudes, and a few elements.
 constexpr std::size_t kSamples = 6;
 
 Dense summary(const Dense& values) {
@@ -232,11 +232,11 @@ struct Comparison {
   std::size_t most = std::numeric_limits<std::size_t>::max();  // graphs that are compared, from the first on
   /// Called before each graph with its name.
   std::function<void(const PeerGraph&)> at = [](const PeerGraph&) {};
-  /// Called with what is wrong with a graph; true when that is enough.
+  /// Called with the problem of a graph; true when that is enough.
   std::function<bool(const PeerGraph&, const std::string& problem)> failed = {};
 };
 
-// What is wrong with the results of a graph; "" when nothing is.
+// The problem of the results of a graph; "" when there is none.
 std::string problem_of(const Graph& graph, const Feeds& feeds, const std::map<std::string, Dense>& wanted,
                        const Device& device, double f32_limit, bool* is_refused) {
   const double limit = to_text(graph).find("f32[") != std::string::npos ? f32_limit : 1e-10;
@@ -315,7 +315,7 @@ TEST(Peer, OpsGiveWhatPyTorchGaveOnAGpu) {
 }
 
 // For many more than are recorded: tests/reference/peer/many.sh. In the folder, compared.<device>.txt gets the counts,
-// failed.<device>.txt what failed, and at.<device>.txt names the graph being compared, for when the program dies of it.
+// failed.<device>.txt the failures, and at.<device>.txt names the graph being compared, in case the program dies of it.
 TEST(Peer, GraphsOfAFolderGiveWhatPyTorchGave) {
   const char* folder = std::getenv("PAODING_PEER_CHECK");
   if (folder == nullptr)

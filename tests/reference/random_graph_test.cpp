@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs of f32, f64, bf16 and f16 give what the float64 evaluator says: with all passes, with none, and with
-// each one left out, on every device there is. PAODING_RANDOM_GRAPHS=100000 tries that many instead of 200,
+// Random graphs of f32, f64, bf16 and f16 agree with the float64 evaluator: with all passes, with none, and with each
+// one left out, on every device there is. PAODING_RANDOM_GRAPHS=100000 tries that many instead of 200,
 // PAODING_RANDOM_SEED is the first one. A failure prints the seed and the graph's text.
 #include "tests/support/random_graph.h"
 

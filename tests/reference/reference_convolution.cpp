@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What convolutions and pools mean, in float64: every tap of every window in the order of the formula.
+// The definition of convolutions and pools, in float64: every tap of every window in the order of the formula.
 #include <cmath>
 
 #include "tests/reference/reference_ops.h"
@@ -28,7 +28,7 @@ struct Sizes {
   }
 };
 
-// Of the element (a, b, c, d) of a dense array. (offset() of any rank makes a list of its indices first.)
+// The place of element (a, b, c, d) of a dense array. (offset() of any rank makes a list of its indices first.)
 std::size_t place(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, const Ints& shape) {
   return at(((a * shape[1] + b) * shape[2] + c) * shape[3] + d);
 }

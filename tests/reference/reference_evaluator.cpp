@@ -47,7 +47,7 @@ class Evaluation {
   const Dense& value(Ref ref) const { return values_[at(ref.node)][at(ref.output)]; }
   Ints shape_of(Ref ref) const { return to_ints(graph_.type(ref).shape); }
 
-  // Not what holds bodies, moves numbers or chooses among them.
+  // Ops do not round that hold bodies, move numbers or choose among them.
   static bool rounds(const Node& node) {
     static const std::set<std::string> exact = {"full",    "iota",    "reshape", "expand", "slice", "pad", "concat",
                                                 "print",   "barrier", "variant", "assign", "max",   "min", "maximum",
@@ -117,7 +117,7 @@ class Evaluation {
     throw std::invalid_argument("reference evaluator: does not know op '" + op + "'");
   }
 
-  // A composed op without a meaning of its own here is what it consists of.
+  // A composed op that has no definition here is evaluated by its composition.
   std::vector<Dense> run_composed(const Node& node) {
     Graph parts;
     Values values;
@@ -144,7 +144,7 @@ class Evaluation {
     return number >= 0 && number < static_cast<double>(count) ? static_cast<std::size_t>(number) : count - 1;
   }
 
-  // What only branches that are not taken give is NaN: nothing may depend on it.
+  // Results that only branches give which are not taken are NaN: nothing may depend on them.
   std::vector<Dense> run_branch(const Node& node) {
     const std::size_t taken = chosen(node.inputs[0], node.bodies.size()), common = at(node.attrs.get_int("common"));
     std::vector<Dense> inputs = inputs_of(node);
@@ -255,7 +255,7 @@ class Evaluation {
     return result;
   }
 
-  // What a reduction of no element gives.
+  // The result of a reduction of no element.
   static double start_of(const std::string& op, DType dtype) {
     const bool is_max = op == "max";
     if (op == "sum") return 0;
@@ -313,7 +313,7 @@ class Evaluation {
     return result;
   }
 
-  // Inputs: carries, sequences, constants; outputs: last carries, then what each step fetches behind them, stacked.
+  // Inputs: carries, sequences, constants; outputs: last carries, then each step's fetches behind them, stacked.
   std::vector<Dense> run_scan(const Node& node) {
     const std::size_t carries = at(node.attrs.get_int("carries")), sequences = at(node.attrs.get_int("sequences"));
     const std::int64_t length = node.attrs.get_int("length");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What softmax, cross entropy and normalisation mean, in double: written from their definitions, not from the ops that
+// The definitions of softmax, cross entropy and normalisation, in double: written from formulas, not from the ops that
 // they are composed of.
 #include <algorithm>
 #include <cmath>

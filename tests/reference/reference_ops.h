@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op means, in double with naive loops: a function per op that is no formula. reference_evaluator.cpp has those
-// of shapes and sums; every family of kernel ops adds its own in a reference_*.cpp.
+// The definitions of ops, in double with naive loops: a function per op that is no formula. reference_evaluator.cpp has
+// those of shapes and sums; every family of kernel ops adds its own in a reference_*.cpp.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What products with packed weights mean, in double. The order of packed weights is the kernels' own; here it is rows
-// of [K, N] one after the other, then zeros.
+// The definition of products with packed weights, in double. The order of packed weights is the kernels' own; here it
+// is rows of [K, N] one after the other, then zeros.
 #include "tests/reference/reference_ops.h"
 
 namespace paoding::reference {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What constants, transposes and ops on indices mean, element by element.
+// The definitions of constants, transposes and ops on indices, element by element.
 #include <cmath>
 #include <numeric>
 #include <stdexcept>

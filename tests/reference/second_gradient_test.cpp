@@ -21,7 +21,7 @@ int check_second_gradient(const OpDef& op, const OpCase& usual, const std::vecto
   const CaseGraph first({&op, "", usual, f64}, Around::nothing, true);
   if (!first.has_gradient) return 0;
   int compared = 0;
-  // loss = sum over inputs of sum(gradient * weight); its gradients are what is checked.
+  // loss = sum over inputs of sum(gradient * weight); its gradients are checked.
   CaseGraph second({&op, "", usual, f64}, Around::nothing, true);
   Graph& graph = second.graph;
   Values made, weights;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transformer layers against what PyTorch 2.11 gave in float64 (tests/reference/peer/record_transformer.py); a decoder
+// Transformer layers against PyTorch 2.11's results in float64 (tests/reference/peer/record_transformer.py); a decoder
 // that makes one step after another against one that sees all.
 #include "paoding/nn/transformer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of sides that select, maximum and the like did not take, where the slope of what they are made of is
+// Gradients of sides that select, maximum and the like did not take, where the slope of the ops that made them is
 // infinite or NaN: 0, against slopes written down.
 #include <numeric>
 
@@ -95,7 +95,7 @@ TEST(UntakenSides, HaveGradientZeroWhateverTheSlopeIsThere) {
   }
 }
 
-// What is infinite is fed, and the other factor is what is asked for.
+// The infinite value is fed, and the gradient is asked for the other factor.
 TEST(UntakenSides, HideAnInfiniteInputFromWhatItIsMultipliedWith) {
   Graph g;
   const Value x = g.input("x", f32, {3}), w = g.input("w", f32, {3});

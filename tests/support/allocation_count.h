@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what the process allocates, with malloc and everything built on it, while AllocationCount lives; lets one of
+// Counts the process's allocations, with malloc and everything built on it, while AllocationCount lives; lets one of
 // them fail, while FailingAllocation does, and all beyond a sum of bytes, while AllocationLimit does.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of branches and loops look at: results against the float64 evaluator on every device, with passes on and
+// Checks for tests of branches and loops: results against the float64 evaluator on every device, with passes on and
 // off, and gradients against finite differences.
 #pragma once
 
@@ -40,7 +40,7 @@ inline void check_runs(const Graph& g, const std::vector<Feeds>& feeds) {
   EXPECT_EQ(to_text(*parse_graph(to_text(g))), to_text(g));
 }
 
-// Gradients that the graph fetches as "d_<input>" of what it fetches as "loss", by central differences.
+// Gradients that the graph fetches as "d_<input>" of its fetch "loss", by central differences.
 inline void check_gradients(const Graph& g, const Feeds& feeds) {
   const auto exact = evaluate_graph(g, feeds);
   for (const auto& [name, gradient] : exact) {

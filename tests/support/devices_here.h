@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests run on that are for any device.
+// The devices of this machine, for tests that are for any device.
 #pragma once
 
 #include <vector>

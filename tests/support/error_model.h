@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far rounding may move the results of a graph, element by element: the evaluator runs it several times with every
-// value disturbed by what its dtype rounds off, and how much a result then moves is how badly conditioned it is there.
-// A share of the largest element instead would let a wrong small element pass.
+// value disturbed by the rounding of its dtype, and a result that then moves much is badly conditioned there. A share
+// of the largest element instead would let a wrong small element pass.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,19 @@
 
 namespace paoding::testing_program {
 
-/// A fetch: what the evaluator says in float64, and by how much each element may differ from it. An infinite limit:
+/// A fetch: the evaluator's values in float64, and by how much each element may differ from them. An infinite limit:
 /// rounding may do anything to the element, which nothing can be compared with.
 struct Expected {
   std::vector<double> values, limits;
 
   /// Elements whose limit is larger than the largest of them all.
   std::size_t vague() const;
-  /// What is wrong with the first wrong element of `got`; "" when there is none. NaN and infinities have to be the
-  /// same.
+  /// The problem of the first wrong element of `got`; "" when there is none. NaN and infinities have to be the same.
   std::string problem_with(const std::vector<double>& got) const;
 };
 
-/// Every fetch by name. Elements of u8 are wrapped as storing them does. `few_roundings`: of a result, near its largest
-/// element, what functions and sums lose.
+/// Every fetch by name. Elements of u8 are wrapped as storing them does. `few_roundings`: so many roundings of a
+/// result's largest element are allowed besides, for the losses of functions and sums.
 std::map<std::string, Expected> expected_within(const Graph& graph,
                                                 const std::map<std::string, std::vector<double>>& feeds,
                                                 double few_roundings = 4);

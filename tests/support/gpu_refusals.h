@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program for a GPU cannot have yet: tests skip it there, by name. Nothing else may be refused, so an op that
-// loses its kernel fails, and so does a name that is left here once its op has one (GpuKernels.AreMissingForListedOps).
+// Ops that a program for a GPU cannot have yet: tests skip them there, by name. Nothing else may be refused, so an op
+// that loses its kernel fails, and so does a name that is left here once its op has one
+// (GpuKernels.AreMissingForListedOps).
 #pragma once
 
 #include <set>

@@ -51,7 +51,7 @@ void residual_network(Graph& g, std::int64_t n) {
   minimize(sum(x), Adam{});
 }
 
-void skipping(Graph& g, std::int64_t n) {  // what is made first is read last
+void skipping(Graph& g, std::int64_t n) {  // the first value is read last
   Values all{input(g)};
   const Value w = input(g, {4, 4}, "w");
   for (std::int64_t i = 0; i < n / 3; ++i) all.push_back(matmul(all.back(), w));
@@ -151,7 +151,7 @@ Values rows_of(const Value& x) {
 
 void one_sum(Graph& g, std::int64_t n) { g.fetch("y", add_n(rows_of(input(g, {n, 4})))); }
 
-void one_sum_of_kept(Graph& g, std::int64_t n) {  // none of what it adds can become part of its kernel
+void one_sum_of_kept(Graph& g, std::int64_t n) {  // none of its addends can become part of its kernel
   const Value x = input(g), w = input(g, {4, 4}, "w");
   Values parts;
   for (std::int64_t i = 0; i < n / 2; ++i) parts.push_back(matmul(x * static_cast<double>(i + 2), w));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of any number of nodes, one for each way in which a program may be large: what compiling one costs has to
+// Programs of any number of nodes, one for each way in which a program may be large: the cost of compiling one has to
 // grow as its nodes do.
 #pragma once
 

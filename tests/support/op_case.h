@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every case of every op, and what tests make of one: the op alone, or between elementwise ops, with gradients.
+// Every case of every op, and graphs that tests make of one: the op alone, or between elementwise ops, with gradients.
 #pragma once
 
 #include "tests/support/program_check.h"
@@ -67,7 +67,7 @@ inline bool takes_positive_only(const OpDef& op) {
   return names.contains(op.name);
 }
 
-/// The feeds of a case: what its op takes.
+/// The feeds of a case, with values that its op takes.
 inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) {
   return make_feeds(graph, seed, takes_positive_only(*c.op));
 }
@@ -98,7 +98,7 @@ struct CaseGraph {
   }
 
  private:
-  // Exact in every dtype, so that what follows sees the same numbers whatever their precision.
+  // Exact in every dtype, so that the op behind it sees the same numbers whatever their precision.
   static Value before(const Value& in) {
     if (in.dtype() == boolean) return call("logical_not", {in});
     return is_float(in.dtype()) ? in * 0.5 : in + 1.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of passes share: counting nodes, and checking that a pass changes no fetched value.
+// Helpers that tests of passes share: counting nodes, and checking that a pass changes no fetched value.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ inline std::map<std::string, std::vector<double>> random_feeds(const Graph& grap
   return feeds;
 }
 
-/// Runs the passes on `graph` and compares every fetch with what it was before. Returns their notes.
+/// Runs the passes on `graph` and compares every fetch with its value before. Returns their notes.
 inline std::vector<std::string> run_and_compare(Graph& graph, const std::vector<void (*)(Graph&, PassNotes&)>& passes) {
   const auto feeds = random_feeds(graph, 7);
   const auto before = evaluate_graph(graph, feeds);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX where the CPU has none: what it does not know it raises SIGILL for, and here that does what the instruction
-// would.
+// AMX where the CPU has none: an unknown instruction raises SIGILL, and the handler here does its work.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of whole programs share: feeds as doubles and as tensors, the names of all passes, comparing fetches with
-// the float64 evaluator, an LSTM with its gradients.
+// Helpers that tests of whole programs share: feeds as doubles and as tensors, the names of all passes, comparing
+// fetches with the float64 evaluator, an LSTM with its gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ inline std::vector<std::string> pass_names() {
   return names;
 }
 
-/// What the Error says that `work` throws, "no error" when it throws none.
+/// The text of the Error that `work` throws, "no error" when it throws none.
 template <class Work>
 std::string message_of(Work&& work) {
   try {
@@ -68,7 +68,7 @@ inline float to_tf32(float value) {
   return std::bit_cast<float>((std::bit_cast<unsigned>(value) + 0x1000u) & ~0x1fffu);
 }
 
-/// What `values` become when they are stored.
+/// `values` as they are after they have been stored.
 inline Dense rounded(const Type& type, const Dense& values) {
   return Tensor::from(type.dtype, type.shape, values).to_doubles();
 }
@@ -112,7 +112,7 @@ inline double largest(const Dense& values) {
   return most;
 }
 
-/// Every element within `tolerance` times the largest magnitude (at least 1) of what is expected.
+/// Every element differs by at most `tolerance` times the largest magnitude (at least 1) of the expected values.
 inline void expect_close(const std::string& what, const Dense& got, const Dense& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size()) << what;
   const double limit = tolerance * std::max(1.0, largest(expected));
@@ -134,8 +134,8 @@ inline void expect_same_bits(const Tensors& a, const Tensors& b) {
   }
 }
 
-/// One LSTM layer and, unless told otherwise, the gradients of sum(y * dy) for all it reads. It also stacks what is no
-/// state, so that it stays a loop (recognize_recurrences.cpp).
+/// One LSTM layer and, unless told otherwise, the gradients of sum(y * dy) for all its inputs. It also stacks a value
+/// that is no state, so that it stays a loop (recognize_recurrences.cpp).
 struct LstmSize {
   std::int64_t steps = 5, batch = 3, inputs = 6, hidden = 4;
   bool reverse = false;

@@ -12,8 +12,8 @@ namespace paoding::testing_program {
 
 class RandomGraph {
  public:
-  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it. What is
-  /// not f64 is `narrow`.
+  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it. Values
+  /// that are not f64 are `narrow`.
   RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr, DType narrow = f32)
       : random_(seed), narrow_(narrow) {
     const DType dtype = below(3) == 0 ? f64 : narrow_;
@@ -40,12 +40,12 @@ class RandomGraph {
   };
   using Pool = std::vector<Item>;
   static constexpr std::int64_t kMostElements = 300;
-  static constexpr int kMostAxes = 5;  // what two loops stack has two more, and a sum of it one more; 8 are allowed
+  static constexpr int kMostAxes = 5;  // stacks of two loops have two more, and a sum of them one more; 8 are allowed
 
   std::int64_t below(std::int64_t bound) { return static_cast<std::int64_t>(random_() % static_cast<unsigned>(bound)); }
   bool chance(int percent) { return below(100) < percent; }
   const Item& pick(const Pool& pool) {
-    // What was made last is picked more often, so that chains grow long.
+    // The latest values are picked more often, so that chains grow long.
     const auto size = static_cast<std::int64_t>(pool.size());
     const std::int64_t recent = std::min<std::int64_t>(size, 6);
     return pool[static_cast<std::size_t>(chance(50) ? size - 1 - below(recent) : below(size))];
@@ -129,7 +129,7 @@ class RandomGraph {
       const std::int64_t left = std::max<std::int64_t>(result.shape().elements(), 1);
       return static_cast<double>(shape.elements() / left);
     };
-    // Of nothing, most are infinite.
+    // Most reductions of nothing are infinite.
     const std::int64_t way = shape.elements() == 0 ? 0 : below(12);
     switch (way) {
       case 0:
@@ -186,13 +186,13 @@ class RandomGraph {
       case 4:
       case 5: return {layer_norm(v, {}, {}, Ints{axis}, 0.5), 2 * x.bound, false};
       case 6: return {cumsum(v, axis, false, chance(50)), x.bound * static_cast<double>(v.shape()[axis] + 1), false};
-      // The order of equal elements is that of both, but what was computed may be equal here and not there.
+      // Equal elements keep their order in both, but computed values may be equal here and not there.
       default:
         return x.is_exact ? Item{sort(v, axis, chance(50)).values, x.bound, true} : Item{softmax(v, axis), 1, false};
     }
   }
 
-  // Views and what copies parts: nothing is computed.
+  // Views and copies of parts: nothing is computed.
   Item moved(const Item& x, const Pool& pool) {
     const Value& v = x.value;
     const int rank = v.shape().rank();
@@ -343,7 +343,7 @@ class RandomGraph {
     return {add_n(terms), bound, false};
   }
 
-  // A scan over what has a leading axis; its body may use anything outside.
+  // A scan over values that have a leading axis; its body may use anything outside.
   void scanned(Pool* pool, const Graph* here, int depth) {
     Values sequences, carries;
     const std::int64_t wanted = 1 + below(3);
@@ -391,7 +391,7 @@ class RandomGraph {
     }
   }
 
-  // What becomes of a carry: something of its type that depends on what the step made.
+  // The next value of a carry: something of its type that depends on the step's values.
   Value next_of(const Value& carry, const Pool& inside) {
     if (chance(10)) return carry;
     for (int tries = 0; tries < 6; ++tries) {

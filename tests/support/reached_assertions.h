@@ -20,7 +20,7 @@ inline int mark_assertion() {
 
 }  // namespace paoding
 
-// What every assertion of GoogleTest begins with: `switch (0) case 0: default:`.
+// Every assertion of GoogleTest begins with it: `switch (0) case 0: default:`.
 #undef GTEST_AMBIGUOUS_ELSE_BLOCKER_
 #define GTEST_AMBIGUOUS_ELSE_BLOCKER_  \
   switch (::paoding::mark_assertion()) \

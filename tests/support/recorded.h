@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch gave, as tests/reference/peer/record.sh has recorded it: files that gzip packed.
+// PyTorch's results, as tests/reference/peer/record.sh has recorded them: files that gzip packed.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace paoding {
 
 inline std::filesystem::path recorded_folder() { return source_root() / "tests" / "reference" / "peer" / "recorded"; }
 
-/// What the file holds, or the packed file beside it.
+/// The content of the file, or of the packed file beside it.
 inline std::string recorded_bytes(std::filesystem::path path) {
   if (!std::filesystem::exists(path)) path += ".gz";
   return data::gunzipped(data::read_whole(path), path.string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recurrent layer as tests of its kernels have it, and what it gives in float64.
+// A recurrent layer for tests of its kernels, and its results in float64.
 #pragma once
 
 #include <cmath>
@@ -62,8 +62,8 @@ inline const std::vector<LayerCase>& small_layers() {
   return cases;
 }
 
-/// Its weights are of a size that keeps the gates where they work. `suffix`: of the names of what is fed and fetched.
-/// Without the gradient for the weights, a library's product over all steps, it is all kernels of our own.
+/// Its weights are of a size that keeps the gates where they work. `suffix`: of the names of feeds and fetches. Without
+/// the gradient for the weights, a library's product over all steps, it is all kernels of our own.
 inline void add_layer(Graph* graph, const LayerCase& c, bool has_weight_gradient = false,
                       const std::string& suffix = "") {
   const auto input = [&](const char* name, DType dtype, const Shape& shape) {
@@ -121,7 +121,7 @@ inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradi
   return graph;
 }
 
-/// Of the size of what is compared: sums over a step's rounded products, carried on.
+/// It grows with the compared values: sums over a step's rounded products, carried on.
 template <class Case>
 double tolerance_of(const Case& c) {
   if (c.dtype == bf16) return 3e-2;
@@ -153,7 +153,7 @@ inline Feeds feeds_of(const LayerCase& c, const Graph& graph, unsigned seed = 5)
       values[i] = i == 0 ? 0 : static_cast<double>(1 + (i * 7 + seed - 5) % static_cast<std::size_t>(c.steps));
     }
   }
-  // As the device rounds them.
+  // The feeds are rounded as the device rounds them.
   for (const auto& [name, tensor] : to_tensors(graph, feeds)) feeds.at(name) = tensor.to_doubles();
   return feeds;
 }

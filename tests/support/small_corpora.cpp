@@ -37,7 +37,7 @@ std::vector<Word> words(int count) {
     for (unsigned left = 1 + random() % 12; left > 0; --left) {
       const std::size_t letter = random() % 8;
       word.spelling += static_cast<char>('a' + letter);
-      // Of a letter twice the second is silent.
+      // The second of two equal letters is silent.
       const std::size_t size = word.spelling.size();
       if (size > 1 && word.spelling[size - 1] == word.spelling[size - 2]) continue;
       said += (said.empty() ? "" : " ") + sounds[letter];
@@ -121,7 +121,7 @@ void write_kjv(const TemporaryFolder& folder) {
   folder.write("kjv/mods.d/engKJV2006eb.conf",
                "[engKJV2006eb]\nDataPath=./modules/kjv/\nModDrv=zText\nSourceType=OSIS\nEncoding=UTF-8\n"
                "CompressType=ZIP\n");
-  // Of each testament two entries come before its first book.
+  // Two entries of each testament come before its first book.
   const auto write = [&](const std::string& testament, int first, int last) {
     std::string joined, entries;
     const auto add = [&](const std::string& entry) {

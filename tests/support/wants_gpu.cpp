@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // With PAODING_WANTS_GPU=FILE, the names of tests that asked for the CUDA driver are added to FILE, a line each,
-// whether there is a GPU or not. tools/run_tests.sh holds them against tests/gpu_tests.txt, the list of what
+// whether there is a GPU or not. tools/run_tests.sh compares them with tests/gpu_tests.txt, the list that
 // tools/gpu_tests.sh runs on a GPU.
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ class WantsGpu : public testing::EmptyTestEventListener {
   explicit WantsGpu(const char* path) : path_(path) {}
 
  private:
-  // What the names of tests depend on is asked for before any of them; what a suite asks for counts as its first
-  // test's.
+  // The names of tests may depend on the driver, which is then asked before any of them; a suite's use of it counts as
+  // its first test's.
   void OnTestProgramStart(const testing::UnitTest&) override { take_driver_use(); }
   void OnTestEnd(const testing::TestInfo& test) override {
     if (take_driver_use()) std::ofstream(path_, std::ios::app) << test.test_suite_name() << '.' << test.name() << '\n';

@@ -29,9 +29,9 @@ std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> bucket
 /// The same in the order of the examples, and of the first examples of batches: for evaluation.
 std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> buckets, std::int64_t size);
 
-/// Example numbers 0 .. count - 1 split at random into one part per share and one more of what is left (empty when the
-/// shares add up to 1), each in ascending order; by seed alone. Error (argument) unless the shares are in 0 .. 1 and
-/// add up to at most 1.
+/// Example numbers 0 .. count - 1 split at random into one part per share and one more for the rest (empty when the
+/// shares add up to 1), each in ascending order; only the seed decides. Error (argument) unless the shares are in 0 ..
+/// 1 and add up to at most 1.
 std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const double> shares, std::uint64_t seed);
 
 /// The smallest of `bounds` (ascending) that is at least `length`; the last one when none is. Error (argument) when
@@ -41,10 +41,10 @@ std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t len
 /// Starts a thread. Error (device) when the system does not.
 std::thread start_thread(std::function<void()> body);
 
-/// A thread that makes what next() will ask for, at most `depth` ahead (at least one): items 0 .. count - 1 of `make`,
-/// in order. next() is for one thread; what was made and not asked for is dropped at the end. The CancelScopes around
-/// its construction count in its thread too, those around next() end its waiting. Error (device) when the system starts
-/// no thread.
+/// A thread that makes the items for next() in advance, at most `depth` ahead (at least one): items 0 .. count - 1 of
+/// `make`, in order. next() is for one thread; items that were made and not asked for are dropped at the end. The
+/// CancelScopes around its construction count in its thread too, those around next() end its waiting. Error (device)
+/// when the system starts no thread.
 template <class T>
 class Prefetch {
  public:
@@ -65,7 +65,7 @@ class Prefetch {
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  /// The next item; nothing after the last. What `make` threw is thrown here; else Error (cancelled) alone.
+  /// The next item; nothing after the last. Errors of `make` are thrown here; else Error (cancelled) alone.
   std::optional<T> next() {
     std::unique_lock lock(mutex_);
     do {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether data is what it was before, without keeping it.
+// Tells whether data has changed, without keeping a copy of it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace paoding::data {
 
 /// 128 bits of the parts that were added and their order: other bytes, or the same parted otherwise, have others. At
-/// the speed of memory; no protection from who wants two to be alike. One thread at a time.
+/// the speed of memory; no protection from somebody who wants two to be alike. One thread at a time.
 class ContentHash {
  public:
   void add(std::string_view part);

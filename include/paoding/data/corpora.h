@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of what Debian's packages ship: pronunciations, images, translations, a book. Every file is checked; nothing
-// in it is trusted. `paoding train` uses them, and `paoding fetch` gets the files.
+// Readers of data that Debian's packages ship: pronunciations, images, translations, a book. Every file is checked;
+// nothing in it is trusted. `paoding train` uses them, and `paoding fetch` gets the files.
 #pragma once
 
 #include <filesystem>
@@ -57,8 +57,9 @@ struct SentencePair {
 /// The descriptions that Debian's Translation indexes (plain or gzipped) have in both languages, matched by package and
 /// checksum: the short ones, and of the long ones with as many paragraphs and list items on both sides, each of these;
 /// sentence by sentence where it has as many on both sides. In the order of the source file, each pair once. Left out:
-/// what is equal in both languages, has no letter or more than 100 words, or is three times as long on one side (and 20
-/// bytes). Error (file) when a file is no index, is not UTF-8 or is packed otherwise, or nothing is translated.
+/// pairs that are equal in both languages, have no letter or more than 100 words, or are three times as long on one
+/// side (and 20 bytes). Error (file) when a file is no index, is not UTF-8 or is packed otherwise, or nothing is
+/// translated.
 std::vector<SentencePair> read_translations(const TranslationFiles& files);
 
 /// The 31,102 verses of the King James Version in the book's order, as the SWORD module (zText) of `folder`, which

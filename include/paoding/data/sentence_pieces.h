@@ -14,12 +14,12 @@ namespace paoding::data {
 struct SentencePieceOptions {
   std::int64_t vocabulary = 8000;   // pieces, the special ones among them; an upper limit for small texts
   double character_coverage = 1.0;  // share of the text's characters that get a piece of their own
-  // Of more sentences than these, every n-th is looked at, so that training takes seconds: with 250,000 it is 40.
+  // A larger text is sampled, every n-th sentence, so that training takes seconds: with 250,000 it is 40.
   std::int64_t most_sentences = 100'000;
 };
 
-/// A trained set of pieces: text to numbers and back. 0 stands for what is unknown, 1 for the start, 2 for the end.
-/// Copies share the model; encoding and decoding may run in several threads at once.
+/// A trained set of pieces: text to numbers and back. 0 stands for unknown text, 1 for the start, 2 for the end. Copies
+/// share the model; encoding and decoding may run in several threads at once.
 class SentencePieces {
  public:
   static constexpr std::int64_t kUnknown = 0, kStart = 1, kEnd = 2;
@@ -28,8 +28,8 @@ class SentencePieces {
   /// for blanks, of which one is kept between words: decode(encode(text)) is text. A sentence of more than 4192 bytes
   /// is left out. Error (argument) when there is no text, or more characters in it than pieces are allowed.
   static SentencePieces train(std::span<const std::string> sentences, const SentencePieceOptions& options = {});
-  /// From what serialized() gave. Error (file), with `name` in it, when it is not a model, or one that train() would
-  /// not make.
+  /// A model from the bytes of serialized(). Error (file), with `name` in it, when it is not a model, or one that
+  /// train() would not make.
   static SentencePieces load(std::string_view serialized, std::string_view name);
 
   const std::string& serialized() const;

@@ -30,7 +30,7 @@ enum class FeedForwardKind : std::uint8_t { relu, gelu };
 struct TransformerOptions {
   std::int64_t feed_forward = 0;  // width between the two products of the feed-forward part; 4 times the width when 0
   FeedForwardKind activation = FeedForwardKind::relu;
-  double dropout = 0;  // of attention weights, of what attention and feed-forward parts give, and within the latter
+  double dropout = 0;       // of attention weights, of both parts' results, and within the feed-forward part
   bool norm_first = false;  // norms stand in front of the parts instead of behind the sums
   double epsilon = 1e-5;    // of the norms
   double rotary_base = 0;   // of self-attention: MultiHeadAttentionOptions::rotary_base
@@ -66,7 +66,7 @@ class TransformerDecoderLayer {
   /// memory's rows count. Error (argument) when there is a memory and the layer has none, or the other way round.
   Value operator()(const Value& x, const Value& memory = {}, const AttentionOptions& memory_options = {}) const;
 
-  /// What a decoder that makes one step after another keeps: the carries of a scan, or parameters.
+  /// The state of a decoder that makes one step after another: the carries of a scan, or parameters.
   struct Cache {
     KeysAndValues self;    // of the steps before
     KeysAndValues memory;  // projected once; absent without one
@@ -76,7 +76,7 @@ class TransformerDecoderLayer {
     Value result;
     Cache cache;
   };
-  /// The next T steps x [B, T, width] at `position`, as MultiHeadAttention::step has it: what operator() gives for them
+  /// The next T steps x [B, T, width] at `position`, as in MultiHeadAttention::step: equal to the results of operator()
   /// when it sees all.
   Step step(const Value& x, const Cache& cache, const Value& position,
             const AttentionOptions& memory_options = {}) const;

@@ -36,11 +36,11 @@ Value logical_or(const Value& a, const Value& b);
 Value logical_xor(const Value& a, const Value& b);
 /// Not a. A bool.
 Value logical_not(const Value& a);
-/// condition ? a : b. `condition` is bool, a and b of one dtype after promotion. What is not chosen gets gradient 0,
-/// and so does what it is made of by formulas and views: where(x > 0, sqrt(x), 0) has gradient 0 at x = 0, though the
-/// root's slope is infinite there, and 0 * infinity is NaN. The same of maximum, minimum, clamp and relu. It ends at
-/// other ops (sums, products, norms, loops): where those would meet infinity or NaN, choose in front of them too, as in
-/// where(c, f(where(c, x, 1)), 0).
+/// condition ? a : b. `condition` is bool, a and b of one dtype after promotion. An element that is not chosen gets
+/// gradient 0, and so do the inputs of the formulas and views that made it: where(x > 0, sqrt(x), 0) has gradient 0 at
+/// x = 0, though the root's slope is infinite there, and 0 * infinity is NaN. The same holds for maximum, minimum,
+/// clamp and relu. It ends at other ops (sums, products, norms, loops): where those would meet infinity or NaN, choose
+/// in front of them too, as in where(c, f(where(c, x, 1)), 0).
 Value select(const Value& condition, const Value& a, const Value& b);
 Value select(const Value& condition, const Value& a, Number b);
 Value select(const Value& condition, Number a, const Value& b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs, how often, and what stays: recurrence, and values kept between runs.
+// Control flow and state: recurrence, branches, loops, and values kept between runs.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace paoding {
 
-/// What one step of a scan gives: the carried values for the next step, and values to stack over time.
+/// The results of one step of a scan: the carried values for the next step, and values to stack over time.
 struct StepResult {
   Values carries;
   Values outputs;
@@ -53,7 +53,7 @@ Value cond(const Value& predicate, const std::function<Value()>& then, const std
 /// branches[index](); the last one when the index is not in 0 .. n-1. Errors as cond.
 Values switch_case(const Value& index, const std::vector<std::function<Values()>>& branches);
 
-/// A predicate and what runs when it is the first that is true.
+/// A predicate and the body that runs when it is the first that is true.
 struct Case {
   Value predicate;
   std::function<Values()> branch;
@@ -84,8 +84,8 @@ struct LoopResult {
   Values values;
   Value iterations;  // i64[]: how often the body ran
 };
-/// The same, at most `max_iterations` times, and differentiable: a scan over branches, whose gradient keeps what the
-/// body's needs of each turn. Turns that are not taken cost the condition and a copy of the values.
+/// The same, at most `max_iterations` times, and differentiable: a scan over branches, whose gradient keeps the values
+/// of each turn that the body's gradient needs. Turns that are not taken cost the condition and a copy of the values.
 LoopResult while_loop(const Values& initial, const std::function<Value(const Values&)>& condition,
                       const std::function<Values(const Values&)>& body, std::int64_t max_iterations);
 
@@ -97,8 +97,8 @@ LoopResult while_loop(const Values& initial, const std::function<Value(const Val
 /// runs.
 Value print(const Value& value, std::string_view message = "");
 
-/// f(inputs), of which the backward pass keeps only the inputs (and what else f uses): the values inside f are computed
-/// again there. Less memory for one more run of f.
+/// f(inputs), where the backward pass keeps only the inputs (and other values that f uses): the values inside f are
+/// computed again there. Less memory for one more run of f.
 Values checkpoint(const std::function<Values(const Values&)>& f, const Values& inputs);
 
 /// `parameter` takes `value` at the end of every run; reads within the run see the value at its start. One assignment

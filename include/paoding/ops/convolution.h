@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-/// What follows a convolution: nothing, or an elementwise op.
+/// The op behind a convolution: none, or an elementwise one.
 enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
 
 /// How a window moves over an image. Axis 0 is vertical, axis 1 horizontal.
@@ -37,7 +37,7 @@ struct Pool2dOptions {
   std::array<std::int64_t, 2> dilation = {1, 1};
 };
 
-/// Cross-correlation, what deep learning calls a convolution:
+/// Cross-correlation, which deep learning calls a convolution:
 ///   y[n, o, i, j] = sum over c, k, l of x[n, c, i * stride + k * dilation - top, j * stride + l * dilation - left]
 ///                   * w[o, c, k, l],
 /// x being 0 outside. x [N, C, H, W], w [O, C / groups, KH, KW]; output o reads the channels of its group. The result

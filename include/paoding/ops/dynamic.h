@@ -17,9 +17,9 @@ Value dynamic_slice(const Value& a, const Value& start, std::span<const std::int
 /// The same along one axis: start is a single integer, [] or [1].
 Value dynamic_slice(const Value& a, int axis, const Value& start, std::int64_t size);
 
-/// a with `update` in the place of what dynamic_slice(a, start, the shape of update) gives. Axes along which the update
-/// has one element are one comparison with the position, fused with what reads the result. Gradients: of `update` the
-/// slice, of a what is left. Error (dtype) when update is of another dtype; the others as of dynamic_slice.
+/// a with `update` in the place of dynamic_slice(a, start, the shape of update). Along an axis where the update has one
+/// element, this is a comparison with the position, fused with the reader of the result. Gradients: the slice for
+/// `update`, the rest for a. Error (dtype) when update is of another dtype; the others as of dynamic_slice.
 Value dynamic_update_slice(const Value& a, const Value& update, const Value& start);
 /// The same along one axis: update has a's extents elsewhere.
 Value dynamic_update_slice(const Value& a, const Value& update, int axis, const Value& start);

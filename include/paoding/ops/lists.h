@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops whose lists are written in braces: sum(a, {0, 1}), transpose(a, {2, 0, 1}), concat({a, b}, 0). They are the
-// functions of the other headers, which take spans; what they mean and which errors they give stands there.
+// functions of the other headers, which take spans and document meaning and errors.
 #pragma once
 
 #include <concepts>
@@ -76,7 +76,7 @@ inline Value stack(ValueList inputs, int axis = 0) { return stack(span_of(inputs
 inline Value add_n(ValueList inputs) { return add_n(span_of(inputs)); }
 
 // ---- gradients ----
-/// Of one output, for a list that is there: gradients(loss, parameters).
+/// The gradients of one output, for inputs that are a list already: gradients(loss, parameters).
 inline Values gradients(const Value& output, std::span<const Value> inputs) {
   return gradients(std::span<const Value>(&output, 1), inputs);
 }

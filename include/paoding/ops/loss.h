@@ -6,7 +6,7 @@
 
 namespace paoding {
 
-/// What becomes of the losses of single elements.
+/// How the losses of single elements become the result.
 enum class LossReduction : std::uint8_t {
   mean,  // their (weighted) mean
   sum,
@@ -14,7 +14,7 @@ enum class LossReduction : std::uint8_t {
 };
 
 struct CrossEntropyOptions {
-  /// Of labels' shape, floats or a bool mask: factors of the losses; all 1 when absent.
+  /// Factors of the losses, with labels' shape, floats or a bool mask; all 1 when absent.
   Value weights = {};
   double label_smoothing = 0;  // the target is (1 - s) at the label plus s / V everywhere
   LossReduction reduction = LossReduction::mean;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tells a model that has no recurrence where in a sequence it is. Learned positions are a layer: nn/transformer.h.
+// Positions for models without a recurrence, which would not know the order of a sequence. Learned positions are a
+// layer: nn/transformer.h.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@
 namespace paoding {
 
 /// Random ops that its thread builds while it lives draw for this purpose, from the state "random/<purpose>", whose
-/// seed follows from the store's: what one purpose draws changes nothing of what another does, in a graph or a store.
-/// "state" is what ops draw from by default. Error (argument) when the purpose is empty.
+/// seed follows from the store's: draws for one purpose change nothing of another's, in a graph or a store. Ops draw
+/// from "state" by default. Error (argument) when the purpose is empty.
 class RandomPurpose {
  public:
   RandomPurpose(Graph& graph, std::string_view purpose);

@@ -31,52 +31,53 @@ Value gru_cell(const Value& x, const Value& h, const Value& w, const Value& u, c
 /// `relu`. x [B, I], h [B, H], w [I, H], u [H, H], b [H].
 Value rnn_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool relu = false);
 
-/// What lstm_recurrence() gives. `states` and `cells` [T + 1, B, H] have the start first (last in reverse), behind it
-/// what each step made; beyond the end of a row states are 0, and cells stay as they were.
+/// The results of lstm_recurrence(). `states` and `cells` [T + 1, B, H] have the start first (last in reverse), behind
+/// it each step's result; beyond the end of a row states are 0, and cells keep their last values.
 struct LstmRecurrence {
   Value states, cells;
   Value gates;           // [T, B, 4H]: i, f, g, o of every step; 0 beyond the end of a row
   Value last_h, last_c;  // [B, H]: at the end of each row
 };
 
-/// What of an LSTM layer depends on its state, over all steps: gates of xw_t + h u, then as lstm_cell(). xw [T, B, 4H]
-/// is x w + b of all steps, u [H, 4H], h0 and c0 [B, H]; lengths, if not absent, [B] i32 as in RecurrentOptions. Floats
-/// of one dtype; c0 may be f32 where the others have 16 bits, and the cell state is carried so. Results that nobody
-/// reads cost nothing. Error (shape, dtype) when something does not fit.
+/// The part of an LSTM layer that depends on its state, over all steps: gates of xw_t + h u, then as lstm_cell(). xw
+/// [T, B, 4H] is x w + b of all steps, u [H, 4H], h0 and c0 [B, H]; lengths, if not absent, [B] i32 as in
+/// RecurrentOptions. Floats of one dtype; c0 may be f32 where the others have 16 bits, and the cell state is carried
+/// so. Results that nobody reads cost nothing. Error (shape, dtype) when something does not fit.
 LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0,
                                const Value& lengths = {}, bool reverse = false);
 
-/// What gru_recurrence() gives; `states` and `last_h` as in LstmRecurrence.
+/// The results of gru_recurrence(); `states` and `last_h` as in LstmRecurrence.
 struct GruRecurrence {
   Value states;
   Value saved;  // [T, B, 4H]: r, z, n and m of every step; 0 beyond the end of a row
   Value last_h;
 };
 
-/// What of a GRU layer depends on its state, over all steps: r, z = sigmoid of their third of xw_t + h u, m = h u_n +
-/// bm, n = tanh(xw_n + r m), h' = (1 - z) n + z h, which is gru_cell() with `reset_after`. xw [T, B, 3H] is x w plus
-/// b_r, b_z and b_n of all steps, u [H, 3H], bm [H], h0 [B, H]; lengths as of lstm_recurrence(). Floats of one dtype.
-/// Results that nobody reads cost nothing. Error (shape, dtype) when something does not fit.
+/// The part of a GRU layer that depends on its state, over all steps: r, z = sigmoid of their third of xw_t + h u, m =
+/// h u_n + bm, n = tanh(xw_n + r m), h' = (1 - z) n + z h, which is gru_cell() with `reset_after`. xw [T, B, 3H] is x w
+/// plus b_r, b_z and b_n of all steps, u [H, 3H], bm [H], h0 [B, H]; lengths as of lstm_recurrence(). Floats of one
+/// dtype. Results that nobody reads cost nothing. Error (shape, dtype) when something does not fit.
 GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0,
                              const Value& lengths = {}, bool reverse = false);
 
-/// What rnn_recurrence() gives, as in LstmRecurrence.
+/// The results of rnn_recurrence(), as in LstmRecurrence.
 struct RnnRecurrence {
   Value states, last_h;
 };
 
-/// What of a plain recurrent layer depends on its state, over all steps: h' = tanh(xw_t + h u), or the larger of that
-/// sum and 0 with `relu`. xw [T, B, H] is x w + b of all steps, u [H, H], h0 [B, H]; the rest as of gru_recurrence().
+/// The part of a plain recurrent layer that depends on its state, over all steps: h' = tanh(xw_t + h u), or the larger
+/// of that sum and 0 with `relu`. xw [T, B, H] is x w + b of all steps, u [H, H], h0 [B, H]; the rest as of
+/// gru_recurrence().
 RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths = {},
                              bool reverse = false, bool relu = false);
 
 /// The weights of one layer in one direction; shapes as the cells say.
 struct RecurrentParameters {
   Value w, u, b;
-  Value projection = {};  // LSTM only, may be absent: [H, P]; what leaves a step and enters the next is h' projection
+  Value projection = {};  // LSTM only, may be absent: [H, P]; h' projection leaves a step and enters the next
 };
 
-/// What a stack of recurrent layers takes besides its input and weights.
+/// The options of a stack of recurrent layers, besides its input and weights.
 struct RecurrentOptions {
   bool bidirectional = false;  // a second set of weights per layer runs from the end to the start
   /// [B] integers: how many steps of each row count; all when absent. Steps beyond change no state and give zeros. The
@@ -87,13 +88,13 @@ struct RecurrentOptions {
   /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
   Values initial_h = {}, initial_c = {};
   double dropout = 0;  // between layers, not behind the last
-  /// Of the numbers of u, so many are 0 in a run, the same ones in all steps and rows (Merity et al. 2017): what runs
-  /// all steps at once still does.
+  /// This share of the numbers of u is 0 in a run, the same ones in all steps and rows (Merity et al. 2017): kernels
+  /// that run all steps at once still do.
   double recurrent_dropout = 0;
   /// The chance of each unit of h, and of c, to stay as it was in a step (Krueger et al. 2016). Layers are a scan then.
   double zoneout_h = 0, zoneout_c = 0;
   bool training = true;  // without, nothing is dropped, and zoneout mixes old and new by their chances
-  /// Of so many steps the gradient keeps the states they begin with, and computes the rest again: memory for long
+  /// The gradient keeps the states of every so many steps, and computes the rest again: it saves memory on long
   /// sequences, for one more forward pass. All steps are kept when 0.
   std::int64_t recompute = 0;
   bool reset_after = true;  // gru only

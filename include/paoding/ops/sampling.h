@@ -9,12 +9,12 @@
 namespace paoding {
 
 struct CategoricalOptions {
-  /// What logits are divided by: below 1 likely categories become more likely. 0 is the largest logit, no drawing.
+  /// The divisor of the logits: below 1 likely categories become more likely. 0 is the largest logit, no drawing.
   double temperature = 1;
   /// Only so many of the largest logits are drawn from, of equal ones the first; all when 0.
   std::int64_t top_k = 0;
-  /// Of those the most likely ones, until they have this share of the probability together (Holtzman et al. 2020): a
-  /// category is drawn from while those before it have less. 1 is no limit.
+  /// Only the most likely of those are drawn from, until they have this share of the probability together (Holtzman et
+  /// al. 2020): a category is drawn from while those before it have less. 1 is no limit.
   double top_p = 1;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants, and ops that only say where elements are. Axes count from the end when negative. Views (reshape, expand,
-// slice, transpose and what is written with them) cost nothing where who reads them can address the elements in place.
+// slice, transpose and ops written with them) cost nothing where their readers can address the elements in place.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ Value full_like(const Value& a, Number value);
 /// Error (argument) when their number is not the shape's, when dtype cannot hold one, or when there are too many: feed
 /// larger ones as an input or keep them in a parameter.
 Value constant(Graph& graph, const Shape& shape, std::span<const double> values, DType dtype = DType::f32);
-/// The same of integers, which an i64 has exactly.
+/// The same for integers, which an i64 holds exactly.
 Value constant(Graph& graph, const Shape& shape, std::span<const std::int64_t> values, DType dtype = DType::i64);
 /// The extents of a, i64 [rank]. They are known when the graph is built, so this is a constant.
 Value shape_of(const Value& a);
@@ -43,9 +43,9 @@ Value reshape(const Value& a, std::span<const std::int64_t> shape);
 Value reshape(const Value& a, const Shape& shape);
 /// The axes from `first` to `last`, both included, as one.
 Value flatten(const Value& a, int first = 0, int last = -1);
-/// Without the axes named, whose extents must be 1; without every such axis when none is named. Error (shape).
+/// Removes the axes named, whose extents must be 1; every such axis when none is named. Error (shape).
 Value squeeze(const Value& a, std::span<const std::int64_t> axes = {});
-/// With axes of extent 1 that stand at `axes` of the result.
+/// Adds axes of extent 1, which stand at `axes` of the result.
 Value unsqueeze(const Value& a, std::span<const std::int64_t> axes);
 Value unsqueeze(const Value& a, int axis);
 /// a stretched to `shape`, to which it must broadcast (NumPy's and PyTorch's broadcast_to).

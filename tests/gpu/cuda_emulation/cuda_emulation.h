@@ -61,7 +61,7 @@ inline bool run_block(unsigned index) {
   Machine& m = machine;
   start_cta(0, index);
   Cta& cta = *m.ctas[0];
-  int idle = 0;  // rounds in which nothing came of what ran: some calls let others run before they do anything
+  int idle = 0;  // rounds in which nothing came of the calls that ran: some let others run before they do anything
   while (cta.live > 0) {
     const std::uint64_t before = m.progress;
     for (int t = 0; t < m.threads; ++t) {
@@ -102,7 +102,7 @@ void call(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_const_t<P>*>(arguments[I])...);
 }
 
-/// Makes `kernel` with its arguments what the fibers of the next CTAs run.
+/// Makes the next CTAs' fibers run `kernel` with its arguments.
 template <class... P>
 struct Bound {
   void (*kernel)(P...);
@@ -124,7 +124,7 @@ struct Bound {
 };
 
 /// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, 1 for a deadlock, or
-/// 2 where a CTA reads of others what none has written and tests have filled with kUnwritten.
+/// 2 where a CTA reads words of others that none has written and tests have filled with kUnwritten.
 template <class... P>
 int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block, const unsigned* order) {
   Bound<P...> bound{kernel, arguments};

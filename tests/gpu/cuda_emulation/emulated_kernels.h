@@ -59,7 +59,8 @@ inline double get(DType dtype, const char* at) {
 
 // ---- Kernels ----
 
-/// `order`: of the CTAs; of a kernel whose CTAs run together, the scheduler's seed. Returns 0 or what went wrong.
+/// `order` of the CTAs, or the scheduler's seed for a kernel whose CTAs run together. Returns 0 or the kind of the
+/// fault.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
 inline emulation::TensorMapWords emulated_map(const TensorMap& map, const void* memory) {
@@ -80,7 +81,7 @@ inline emulation::TensorMapWords emulated_map(const TensorMap& map, const void* 
   return words;
 }
 
-/// What went wrong in a launch.
+/// The fault of a launch.
 class EmulationFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -92,7 +93,7 @@ inline bool is_together(const TextLaunch& launch) {
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once. PAODING_KERNELS names a folder where they
 /// stay for others that have the same text, of the same headers. `looks_at_order`: a launch ends with kIsUnordered
-/// where CTAs read plainly what others have stored, and nothing orders the two.
+/// where CTAs read plainly words that others have stored, and nothing orders the two.
 class EmulatedKernels {
  public:
   explicit EmulatedKernels(const std::vector<const TextLaunch*>& plans, bool looks_at_order = false) {
@@ -166,7 +167,7 @@ class EmulatedKernels {
                  source_root().string() + "/tests/gpu/cuda_emulation -c " + name + ".cpp -o " + name +
                  ".o && g++ -shared " + name + ".o -o " + name + ".so) > log" + std::to_string(f) + " 2>&1 & ";
     }
-    static_cast<void>(std::system((command + "wait").c_str()));  // what did not compile is not found: see log()
+    static_cast<void>(std::system((command + "wait").c_str()));  // a text that did not compile is not found: see log()
   }
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;

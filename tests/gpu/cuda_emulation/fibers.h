@@ -105,7 +105,7 @@ inline Cta& this_cta() { return *machine.cta; }
 /// Its number among all that run at once.
 inline int this_thread() { return this_cta().number * kMaxThreads + machine.current; }
 
-/// What each thread has, of this launch alone.
+/// A value for each thread, of this launch alone.
 template <class T>
 class PerThread {
  public:
@@ -122,7 +122,7 @@ class PerThread {
 };
 
 inline void switch_to_scheduler() { pd_switch_stack(&this_cta().fibers[machine.current].stack_pointer, machine.home); }
-/// Where others could see what this thread does next.
+/// Called where others could see this thread's next step.
 inline void yield() {
   machine.has_let_others = true;
   switch_to_scheduler();

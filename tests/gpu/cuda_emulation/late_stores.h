@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA allows to be late, of CTAs that wait for each other: a relaxed store is seen by others some time later, and
-// stores to different places in any order, until its thread, or one that met it at a barrier since, releases; a word
-// that is sent to another CTA of the cluster, and what a TMA brings, arrives some time later. So a store that
-// is not ordered shows as a wrong result for some seed. Who waits for what others store stops until it changes.
+// The delays that CUDA allows between CTAs that wait for each other: a relaxed store is seen by others some time later,
+// and stores to different places in any order, until its thread, or one that met it at a barrier since, releases; a
+// word that is sent to another CTA of the cluster, and a tile that TMA brings, arrive some time later. So a store that
+// is not ordered shows as a wrong result for some seed. A thread that waits for stores of others stops until they
+// change.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 #include "cuda_emulation.h"
 #include "memory_order.h"
 
-// Of words that are read and written atomically, and so not by plain accesses.
+// For functions on words that are read and written atomically, and so not by plain accesses.
 #define PD_ATOMICALLY __attribute__((no_sanitize_thread))
 
 namespace emulation {
@@ -72,7 +73,7 @@ struct Together {
   std::vector<LateCopy> copies;
   PerThread<Polls> polls;
   PerThread<std::uint64_t> parked_times;  // changes when it is parked, and when it is woken
-  std::vector<Parked> parked[1024];       // by what they wait for
+  std::vector<Parked> parked[1024];       // by the address that they wait for
   std::vector<Parked> all_parked;
   unsigned yields_once_in = 1;
   bool is_somebody_gone = false;  // a CTA of the cluster that is sent something, or whose memory a copy is made of
@@ -139,7 +140,7 @@ inline void arrive(unsigned long long* mbarrier, unsigned count, unsigned expect
   complete_phase(mbarrier, m >> 63, m >> 48 & 0x7fff, (m >> 32 & 0xffff) - count, (unsigned)m + expected);
 }
 
-// ---- what comes ----
+// ---- arrivals ----
 
 PD_ATOMICALLY inline void deliver(std::size_t i) {
   LatePlace& place = together.places[i];

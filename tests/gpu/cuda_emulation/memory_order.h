@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs that wait for each other know of each other's stores: a CTA may read plainly what another has stored only
-// where a release behind the store was seen by an acquire in front of the load. Where it was not shows in any schedule,
-// whatever the values. Within a warp all is taken to be in order, and threads of a CTA are the schedules' matter.
+// The knowledge that CTAs which wait for each other have of each other's stores: a CTA may read a store of another
+// plainly only where a release behind the store was seen by an acquire in front of the load. Where it was not shows in
+// any schedule, whatever the values. Within a warp all is taken to be in order, and threads of a CTA are the schedules'
+// matter.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ class Known {
     join(&synchronized_, other.synchronized_);
     join(&releases_, other.releases_);
   }
-  /// What a CTA stored before it met so often, what a warp stored before its so manyeth release.
+  /// Adds a CTA's stores before it met so often, or a warp's stores before its so manyeth release.
   void add_cta(int cta, std::uint64_t met) { raise(&synchronized_, cta, met); }
   void add_warp(int warp, std::uint64_t releases) { raise(&releases_, warp, releases); }
   bool has(int cta, std::uint64_t met, int warp, std::uint64_t releases) const {
@@ -65,7 +66,7 @@ class MemoryOrder {
   void acquires(const void* at) {
     if (is_on_) learns(told_[at]);
   }
-  /// A load that acquires nothing before there is a fence, a store that releases what there was before the last one.
+  /// A load that acquires nothing before there is a fence, a store that releases only the stores before the last one.
   void looks(const void* at) {
     if (!is_on_) return;
     if (const auto found = told_.find(at); found != told_.end()) mine(&looked_).join(found->second);
@@ -79,7 +80,7 @@ class MemoryOrder {
     mine(&fenced_) = released();
   }
 
-  /// By this thread, so many bytes of memory that is common to all.
+  /// This thread reads so many bytes of memory that is common to all.
   void reads(const void* at, std::size_t bytes) {
     for (std::size_t i = 0; is_on_ && i < (bytes + 1) / 2; ++i) {
       if (const auto found = stores_.find(unit_of(at) + i); found != stores_.end()) look_at(found->second);
@@ -94,7 +95,7 @@ class MemoryOrder {
     int cta, warp;
     std::uint64_t met, releases;
   };
-  // What a warp of a CTA learned when that had synchronized so often: all know it when they synchronize next.
+  // The lesson of a warp of a CTA that had synchronized so often: all know it when they synchronize next.
   struct Lesson {
     std::uint64_t met;
     Known known;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs when, of CTAs that wait for each other, and when what they store and send comes: by a seed, which chooses a
-// way of each and what is left to chance. Warps run until all their threads wait or do what others could see.
+// The order in which CTAs that wait for each other run, and in which their stores and messages arrive: by a seed, which
+// chooses a way of each and the random numbers for it. Warps run until all their threads wait or take a step that
+// others could see.
 #pragma once
 
 #include "late_stores.h"
@@ -19,13 +20,13 @@ enum class Way {
   last,
   count,
 };
-/// When what is late comes.
+/// When late stores and messages arrive.
 enum class Lateness {
   soon,
   later,
   much_later,
   when_all_wait,
-  of_one_cta_when_all_wait,  // what others store and send comes soon
+  of_one_cta_when_all_wait,  // others' stores and messages arrive soon
   newest_first,
   count,
 };
@@ -67,7 +68,7 @@ class Schedule {
     return true;
   }
 
-  /// Some of what is late comes, or none.
+  /// Some late stores and messages arrive, or none.
   void let_come() {
     switch (lateness_) {
       case Lateness::soon: deliver_some(4, false); break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What src/gpu/square_products.cpp has of a GPU: products by groups of four warps, which read shared memory when they
+// The GPU's part in src/gpu/square_products.cpp: products by groups of four warps, which read shared memory when they
 // are waited for, as late as they may.
 #pragma once
 
@@ -37,7 +37,7 @@ struct SquareProduct {
   Squares left, right;
   void (*multiply)(const SquareProduct&);
 };
-// kInWord elements a word, of which Value says what they are worth; of TF32 the last 13 bits are not seen.
+// kInWord elements a word, whose numbers Value gives; of TF32 the last 13 bits are not seen.
 template <int kInWord, class Value>
 void multiply_squares(const SquareProduct& product) {
   const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4, g = lane / 4, t = lane % 4;

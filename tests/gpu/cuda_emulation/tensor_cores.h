@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of matrix products use (tensor_cores.cu): TMA tiles that TMA brings, products of a group of four
-// warps, the shared memory of the other CTAs of a cluster. What a TMA tile will overwrite is lost as soon as it is
-// asked for, and it is there some time later; products read shared memory when they are waited for, as late as they
-// may. So a TMA tile that is read too early, or overwritten too early, shows as a NaN.
+// The GPU's part in kernels of matrix products (tensor_cores.cu): tiles that TMA brings, products of a group of four
+// warps, the shared memory of the other CTAs of a cluster. Memory that a TMA tile will overwrite is lost as soon as the
+// tile is asked for, and the tile is there some time later; products read shared memory when they are waited for, as
+// late as they may. So a TMA tile that is read too early, or overwritten too early, shows as a NaN.
 #pragma once
 
 #include <array>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulation's TMA has in place of a CUtensorMap, and what a launch of it returns.
+// The description that the emulation's TMA takes in place of a CUtensorMap, and the results of a launch of it.
 #pragma once
 
 #include <cstdint>
 
 namespace emulation {
 
-/// Of a CUtensorMap's size. Two numbers are of columns and of rows.
+/// It has a CUtensorMap's size. Two numbers are of columns and of rows.
 struct alignas(64) TensorMapWords {
   const char* base;
   std::uint32_t element_bytes;

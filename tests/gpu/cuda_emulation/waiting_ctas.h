@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CTAs that wait for each other: all run at once, their threads as fibers that change places, by a seeded scheduler
-// (schedules.h), wherever one could see what another does (late_stores.h).
+// (schedules.h), wherever one could see another's step (late_stores.h).
 // Not emulated: loads that see old values where an acquire is missing, and plain stores that are late; memory_order.h
-// finds what could come of them.
+// finds the mistakes that would need them.
 // Dynamic shared memory is each CTA's own; a `__shared__` variable would be one for all, and is not for such kernels.
 #pragma once
 
@@ -54,7 +54,7 @@ inline void send_piece(uint4* at, uint4 value, unsigned long long* mbarrier, uns
   const unsigned words[] = {value.x, value.y, value.z, value.w};
   for (int i = 0; i < 4; ++i) send(reinterpret_cast<unsigned*>(at) + i, words[i], mbarrier, rank);
 }
-// What lies there when it is brought is brought, so what is overwritten too early shows.
+// The bytes are read when they arrive, so a source that is overwritten too early shows.
 inline void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mbarrier, unsigned rank) {
   if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) std::abort();  // as a GPU would fail
   Cta& cta = cta_of_rank(rank);

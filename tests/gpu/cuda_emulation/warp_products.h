@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What src/gpu/warp_products.cu has of a GPU: copies beside other work, which are made when they are waited for, as
+// The GPU's part in src/gpu/warp_products.cu: copies beside other work, which are made when they are waited for, as
 // late as they may, over places that hold NaNs until then; products of tiles by their definition.
 #pragma once
 
@@ -55,8 +55,8 @@ struct Fragments {
   const unsigned *a, *b;
 };
 
-// kInWord elements a word, of which `value_of` says what they are worth: 2 of 16 bits, or one whose last 13 bits the
-// tensor cores do not see.
+// kInWord elements a word, whose numbers `value_of` gives: 2 of 16 bits, or one whose last 13 bits the tensor cores do
+// not see.
 template <int kInWord, class Value>
 void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2], Value value_of) {
   const int lane = machine.current % kWarp, first = machine.current - lane, g = lane / 4, t = lane % 4;

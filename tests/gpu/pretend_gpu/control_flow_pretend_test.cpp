@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branches and loops that a run on a GPU decides by itself, on the pretended one: what is launched and copied, what
-// runs, and what ends a loop that would never.
+// Branches and loops that a run on a GPU decides by itself, on the pretended one: its launches and copies, the kernels
+// that run, and how a loop that would never end is ended.
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -103,7 +103,7 @@ TEST(ControlFlowOnAGpu, NestsLoopsAndBranches) {
   }
 }
 
-// What comes behind it writes nothing; the next run does.
+// Work behind it writes nothing; the next run does.
 TEST(ControlFlowOnAGpu, CallsOffALoopThatNeverEnds) {
   Graph g;
   const Value k = g.parameter("k", f32, {2}), step = g.input("step", f32, {});
@@ -184,7 +184,8 @@ TEST(ControlFlowOnAGpu, CopiesAroundWhatRunsOnTheCpu) {
   }
 }
 
-// Recorded, the row of a branch is what chooses; the kernels of a body have rows of their own, as often as they ran.
+// In a recording, the row of a branch is its choice; the kernels of a body have rows of their own, as often as they
+// ran.
 TEST(ControlFlowOnAGpu, ShowsWhatRanAndWhatWasCopied) {
   if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
   Graph g;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which convolutions are cuDNN's, on the pretended GPU: what was timed decides; timing keeps what it found; what is no
+// Which convolutions are cuDNN's, on the pretended GPU: times decide; timing keeps its findings; a text that is no
 // entry is ignored, and said; an engine that is no more is no error.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(ConvByCudnnOnAGpu, AnEngineThatWantsTooMuchMemoryIsDeclined) {
 TEST(ConvByCudnnOnAGpu, TimingKeepsWhatItFound) {
   Graph g;
   build_convolution(g, 8);
-  // What runs before have left must not be found.
+  // Results of earlier runs must not be found.
   const auto forget = [&](const std::filesystem::path& folder) {
     for (const auto& file : std::filesystem::directory_iterator(folder)) {
       if (file.path().extension() == ".plan") std::filesystem::remove(file.path());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of one tap as products of a library, on the pretended GPU: against sums in f64, in f32 and both types of
-// 16 bits, with a bias, with an image that is added, and without; and what is not such a product goes elsewhere.
+// 16 bits, with a bias, with an image that is added, and without; and convolutions that are no such products go
+// elsewhere.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ void build(Graph& g, const Shape& image, const Shape& weights, DType dtype) {
   const Value biased = conv2d(twice, g.input("v", dtype, weights), b);
   const Value positive = conv2d(twice, g.input("u", dtype, weights), b, {.activation = Activation::relu});
   g.fetch("biased", biased + biased), g.fetch("positive", positive + positive);
-  // The end of a residual block, with what is negative and without.
+  // The end of a residual block, with negative values and without.
   const Value summed = conv2d(twice, g.input("t", dtype, weights), b) + more;
   const Value block = relu(conv2d(twice, g.input("s", dtype, weights), b) + more);
   g.fetch("summed", summed + summed), g.fetch("block", block + block);

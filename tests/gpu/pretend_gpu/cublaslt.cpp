@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of cuBLASLt that paoding uses, over a Machine: a product is a piece of work of its stream, computed in
-// float64 from what the operands hold by then. In the driver's own library, which libcublasLt.so.13 is a link to.
+// float64 from the operands' values by then. In the driver's own library, which libcublasLt.so.13 is a link to.
 #include <cublasLt.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of cuDNN that paoding uses, over a Machine: descriptors keep what they are told, and an operation is a
-// piece of work of its stream, computed in float64 from what the operands hold by then. It checks what the library
-// checks: that descriptors are finished before they are used, and what they need to be. In the driver's own library,
-// which libcudnn.so.9 is a link to.
+// The functions of cuDNN that paoding uses, over a Machine: descriptors keep their attributes, and an operation is a
+// piece of work of its stream, computed in float64 from the operands' values by then. It checks the same things as the
+// library: that descriptors are finished before they are used, and that they fit. In the driver's own library, which
+// libcudnn.so.9 is a link to.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -23,12 +23,12 @@ struct Made {
   DescriptorType type;
   bool is_final = false;
   std::map<int, std::vector<std::byte>> attributes = {};
-  /// Of an engine's configuration: its number and knob, and what its engine is said to be like.
+  /// An engine's configuration: its number and knob, and the notes on its engine's behaviour.
   struct Config {
     std::int64_t engine = 0, knob = 0;
     std::vector<int> notes = {};
   } config = {};
-  std::shared_ptr<Made> of = {};  // of a plan, a heuristic or a graph: a copy of what it was made of
+  std::shared_ptr<Made> of = {};  // of a plan, a heuristic or a graph: a copy of its parent
 
   template <class T>
   std::vector<T> get(int attribute) const {
@@ -58,7 +58,7 @@ std::size_t size_of(AttributeType type) {
   }
 }
 
-// ---- what is computed ----
+// ---- computations ----
 
 struct Tensor {
   int type = kFloat;
@@ -160,9 +160,9 @@ ConvolutionCall call_of(const Made& operation) {
 
 // ---- engines ----
 
-// What the heuristics name, in their order: one that nobody who wants the same result twice may take, one that takes
-// more memory than anybody gives, and two that work, of which the first is named twice. In f32 the first of the two
-// rounds to TF32.
+// The engines that the heuristics name, in their order: one that nobody who wants the same result twice may take, one
+// that takes more memory than anybody gives, and two that work, of which the first is named twice. In f32 the first of
+// the two rounds to TF32.
 std::vector<Made::Config> engines(bool is_f32, HeuristicMode mode) {
   if (mode == kHeuristicFallback) return {{4, 1, {kNoteTensorCore}}, {9, 0, {}}};
   std::vector<Made::Config> all{{2, 0, {kNoteNondeterministic}}, {3, 0, {}}, {4, 1, {kNoteTensorCore}}, {7, 2, {}}};
@@ -336,7 +336,7 @@ Status cudnnBackendExecute(Handle, Descriptor plan, Descriptor pack) {
     if (reinterpret_cast<std::uintptr_t>(tensor->at) % 16 != 0) return kBadParameter;
   }
   void* const workspace = *made(pack).one<void*>(kPackWorkspace);
-  // A piece of what it may use is spoilt, as an engine would.
+  // A piece of its workspace is spoilt, as an engine would.
   Piece piece{[call, workspace] {
     std::memset(workspace, 0xa5, 512);
     call();

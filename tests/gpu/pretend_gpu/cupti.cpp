@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of CUPTI that paoding uses, over a Machine: records of what it ran.
+// The functions of CUPTI that paoding uses, over a Machine: records of the work that it ran.
 #if __has_include(<cupti.h>)
 #include <cupti.h>
 
@@ -84,7 +84,7 @@ std::size_t put(std::uint8_t* at, const Ran& ran) {
   }
 }
 
-// What ran in one launch of a graph is shown in the times of the other end.
+// The records of one launch of a graph get each other's times, in the opposite order.
 void turn_times(std::vector<Ran>* records) {
   for (std::size_t begin = 0; begin < records->size();) {
     std::size_t end = begin;
@@ -98,7 +98,7 @@ void turn_times(std::vector<Ran>* records) {
   }
 }
 
-// As a library would that is at its limits, or another program's beside it.
+// Spoils records as a library would that is at its limits, or another program's beside it.
 void spoil(std::vector<Ran>* records) {
   const paoding::pretend::CuptiFaults faults = Machine::get().cupti_faults;
   std::vector<Ran> made;
@@ -185,7 +185,7 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::siz
 CUptiResult cuptiGetGraphExecId(CUgraphExec exec, std::uint32_t* number) {
   return *number = exec->number, CUPTI_SUCCESS;
 }
-// What collects must have ended.
+// The collecting must have ended.
 CUptiResult cuptiFinalize() {
   const std::lock_guard lock(Machine::get().mutex);
   if (state().enabled != 0) return CUPTI_ERROR_INVALID_OPERATION;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A segment of a recording that goes by CUPTI: what is seen in it and on both sides of it, whoever launches meanwhile,
-// and that nothing of CUPTI stays.
+// A segment of a recording that goes by CUPTI: the kernels that are seen in it and on both sides of it, whoever
+// launches meanwhile, and that nothing of CUPTI stays.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// Of every run in order: its kernels by instance, told by CUPTI; by stamps, in full or by its ends only.
+// The kernels of every run in order, by instance: told by CUPTI; by stamps, in full or by its ends only.
 struct Seen {
   std::vector<std::map<std::string, int>> by_cupti;
   std::vector<int> by_stamps;
@@ -86,7 +86,7 @@ TEST_F(WindowOfCupti, SeesItsRunsWholeAndStampsTheOthers) {
   EXPECT_GE(seen.by_cupti[5].size(), 4u);
   EXPECT_FALSE(has(seen.report, "left out")) << seen.report;
   EXPECT_FALSE(has(seen.report, "did not show")) << seen.report;
-  run(2);  // what CUPTI saw launched would die of it
+  run(2);  // launches that CUPTI saw would die of it
 }
 
 // Rows count the runs of a window with the others: nothing is in the report twice or not at all.

@@ -17,7 +17,7 @@
 
 namespace {
 
-// 90, an H200's, or what PAODING_PRETEND_CAPABILITY says: 70 for a V100.
+// 90, an H200's, or the value of PAODING_PRETEND_CAPABILITY: 70 for a V100.
 int capability() {
   const char* asked = std::getenv("PAODING_PRETEND_CAPABILITY");
   return asked == nullptr ? 90 : std::atoi(asked);
@@ -40,7 +40,7 @@ char* pointer(CUdeviceptr at) { return reinterpret_cast<char*>(at); }
 
 CUresult check_alive() { return gpu().broken; }
 
-// Of a kernel that is launched: its arguments as they are now.
+// A kernel that is launched, with its arguments as they are now.
 struct DriverCall {
   CUfunction kernel;
   std::vector<std::vector<char>> arguments;
@@ -67,7 +67,7 @@ struct DriverCall {
 CUresult launch(CUfunction kernel, const unsigned (&grid)[3], unsigned block, std::size_t shared, unsigned cluster,
                 bool is_together, CUstream stream, void** arguments) {
   if (grid[1] != 1 || grid[2] != 1 || grid[0] == 0 || shared > kernel->shared_bytes) return CUDA_ERROR_INVALID_VALUE;
-  // What uses memory that its CTAs share by a size of the launch's may have warps that wait for TMA.
+  // A kernel with dynamic shared memory, whose size the launch gives, may have warps that wait for TMA.
   DriverCall call{kernel, {}, grid[0], block, cluster, shared, is_together || shared > 0};
   for (std::size_t i = 0; i < kernel->sizes.size(); ++i) {
     const char* at = static_cast<const char*>(arguments[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of the pretended GPU is compiled with: the emulation, and how the driver calls it.
+// The frame that a kernel of the pretended GPU is compiled with: the emulation, and how the driver calls it.
 #pragma once
 
 #include <cstddef>

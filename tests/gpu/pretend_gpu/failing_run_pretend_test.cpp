@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that fails on a GPU writes nothing, nor does any that was enqueued behind it; the error comes with the next
-// wait, and then the next run works. What is written is compared with the CPU's programs.
+// wait, and then the next run works. Written values are compared with the CPU's programs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -163,7 +163,7 @@ TEST(FailingRunOnAGpu, WritesNothingWhenSomebodyWhoLooksOnThrows) {
   }
 }
 
-// A library's kernel cannot be called off: what it makes is copied into the parameter by one of ours.
+// A library's kernel cannot be called off: one of ours copies its result into the parameter.
 TEST(FailingRunOnAGpu, LetsNoLibraryWriteAParameterItself) {
   const auto notes = [](bool may_fail) {
     Graph g;

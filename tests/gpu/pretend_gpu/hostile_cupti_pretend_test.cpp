@@ -123,7 +123,7 @@ TEST_F(HostileCupti, KernelsThatOverlapAreCountedOnce) {
   EXPECT_TRUE(is_seen) << report_;
 }
 
-// CUPTI's clock is the system's: what was recorded while a time server set it is known to no better than that.
+// CUPTI's clock is the system's: spans that were recorded while a time server set it are known to no better than that.
 TEST_F(HostileCupti, WhoseClockIsSetMeanwhileIsSaidSo) {
   Profiler seen;
   program_->run();
@@ -136,7 +136,7 @@ TEST_F(HostileCupti, WhoseClockIsSetMeanwhileIsSaidSo) {
   EXPECT_FALSE(has(report_, "clock was set while CUPTI looked")) << report_;
 }
 
-// Another tool has it, or it has broken: stamps say what there is to see, and the report why.
+// Another tool has it, or it has broken: stamps tell the kernels, and the report says why.
 TEST_F(HostileCupti, ThatRefusesIsNamedAndDoneWithout) {
   const Counts seen = kernels(record(1));
   ::setenv("CUDA_INJECTION64_PATH", "/opt/other/libtool.so", 1);
@@ -149,7 +149,7 @@ TEST_F(HostileCupti, ThatRefusesIsNamedAndDoneWithout) {
   ::unsetenv("CUDA_INJECTION64_PATH");
 }
 
-// As many kernels in the same order, launched by two threads in turns that nobody knows.
+// Two threads launch as many kernels in the same order, in turns that nobody knows.
 TEST_F(HostileCupti, EqualProgramsOfTwoThreadsAreToldApart) {
   Program other(graph_, on_gpu());
   other.run(feeds_of_loop(graph_));

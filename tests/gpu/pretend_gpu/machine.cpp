@@ -12,7 +12,7 @@ Machine& Machine::get() {
   return *machine;
 }
 
-// ---- what tests see ----
+// ---- the interface for tests ----
 
 void Machine::schedule(unsigned seed, unsigned haste) {
   const std::lock_guard lock(mutex);
@@ -155,7 +155,7 @@ bool Machine::run_one() {
   return true;
 }
 
-// What is taken comes next; of a loop the node once more behind it.
+// The body that is taken comes next; the node of a loop once more behind it.
 void Machine::decide(const Piece& node, std::deque<Piece>* queue) {
   const Conditional& of = *node.conditional;
   if (of.is_loop ? *of.value == 0 : *of.value >= of.bodies.size()) return;

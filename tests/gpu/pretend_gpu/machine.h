@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is inside: streams as queues of work, events, graphs, memory that is counted.
+// The inside of the pretended GPU: streams as queues of work, events, graphs, memory that is counted.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@ struct CUevent_st {
 
 struct Piece;
 
-/// What a conditional node runs, in a graph or, with nodes of their own, in an executable one.
+/// The bodies of a conditional node, in a graph or, with nodes of their own, in an executable one.
 struct Conditional {
   const unsigned* value = nullptr;  // that kernels set: which body; of a loop whether there is another turn
   bool is_loop = false;
@@ -32,7 +32,7 @@ struct Piece {
   std::uint64_t version = 0;
   std::shared_ptr<const Conditional> conditional = {};
 
-  // ---- what CUPTI shows ----
+  // ---- for CUPTI's records ----
   enum class Kind { none, kernel, from_host, to_host, same_device, fill } kind = Kind::none;
   std::string name = {};  // of a kernel
   std::uint64_t node = 0;
@@ -44,7 +44,7 @@ struct Piece {
 struct CUgraph_st {
   std::vector<Piece> nodes;
   CUgraphNode last = nullptr;  // as cuStreamGetCaptureInfo gave it
-  /// Of a conditional node, by its number: until the graph is instantiated its bodies are graphs.
+  /// A conditional node, by its number: until the graph is instantiated its bodies are graphs.
   struct Condition {
     const unsigned* value;
     bool is_loop;
@@ -104,16 +104,16 @@ class Machine : public Gpu {
   std::size_t busy_streams() const override;
   std::size_t kernels_run() const override;
 
-  /// At the beginning of every call: notes it, lets some work run. What the call gives when the device is broken.
+  /// At the beginning of every call: notes it, lets some work run. Returns the call's error when the device is broken.
   CUresult enter(const char* function);
 
   CUstream_st* stream(CUstream given);
   CUstream make_stream();
   CUevent make_event();  // stays to the end: something may wait for one that was destroyed
   void drop_stream(CUstream given);
-  /// Puts the work behind what is in the stream, or into the graph that it captures.
+  /// Puts the piece behind the work in the stream, or into the graph that it captures.
   void enqueue(CUstream given, Piece piece);
-  /// Runs what is runnable, anywhere, until `is_done`. False when nothing can run any more, or the device has broken.
+  /// Runs work that can run, anywhere, until `is_done`. False when nothing can run any more, or the device has broken.
   bool run_until(const std::function<bool()>& is_done);
   CUresult wait_until(const std::function<bool()>& is_done);
   bool run_one();

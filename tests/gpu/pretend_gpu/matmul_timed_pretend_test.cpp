@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of cuBLASLt's algorithms makes a product, on the pretended GPU, whose library names one: timing keeps what it
-// found, what was timed decides, and an algorithm that is no more is no error.
+// Which of cuBLASLt's algorithms makes a product, on the pretended GPU, whose library names one: timing keeps its
+// findings, times decide, and an algorithm that is no more is no error.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ class PhasesOnAGpu : public ::testing::Test {
  protected:
   void TearDown() override { ::unsetenv("PAODING_PHASES"); }
 
-  // What the rows inside of an op's add up to, by name.
+  // The sums of the rows inside of an op's, by name.
   std::map<std::string, double> record(const std::map<std::string, std::vector<double>> wanted, int runs) {
     CompileOptions options = on_gpu();
     options.allow_tf32 = true;

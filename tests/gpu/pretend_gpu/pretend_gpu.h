@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU that is not there: a libcuda.so.1, a libcublasLt.so.13 and a libnvrtc.so.13 of our own, which paoding loads
-// like NVIDIA's. Memory is the host's, kernels are compiled by g++ against cuda_emulation.h, and what is enqueued runs
-// late and, between streams, in an order that a seed decides: what no event orders shows as a wrong result. Tests look
-// at it and turn it from here; any program runs on it that is started with PAODING_CUDA_PATH=build/pretend_gpu.
+// like NVIDIA's. Memory is the host's, kernels are compiled by g++ against cuda_emulation.h, and enqueued work runs
+// late and, between streams, in an order that a seed decides: work that no event orders shows as a wrong result. Tests
+// look at it and turn it from here; any program runs on it that is started with PAODING_CUDA_PATH=build/pretend_gpu.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@
 
 namespace paoding::pretend {
 
-/// What CUPTI does to the records of a recording before it hands them out; 0: nothing.
+/// The changes that CUPTI makes to the records of a recording before it hands them out; 0: none.
 struct CuptiFaults {
   unsigned shuffled = 0;           // in an order that this seed decides
   unsigned lost_every = 0;         // one in so many is dropped, and counted
@@ -32,8 +32,8 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
 
-  /// Decides what runs when from here on. `haste`: up to so many pieces of work run behind every call; with 0 nothing
-  /// runs before it is waited for.
+  /// Decides the order of all work from here on. `haste`: up to so many pieces of work run behind every call; with 0
+  /// nothing runs before it is waited for.
   virtual void schedule(unsigned seed, unsigned haste) = 0;
 
   /// The names of the driver functions that were called since forget_calls(), in their order.
@@ -49,8 +49,8 @@ class Gpu {
   virtual void break_at(const std::string& kernel, CUresult error) = 0;
   virtual void revive() = 0;
 
-  /// What CUPTI does: show the kernels of a graph's launch in the order in which they ran, or with times out of order;
-  /// have no time for every so many of its records (0: for all).
+  /// The behaviour of CUPTI: show the kernels of a graph's launch in the order in which they ran, or with times out of
+  /// order; have no time for every so many of its records (0: for all).
   virtual void profile(bool keeps_order, unsigned timeless_every = 0) = 0;
   virtual void spoil_records(const CuptiFaults& faults) = 0;
 
@@ -67,7 +67,7 @@ class Gpu {
 /// In the library libcuda.so.1, under this name.
 extern "C" Gpu* paoding_pretend_gpu();
 
-/// What a node of an executable graph costs.
+/// The cost of a node of an executable graph.
 inline constexpr std::size_t kGraphNodeBytes = 4096;
 
 }  // namespace paoding::pretend

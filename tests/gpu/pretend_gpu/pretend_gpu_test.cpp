@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pretended GPU itself: programs give there what they give on the CPU, whatever runs when.
+// The pretended GPU itself: programs give the same results there as on the CPU, in whatever order work runs.
 #include "tests/gpu/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {

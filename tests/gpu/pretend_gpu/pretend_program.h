@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests on the pretended GPU share.
+// Helpers that tests on the pretended GPU share.
 #pragma once
 
 #include <dlfcn.h>
@@ -32,8 +32,8 @@ inline bool has_note(const Program& program, std::string_view part) {
   return std::ranges::any_of(program.report().plan_notes, [&](const std::string& note) { return has(note, part); });
 }
 
-/// That y is what `wide`, the same graph in f64, gives on the CPU for numbers of which every sum of products is one of
-/// 16 bits.
+/// Expects that y equals the result of `wide`, the same graph in f64, on the CPU, for numbers of which every sum of
+/// products is one of 16 bits.
 inline void expect_y_of(Program& program, const Graph& g, const Graph& wide) {
   Feeds feeds = make_feeds(g, 5);
   for (auto& [name, numbers] : feeds) {

@@ -81,7 +81,7 @@ class ProfileOnAGpu : public ::testing::Test {
   std::optional<Program> program_;
 };
 
-// The same with what each run's kernels are in the other order.
+// The same with each run's kernels in the other order.
 std::vector<std::string> turned(std::vector<std::string> all, std::size_t runs) {
   const std::size_t each = all.size() / runs;
   for (std::size_t run = 0; run < runs; ++run) {
@@ -111,7 +111,7 @@ TEST_F(ProfileOnAGpu, FindsEveryKernelByItsNodeWhateverItsTime) {
   }
 }
 
-// What was launched while CUPTI looked dies when it is launched again.
+// A graph that was launched while CUPTI looked dies when it is launched again.
 TEST_F(ProfileOnAGpu, KeepsWhatKernelsWereLaunchedWith) {
   Profiler seen;
   program_->run();
@@ -144,7 +144,7 @@ TEST_F(ProfileOnAGpu, LeavesGraphsThatCanBeLaunched) {
   program_->wait();
 }
 
-// What is enqueued when CUPTI comes has run before, and is none of the recording's.
+// Work that is enqueued when CUPTI comes has run before, and is none of the recording's.
 TEST_F(ProfileOnAGpu, WaitsForRunsFromBeforeTheRecording) {
   const Recorded alone = record(true, 2);
   program_->run();
@@ -171,7 +171,7 @@ TEST_F(ProfileOnAGpu, LeavesOutRecordsWithoutATime) {
   }
 }
 
-// What a launch takes longer while CUPTI looks is the recording's, not the framework's.
+// The additional time of a launch while CUPTI looks is the recording's, not the framework's.
 TEST_F(ProfileOnAGpu, SaysWhatOfALaunchIsTheRecordings) {
   for (int i = 0; i < 5; ++i) program_->run();
   program_->wait();
@@ -232,8 +232,8 @@ TEST_F(ProfileOnAGpu, SeesTheStepsOfARunStepByStep) {
   EXPECT_FALSE(has(report, "left out")) << report;
 }
 
-// `paoding profile` begins before there is any program, and ends with the process: kernels are recorded from
-// the first run on, and what stamps say of them is asked behind the destructors of what was loaded since.
+// `paoding profile` begins before there is any program, and ends with the process: kernels are recorded from the first
+// run on, and their stamps are read behind the destructors of libraries that were loaded since.
 TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
   const std::filesystem::path paoding = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "paoding";
   if (!std::filesystem::exists(paoding)) GTEST_SKIP() << "NOT CHECKED: " << paoding << " is not built";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What docs/limits.md says of each kind of GPU is what the library does with it, and what `paoding doctor` says.
+// The statements of docs/limits.md on each kind of GPU agree with the library and with `paoding doctor`.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

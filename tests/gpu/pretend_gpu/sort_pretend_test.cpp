@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort and topk on the pretended GPU give what they give on the CPU, to the last place of equal elements.
+// sort and topk on the pretended GPU agree with the CPU, to the last place of equal elements.
 #include <fmt/format.h>
 
 #include <limits>

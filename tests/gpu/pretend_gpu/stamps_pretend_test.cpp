@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings of runs on a GPU by stamps of their own: what is seen of a replay, what is scaled, what it costs the
-// program, held against what a CUPTI shows of the same program.
+// Recordings of runs on a GPU by stamps of their own: the spans of a replay, the scaled times, the cost for the
+// program, compared with a CUPTI's records of the same program.
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -75,7 +75,7 @@ class StampsOnAGpu : public ::testing::Test {
     for (int i = 0; i < runs; ++i) program_->run();
     program_->wait();
     report_ = seen.stop();
-    // Take the trace out of the profiler: what tests look at outlives it.
+    // Take the trace out of the profiler: it is read after the profiler's end.
     return std::move(const_cast<profile::Trace&>(seen.trace()));
   }
 
@@ -99,7 +99,7 @@ TEST_F(StampsOnAGpu, SeeWhatCuptiSees) {
 }
 
 // The host is kept from its work while it reads the chip's clock: the middle of that time is far from the answer's.
-// A stamp's kernel stands in front of what leaves none alone: the four products of a library's.
+// A stamp's kernel stands in front of kernels that leave no stamp themselves: the four products of a library's.
 TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
   if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
   ::setenv("PAODING_CUPTI", "stamps", 1);
@@ -112,7 +112,7 @@ TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
   EXPECT_EQ(by_op["matmul"], 8) << report_;
   EXPECT_EQ(by_op["group"] % 2, 0) << report_;
   EXPECT_GE(by_op["group"], 10) << report_;
-  std::int64_t others = 0;  // what the executor adds, and kernels of several launches
+  std::int64_t others = 0;  // the executor's own, and kernels of several launches
   for (const char* op : {"commit guard", "sort", "gather"}) others += by_op[op] / 2;
   EXPECT_GE(by_op["stamp"], 4) << report_;
   EXPECT_LE(by_op["stamp"], 4 + others) << report_;
@@ -133,7 +133,7 @@ TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
 
 TEST_F(StampsOnAGpu, HaveTimesWhereAnotherProcessHadTheGpuUntilTheEnd) {
   const Counts seen = stamped_kernels(record(1));
-  // Of the kernels that are launched alone the first is that which answers with the clock.
+  // The first of the kernels that are launched alone answers with the clock.
   for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) {
     pretend_gpu().before(launch, [is_first = true]() mutable {
       if (std::exchange(is_first, false)) pretend_gpu().busy_for(std::chrono::milliseconds(50));
@@ -156,7 +156,7 @@ TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
   EXPECT_EQ(program_->run(feeds_).at("sorted").to_doubles(), wanted_);
 }
 
-// Every other of the first replays, then few; what the others consist of is scaled from those.
+// Every other of the first replays, then few; the parts of the others are scaled from those.
 TEST_F(StampsOnAGpu, ShareOutTheTimeOfReplaysThatHaveTheirEndsOnly) {
   constexpr int kRuns = 41;
   const Counts of_one = stamped_kernels(record(1));
@@ -275,8 +275,8 @@ TEST_F(StampsOnAGpu, OutliveTheirProgram) {
   EXPECT_EQ(stamped_kernels(seen.trace()), of_one);
 }
 
-// Feeds, which go together when the run begins, and a fetch; the host does not wait for feeds, of which stamps say
-// what they took, and for the fetch it does.
+// Feeds, which go together when the run begins, and a fetch; the host does not wait for feeds, whose times stamps tell,
+// and for the fetch it does.
 TEST_F(StampsOnAGpu, SeeCopiesThatTheHostWaitsForAndOthers) {
   Profiler seen;
   for (const auto& [name, tensor] : feeds_) program_->set_input(program_->input_index(name), tensor);
@@ -342,14 +342,14 @@ TEST_F(StampsOnAGpu, AreFewInRunsThatTheyWouldSlowDown) {
   EXPECT_EQ(calls, static_cast<std::uint64_t>(runs)) << report;
   std::int64_t before = 0;
   for (profile::SpanId i = 0; i < seen.trace().size(); ++i) {
-    // What took no time begins with what comes behind it, and may stand on either side.
+    // A span that took no time begins with the one behind it, and may stand on either side.
     if (!seen.trace().on_gpu(i) || seen.trace().duration(i) == 0) continue;
     EXPECT_GE(seen.trace().start(i), before) << "two at once in one stream";
     before = seen.trace().end(i);
   }
 }
 
-// More than are told at once: what a reading of the clock has placed is told over the launches behind it.
+// More than are told at once: replays that a reading of the clock has placed are told over the launches behind it.
 TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   Graph small;
   small.fetch("y", exp(small.input("x", f32, {7})));
@@ -405,7 +405,7 @@ TEST_F(StampsOnAGpu, StandAThousandRecordings) {
   EXPECT_EQ(stamped_kernels(record(1)), of_one);
 }
 
-// Which branch and how many turns only the GPU knows: what ran has stamps.
+// Only the GPU knows which branch ran and how many turns: the kernels that ran have stamps.
 TEST(StampsOfControlFlow, OnAGpuAreOfTheTurnsThatWereTaken) {
   Graph g;
   const Value n = g.input("n", i32, {}), x = g.input("x", f32, {3});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is enqueued, and where; what it takes of the device's memory; what is said when the device is lost.
+// The work that is enqueued, and where; its memory on the device; the errors when the device is lost.
 #include <dlfcn.h>
 
 #include "paoding/programs.h"
@@ -74,7 +74,7 @@ TEST(StreamsOnAGpu, EveryRunHasWhatItWasFed) {
       for (const auto& [name, tensor] : feeds) {
         program.set_input(program.input_index(name), tensor), on_cpu.set_input(on_cpu.input_index(name), tensor);
       }
-      if (run == 4) {  // in place of what came from the host
+      if (run == 4) {  // in place of the host's value
         program.set_input(program.input_index("a"), kept);
         on_cpu.set_input(on_cpu.input_index("a"), kept.to_host());
       }

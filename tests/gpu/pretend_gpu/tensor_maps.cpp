@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What describes operands to the pretended GPU's TMA: the emulation's, with what the driver would refuse.
+// The descriptions of operands for the pretended GPU's TMA: the emulation's, with the driver's refusals.
 #include <cuda.h>
 
 #include <algorithm>
