@@ -46,9 +46,9 @@ class RecurrentPlan {
   RecurrentPlan(const std::string& cell, const std::string& dtype, const std::string& device, std::int64_t steps,
                 std::int64_t batch, std::int64_t inputs, std::int64_t hidden, bool has_lengths, bool is_reverse,
                 bool is_training, bool allow_tf32, bool gates_first, bool two_biases, bool is_first) {
-    const pd_recurrent_layer layer{cell_of(cell), handle_number(dtype), device.c_str(), steps,      batch,
-                                   inputs,        hidden,           has_lengths,    is_reverse, is_training,
-                                   allow_tf32,    gates_first,      two_biases,     is_first};
+    const pd_recurrent_layer layer{
+        cell_of(cell), handle_number(dtype), device.c_str(), steps,      batch,       inputs,     hidden,
+        has_lengths,   is_reverse,           is_training,    allow_tf32, gates_first, two_biases, is_first};
     check(pd_recurrent_create(&layer, &plan_));
     check(pd_recurrent_get_sizes(plan_, &sizes_));
   }

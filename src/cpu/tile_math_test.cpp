@@ -270,7 +270,8 @@ TEST(TileMath, IntegersDivideAsPythonDoesAndByZeroGiveZero) {
   const std::vector<std::int64_t> wide{-9, -8, -1, 0, 1, 8, 9};
   EXPECT_EQ(apply_tile(find_routine(Prim::floor_divide, i64, 2), wide, {8}),
             (std::vector<std::int64_t>{-2, -1, -1, 0, 0, 1, 1}));
-  EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i64, 2), wide, {8}), (std::vector<std::int64_t>{7, 0, 7, 0, 1, 0, 1}));
+  EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i64, 2), wide, {8}),
+            (std::vector<std::int64_t>{7, 0, 7, 0, 1, 0, 1}));
   EXPECT_EQ(apply_tile(find_routine(Prim::remainder, i64, 2), wide, {-3}),
             (std::vector<std::int64_t>{0, -2, -1, 0, -2, -1, 0}));
 }
