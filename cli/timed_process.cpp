@@ -26,8 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLook = std::chrono::milliseconds(100);       // for an interrupt
-constexpr auto kPatience = std::chrono::milliseconds(2000);  // with a process that was told to end
+constexpr auto kProcessPollTime = std::chrono::milliseconds(100);  // for an interrupt
+constexpr auto kPatience = std::chrono::milliseconds(2000);        // with a process that was told to end
 
 std::string last_lines(const std::filesystem::path& path) {
   constexpr std::streamoff kMostBytes = 4000;
@@ -136,7 +136,7 @@ TimedProcess run_timed(const std::vector<std::string>& words, const std::map<std
   problem_write = files::Descriptor();
   Waiting waiting(child);
   try {
-    while (!waiting.is_over(kLook)) check_interrupted();
+    while (!waiting.is_over(kProcessPollTime)) check_interrupted();
   } catch (const Interrupted&) {
     kill(-child, SIGTERM);
     if (!waiting.is_over(kPatience)) kill(-child, SIGKILL);

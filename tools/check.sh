@@ -181,6 +181,12 @@ check_without_cuda() {
     done | awk '{ print } END { exit NR > 0 }'
 }
 
+# Names that units of several files share.
+check_unit_names() {
+  command -v python3 >/dev/null || { echo "check: names of unnamed namespaces not checked, python3 is missing" >&2; return 0; }
+  python3 tools/check_unit_names.py
+}
+
 # A unit may hide that a file does not include what it uses: files that differ from the commit before the last (PAODING_SINCE)
 # and every fiftieth of the others, another fiftieth each day, are compiled by themselves, as $build compiles their units.
 check_includes() {
@@ -204,6 +210,7 @@ esac
 if [[ ${1:-} != --generated ]]; then
   check_text || status=1
   check_names || status=1
+  check_unit_names || status=1
   check_threads || status=1
   check_words || status=1
   check_format || status=1

@@ -16,7 +16,7 @@
 namespace paoding::python {
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+[[noreturn]] void refuse_tensor(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
 // In the memory of `self`, which it keeps.
 template <class Framework>
@@ -32,7 +32,8 @@ nb::object shared_array(nb::handle self) {
 
 nb::object numpy_array(nb::handle self) {
   if (nb::cast<Tensor&>(self).dtype() != DType::bf16) return shared_array<nb::numpy>(self);
-  refuse(ErrorKind::dtype, "numpy: it has no bf16\nhint: tensor.astype(pd.f32).numpy(), or torch.from_dlpack(tensor)");
+  refuse_tensor(ErrorKind::dtype,
+                "numpy: it has no bf16\nhint: tensor.astype(pd.f32).numpy(), or torch.from_dlpack(tensor)");
 }
 
 struct Exported {  // read by a buffer's consumer
@@ -76,7 +77,7 @@ PyType_Slot tensor_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
 nb::object item(nb::handle self) {
   const Tensor& tensor = nb::cast<Tensor&>(self);
   if (tensor.shape().elements() != 1) {
-    refuse(ErrorKind::shape, "item: the tensor is " + to_string(tensor.type()) + ", one element is needed");
+    refuse_tensor(ErrorKind::shape, "item: the tensor is " + to_string(tensor.type()) + ", one element is needed");
   }
   switch (tensor.dtype()) {
     case DType::i64: return nb::int_(*tensor.data<std::int64_t>());
@@ -175,7 +176,7 @@ void bind_tensor(nb::module_& module) {
       .def("__bool__", [](nb::handle self) { return nb::cast<bool>(nb::bool_(item(self))); })
       .def("__len__",
            [](const Tensor& self) {
-             if (self.shape().rank() == 0) refuse(ErrorKind::shape, "len: the tensor is a scalar");
+             if (self.shape().rank() == 0) refuse_tensor(ErrorKind::shape, "len: the tensor is a scalar");
              return self.shape()[0];
            })
       .def("__repr__", [](nb::handle self) {

@@ -104,7 +104,7 @@ std::string hidden_parts(const Diff& diff, std::size_t shown) {
 }
 
 // A cell of a Markdown table: what is foreign in it may be no markup.
-std::string cell(std::string_view text) {
+std::string markdown_cell(std::string_view text) {
   std::string safe;
   for (const char c : one_line(text)) {
     switch (c) {
@@ -129,7 +129,7 @@ std::string cell(std::string_view text) {
 
 void append_line(std::string& out, const Cells& cells) {
   out += "|";
-  for (const std::string& one : cells) out += " " + cell(one) + " |";
+  for (const std::string& one : cells) out += " " + markdown_cell(one) + " |";
   out += "\n";
 }
 
@@ -199,7 +199,7 @@ std::string to_text(const Diff& diff, int width) {
 std::string to_markdown(const Diff& diff) {
   std::string out = fmt::format("### paoding diff: {}\n\n", to_string(diff.verdict));
   for (const auto& [letter, side] : {std::pair('A', &diff.a), std::pair('B', &diff.b)}) {
-    out += fmt::format("{}: {}, {} process{}  \n", letter, cell(side->name), side->processes,
+    out += fmt::format("{}: {}, {} process{}  \n", letter, markdown_cell(side->name), side->processes,
                        side->processes == 1 ? "" : "es");
   }
   std::vector<Cells> lines;
@@ -216,7 +216,7 @@ std::string to_markdown(const Diff& diff) {
     out += "\n</details>\n";
   }
   if (!diff.notes.empty()) out += "\n";
-  for (const std::string& note : diff.notes) out += "- " + cell(note) + "\n";
+  for (const std::string& note : diff.notes) out += "- " + markdown_cell(note) + "\n";
   return out;
 }
 

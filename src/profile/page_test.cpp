@@ -17,7 +17,7 @@
 #include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/save.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace paoding::profile {
 namespace {

@@ -27,7 +27,7 @@ struct Claim {
   bool is_begin;  // of the span
 };
 
-bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
+bool is_copy_span(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
 
 class PartsOfSteps {
  public:
@@ -60,8 +60,8 @@ class PartsOfSteps {
     std::vector<SpanId> spans;
     for (SpanId i = 0; i < trace_.size(); ++i) {
       const SpanKind kind = trace_.kind(i);
-      const bool is_work = kind == SpanKind::kernel || kind == SpanKind::replay || is_copy(kind);
-      if (is_work && trace_.on_gpu(i) && trace_.track(i).process == process && is_copy(kind) == copies) {
+      const bool is_work = kind == SpanKind::kernel || kind == SpanKind::replay || is_copy_span(kind);
+      if (is_work && trace_.on_gpu(i) && trace_.track(i).process == process && is_copy_span(kind) == copies) {
         spans.push_back(i);
       }
     }

@@ -10,7 +10,7 @@ namespace {
 using profile::Copy;
 using profile::SpanKind;
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+bool name_contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 bool starts_with_any(std::string_view text, auto... parts) { return (text.starts_with(parts) || ...); }
 
@@ -29,20 +29,20 @@ std::string_view without_api(std::string_view name) {
 SpanKind kind_of_call(std::string_view name) {
   const std::string_view call = without_api(name);
   if (call.empty()) return SpanKind::host;
-  if (contains(call, "Synchronize") || starts_with_any(call, "StreamWaitValue")) return SpanKind::wait;
-  if (contains(call, "Launch") && !contains(call, "LaunchHostFunc") && !contains(call, "Config") &&
-      !contains(call, "Attribute")) {
+  if (name_contains(call, "Synchronize") || starts_with_any(call, "StreamWaitValue")) return SpanKind::wait;
+  if (name_contains(call, "Launch") && !name_contains(call, "LaunchHostFunc") && !name_contains(call, "Config") &&
+      !name_contains(call, "Attribute")) {
     return SpanKind::launch;
   }
   const bool moves = starts_with_any(call, "Memcpy", "Memset");
   if (!moves) return SpanKind::host;
   // A fill does not wait for its end; of copies those do that are not called asynchronous.
-  return contains(call, "Async") || call.starts_with("Memset") ? SpanKind::launch : SpanKind::wait;
+  return name_contains(call, "Async") || call.starts_with("Memset") ? SpanKind::launch : SpanKind::wait;
 }
 
 bool is_async_copy(std::string_view name) {
   const std::string_view call = without_api(name);
-  return call.starts_with("Memcpy") && contains(call, "Async");
+  return call.starts_with("Memcpy") && name_contains(call, "Async");
 }
 
 CopyName copy_of_name(std::string_view name) {
@@ -66,11 +66,11 @@ CopyName copy_of_name(std::string_view name) {
                                                  {"PeerToPeer", Copy::device_to_device},
                                                  {"HostToHost", Copy::host_to_host},
                                                  {"HOST_TO_DEVICE", Copy::host_to_device}}};
-  const auto way = std::ranges::find_if(kWays, [&](const Way& w) { return contains(name, w.word); });
+  const auto way = std::ranges::find_if(kWays, [&](const Way& w) { return name_contains(name, w.word); });
   CopyName found;
   if (way != kWays.end()) found.copy = way->copy;
-  if (contains(name, "Pageable")) found.memory = "pageable";
-  if (contains(name, "Pinned")) found.memory = "pinned";
+  if (name_contains(name, "Pageable")) found.memory = "pageable";
+  if (name_contains(name, "Pinned")) found.memory = "pinned";
   return found;
 }
 

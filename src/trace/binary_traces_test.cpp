@@ -20,9 +20,9 @@ namespace {
 
 using namespace profile;
 
-const std::string kFolder = "tests/recordings/others/";
+const std::string kRecordingFolder = "tests/recordings/others/";
 
-struct Sums {
+struct BinarySums {
   std::uint64_t kernels = 0, launched = 0, copies = 0;
   std::int64_t kernel_ns = 0, copy_ns = 0;
   std::vector<std::pair<std::uint64_t, std::int64_t>> tracks;  // kernels and their time, sorted
@@ -30,8 +30,8 @@ struct Sums {
   std::int64_t slice_ns = 0;
 };
 
-Sums sums_of(const Trace& trace) {
-  Sums sums;
+BinarySums sums_of(const Trace& trace) {
+  BinarySums sums;
   std::map<TrackId, std::pair<std::uint64_t, std::int64_t>> tracks;
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) != SpanKind::instant) {
@@ -58,12 +58,12 @@ Sums sums_of(const Trace& trace) {
 
 TEST(BinaryTraces, AddUpToWhatOtherDecodersFindToTheNanosecond) {
   simdjson::dom::parser parser;
-  const simdjson::dom::object expected = parser.load(kFolder + "sums.json");
+  const simdjson::dom::object expected = parser.load(kRecordingFolder + "sums.json");
   ASSERT_GE(expected.size(), 10u);
   for (const auto& [file, sums] : expected) {
     SCOPED_TRACE(std::string(file));
-    const Trace trace = read_trace(kFolder + std::string(file));
-    const Sums own = sums_of(trace);
+    const Trace trace = read_trace(kRecordingFolder + std::string(file));
+    const BinarySums own = sums_of(trace);
     EXPECT_EQ(own.kernels, std::uint64_t(sums["kernels"]));
     EXPECT_EQ(own.kernel_ns, std::int64_t(sums["kernel_ns"]));
     EXPECT_EQ(own.launched, std::uint64_t(sums["launched"]));
@@ -96,7 +96,7 @@ std::string all_reports(const Trace& trace) {
 
 TEST(BinaryTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
   for (const char* file : {"nsight_one_kernel.sqlite.gz", "nsight_two_processes.sqlite.gz", "rocprofv3.json.gz"}) {
-    const Trace trace = read_trace(kFolder + file);
+    const Trace trace = read_trace(kRecordingFolder + file);
     EXPECT_EQ(all_reports(trace).find("do-not-show-me"), std::string::npos) << file;
     std::string timeline;
     write_chrome(trace, [&](std::string_view piece) { timeline += piece; });
@@ -106,7 +106,7 @@ TEST(BinaryTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
 }
 
 TEST(BinaryTraces, OfJaxNameTheUsersOpsWithScopesShapesAndLines) {
-  const Trace trace = read_trace(kFolder + "jax_h200.xplane.pb.gz");
+  const Trace trace = read_trace(kRecordingFolder + "jax_h200.xplane.pb.gz");
   EXPECT_EQ(trace.processes().at(0).source, Source::jax);
   EXPECT_EQ(trace.processes().at(0).pid, 447);
   std::map<std::string, std::string> shapes;  // of instances
@@ -131,7 +131,7 @@ TEST(BinaryTraces, OfJaxNameTheUsersOpsWithScopesShapesAndLines) {
 
 // Hundreds of kernels have the number of one launch.
 TEST(BinaryTraces, OfGraphLaunchesJoinEveryKernelWithItsLaunch) {
-  const Trace trace = read_trace(kFolder + "jax_h200.xplane.pb.gz");
+  const Trace trace = read_trace(kRecordingFolder + "jax_h200.xplane.pb.gz");
   std::map<SpanId, int> kernels;
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) == SpanKind::kernel) kernels[trace.cause(i)] += 1;
@@ -146,7 +146,7 @@ TEST(BinaryTraces, OfGraphLaunchesJoinEveryKernelWithItsLaunch) {
 }
 
 TEST(BinaryTraces, OfTwoProcessesDoNotMixLaunchesOfOneNumber) {
-  const Trace trace = read_trace(kFolder + "nsight_two_processes.sqlite.gz");
+  const Trace trace = read_trace(kRecordingFolder + "nsight_two_processes.sqlite.gz");
   ASSERT_GE(trace.processes().size(), 2u);
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i) || trace.cause(i) == kNone) continue;
@@ -167,7 +167,7 @@ TEST(BinaryTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
                                                   {"rocprofv3.json.gz", Source::rocprof},
                                                   {"rocprof_old.json.gz", Source::rocprof}};
   for (const auto& [file, source] : files) {
-    const Trace trace = read_trace_text(bytes_of(kFolder + file), "report.txt");
+    const Trace trace = read_trace_text(bytes_of(kRecordingFolder + file), "report.txt");
     bool is_of_source = false;
     for (const Process& process : trace.processes()) is_of_source |= process.source == source;
     EXPECT_TRUE(is_of_source) << file;
@@ -178,15 +178,15 @@ TEST(BinaryTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
 TEST(BinaryTraces, ThatAreCutOffSayWhatIsMissing) {
   for (const char* file : {"rocm_jax_gemm.xplane.pb.gz", "nsight_one_kernel.sqlite.gz",
                            "nested_tracks.perfetto-trace.gz", "rocprofv3.json.gz"}) {
-    TraceFile whole_file(kFolder + std::string(file));
+    TraceFile whole_file(kRecordingFolder + std::string(file));
     const std::string whole = whole_file.rest();
-    const Sums all = sums_of(read_trace_text(whole, "whole"));
+    const BinarySums all = sums_of(read_trace_text(whole, "whole"));
     for (const double part : {0.001, 0.03, 0.3, 0.5, 0.77, 0.95, 0.9999}) {
       const auto size = static_cast<std::size_t>(static_cast<double>(whole.size()) * part);
       SCOPED_TRACE(std::string(file) + " " + std::to_string(size));
       try {
         const Trace trace = read_trace_text(std::string_view(whole).substr(0, size), "cut");
-        const Sums own = sums_of(trace);
+        const BinarySums own = sums_of(trace);
         EXPECT_LE(own.kernels, all.kernels);
         EXPECT_LE(own.kernel_ns, all.kernel_ns);
         // Between two packets a trace of Perfetto may end.

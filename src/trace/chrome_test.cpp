@@ -8,7 +8,7 @@
 #include "paoding/error.h"
 #include "profile/report.h"
 #include "profile/timeline_rows.h"
-#include "tests/report_rows.h"
+#include "tests/support/report_rows.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {

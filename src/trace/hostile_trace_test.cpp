@@ -11,7 +11,7 @@
 
 #include "paoding/error.h"
 #include "profile/report.h"
-#include "tests/report_rows.h"
+#include "tests/support/report_rows.h"
 #include "trace/json_events.h"
 #include "trace/reader.h"
 

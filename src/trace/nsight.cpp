@@ -38,9 +38,9 @@ std::string_view without_version(std::string_view name) {
 std::int64_t pid_of(std::int64_t global) { return global >> 24 & 0xffffff; }
 std::int64_t tid_of(std::int64_t global) { return global & 0xffffff; }
 
-class Reader {
+class NsightReader {
  public:
-  Reader(const SqliteFile& file, const std::string& name) : file_(file), name_(name) {}
+  NsightReader(const SqliteFile& file, const std::string& name) : file_(file), name_(name) {}
 
   Trace read() {
     constexpr std::array kTables = {kKernels, kCopies, kFills, kCalls, kGraphs, kRanges};
@@ -456,6 +456,6 @@ class Reader {
 
 }  // namespace
 
-Trace read_nsight(const SqliteFile& file, const std::string& name) { return Reader(file, name).read(); }
+Trace read_nsight(const SqliteFile& file, const std::string& name) { return NsightReader(file, name).read(); }
 
 }  // namespace paoding::trace

@@ -41,7 +41,7 @@ const std::string kNames =
 const std::string kCalls = "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId);";
 const std::string kRanges = "CREATE TABLE NVTX_EVENTS (start, end, eventType, globalTid, endGlobalTid, text, textId);";
 
-std::uint64_t count_of(const Trace& trace, std::string_view what) {
+std::uint64_t nsight_count_of(const Trace& trace, std::string_view what) {
   for (const Note& note : trace.notes()) {
     if (note.text.find(what) != note.text.npos) return note.count;
   }
@@ -72,7 +72,7 @@ TEST(Nsight, KeepsLaunchesOfTwoProcessesApartThatHaveOneNumber) {
     EXPECT_EQ(trace.name(trace.cause(i)), "cudaLaunchKernel");
   }
   EXPECT_EQ(pids, (std::map<std::int64_t, int>{{30, 112}, {31, 111}, {50, 112}}));
-  EXPECT_EQ(count_of(trace, "whose launch is not in the file"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "whose launch is not in the file"), 1u);
 }
 
 // Of one that does not say of which process a kernel is.
@@ -83,7 +83,7 @@ TEST(Nsight, DoesNotGuessWhichOfTwoProcessesLaunchedAKernel) {
            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(111, 5)) + ",7,2),(11,21," +
            text(global(112, 6)) + ",7,2),(12,22," + text(global(112, 6)) + ",8,2);" +
            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30,40,0,7,7,1),(50,60,0,7,8,1);");
-  EXPECT_EQ(count_of(trace, "several processes may have launched"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "several processes may have launched"), 1u);
   int joined = 0;
   for (SpanId i = 0; i < trace.size(); ++i) joined += trace.on_gpu(i) && trace.cause(i) != kNone ? 1 : 0;
   EXPECT_EQ(joined, 1);
@@ -110,8 +110,8 @@ TEST(Nsight, ReadsRangesMarksOpsAndSteps) {
                                                     {"aten::mm", SpanKind::op},
                                                     {"here", SpanKind::instant},
                                                     {"gemm", SpanKind::range}}));
-  EXPECT_EQ(count_of(trace, "did not end"), 1u);
-  EXPECT_EQ(count_of(trace, "ended on another"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "did not end"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "ended on another"), 1u);
   EXPECT_EQ(measure(trace).steps.count, 1u);
   ASSERT_EQ(trace.columns().size(), 2u);
   EXPECT_EQ(trace.text(trace.columns()[0].text(0)), "[[8, 16], [16, 4]]");
@@ -125,7 +125,7 @@ TEST(Nsight, SaysOfGraphsThatTheirKernelsWereNotRecorded) {
            "globalPid, graphId);" +
            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(1, 5)) + ",7,3);" +
            "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (30,90,0,1,7,7," + text(global(1, 0)) + ",12);");
-  EXPECT_EQ(count_of(trace, "--cuda-graph-trace=node"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "--cuda-graph-trace=node"), 1u);
   const Measures measures = measure(trace);
   EXPECT_EQ(measures.records.gpu_ns, 60);
   EXPECT_EQ(measures.replays, 1u);
@@ -140,7 +140,7 @@ TEST(Nsight, CountsAGraphOnceWhereItsKernelsAreThereToo) {
       text(global(1, 0)) + ",1);" + "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (30,55,0,7,7," +
       text(global(1, 0)) + "),(60,80,0,7,8," + text(global(1, 0)) + ");");
   EXPECT_EQ(measure(trace).records.gpu_ns, 35);
-  EXPECT_EQ(count_of(trace, "rows of whole graphs"), 1u);
+  EXPECT_EQ(nsight_count_of(trace, "rows of whole graphs"), 1u);
 }
 
 TEST(Nsight, SetsTimesByTheWallClockWhereTheFileHasIt) {

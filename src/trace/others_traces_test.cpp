@@ -7,7 +7,7 @@
 
 #include "profile/recording.h"
 #include "profile/report.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {

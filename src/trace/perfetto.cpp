@@ -29,14 +29,14 @@ std::optional<SpanKind> own_kind(std::string_view category) {
   return {};
 }
 
-bool contains(std::string_view text, std::string_view part) {
+bool contains_lowered(std::string_view text, std::string_view part) {
   return std::ranges::search(text, part, {}, [](char c) {
            return std::tolower(static_cast<unsigned char>(c));
          }).size() == part.size();
 }
 
 // The number behind a word, "GPU 3" and "AGENT [3]"; nothing where the word is missing.
-std::optional<std::int64_t> number_behind(std::string_view text, std::string_view word) {
+std::optional<std::int64_t> track_number(std::string_view text, std::string_view word) {
   const std::size_t at = text.find(word);
   if (at == text.npos) return {};
   std::size_t digit = at + word.size();
@@ -53,12 +53,12 @@ struct CategoryFacts {
 
   explicit CategoryFacts(std::string_view category)
       : own(own_kind(category)),
-        is_copy(contains(category, "memory_copy") || contains(category, "memcpy")),
-        is_fill(contains(category, "memset")),
-        is_kernel(contains(category, "kernel")),
-        is_op(contains(category, "cpu_op")),
-        is_frame(contains(category, "python_function")),
-        is_range(contains(category, "annotation") || contains(category, "marker")) {}
+        is_copy(contains_lowered(category, "memory_copy") || contains_lowered(category, "memcpy")),
+        is_fill(contains_lowered(category, "memset")),
+        is_kernel(contains_lowered(category, "kernel")),
+        is_op(contains_lowered(category, "cpu_op")),
+        is_frame(contains_lowered(category, "python_function")),
+        is_range(contains_lowered(category, "annotation") || contains_lowered(category, "marker")) {}
 
   // Of a GPU's work, by the categories of rocprofv3 and others.
   std::optional<SpanKind> gpu_kind(std::string_view name) const {
@@ -88,9 +88,9 @@ class Known {
   std::string_view near_text_;
 };
 
-class Reader {
+class PerfettoReader {
  public:
-  explicit Reader(PerfettoEvents from) : from_(std::move(from)), is_own_(is_of_paoding()), sink_(source()) {}
+  explicit PerfettoReader(PerfettoEvents from) : from_(std::move(from)), is_own_(is_of_paoding()), sink_(source()) {}
 
   Trace read() {
     sink_.trace().reserve(from_.events.size() / 2 + from_.stages.size());
@@ -163,10 +163,11 @@ class Reader {
       for_each_around(uuid, [&](const PerfettoTrack& at) {
         if (at.is_thread) return false;
         for (const std::string_view name : {at.name, at.process_name}) {
-          track.is_gpu |= number_behind(name, "GPU").has_value();
+          track.is_gpu |= track_number(name, "GPU").has_value();
           if (!is_own_) {
-            track.is_gpu |= contains(name, "stream") || contains(name, "queue") || contains(name, "agent") ||
-                            contains(name, "copy") || contains(name, "gpu");
+            track.is_gpu |= contains_lowered(name, "stream") || contains_lowered(name, "queue") ||
+                            contains_lowered(name, "agent") || contains_lowered(name, "copy") ||
+                            contains_lowered(name, "gpu");
           }
         }
         return !track.is_gpu;
@@ -204,7 +205,7 @@ class Reader {
     for_each_around(uuid, [&](const PerfettoTrack& at) {
       for (const std::string_view name : {at.name, at.process_name}) {
         for (const char* word : {"GPU", "AGENT", "device"}) {
-          if (const auto number = number_behind(name, word)) {
+          if (const auto number = track_number(name, word)) {
             device = *number;
             return false;
           }
@@ -417,7 +418,7 @@ class Reader {
       if (is_own_ && name.starts_with("memory: ")) name.remove_prefix(8);
       bool is_gpu = false;
       for_each_around(event.track, [&](const PerfettoTrack& at) {
-        is_gpu |= number_behind(at.name, "GPU").has_value() || number_behind(at.process_name, "GPU").has_value();
+        is_gpu |= track_number(at.name, "GPU").has_value() || track_number(at.process_name, "GPU").has_value();
         return !is_gpu;
       });
       track.counter = sink_.trace().add_counter(is_gpu ? static_cast<int>(device_of(event.track)) : -1, name,
@@ -525,7 +526,7 @@ Trace read_perfetto_text(std::string_view file, const std::string& name) {
          "{}: it is no Perfetto trace that has track events: {} packets of it are broken, {} of other kinds", name,
          events.broken, events.other_data);
   }
-  return Reader(std::move(events)).read();
+  return PerfettoReader(std::move(events)).read();
 }
 
 }  // namespace paoding::trace

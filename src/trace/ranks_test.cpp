@@ -10,7 +10,7 @@
 #include "paoding/error.h"
 #include "profile/protobuf.h"
 #include "profile/report.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trace/sink.h"
 
 namespace paoding::trace {

@@ -99,7 +99,7 @@ void for_each_item(json::value value, Take&& take) {
 
 // ---- rocprofv3 ----
 
-class Reader {
+class RocprofReader {
  public:
   // A process, or what there is of it. Throws simdjson's errors: what was read stays.
   void read_names(json::value tool) {
@@ -555,7 +555,7 @@ Trace read_rocprof_text(std::string text, const std::string& name) {
     }
     return finish(old.sink(), name, problem, mended);
   }
-  Reader reader;
+  RocprofReader reader;
   for (const bool is_names : {true, false}) {  // names first, wherever they stand
     try {
       json::document document = parser.iterate(view);

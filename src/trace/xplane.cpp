@@ -128,9 +128,9 @@ struct CopyDetails {
   }
 };
 
-class Reader {
+class XPlaneReader {
  public:
-  explicit Reader(std::string_view file) : file_(file) {}
+  explicit XPlaneReader(std::string_view file) : file_(file) {}
 
   // Nothing where there are no planes.
   std::optional<Trace> read() {
@@ -591,7 +591,7 @@ bool is_xplane(std::string_view head) {
 }
 
 Trace read_xplane_text(std::string_view file, const std::string& name) {
-  std::optional<Trace> trace = Reader(file).read();
+  std::optional<Trace> trace = XPlaneReader(file).read();
   if (!trace) fail(ErrorKind::file, "{}: it is no profile of XLA's: it has no planes", name);
   return std::move(*trace);
 }

@@ -92,7 +92,7 @@ Trace read(std::vector<Plane> planes) {
   return read_xplane_text(space.bytes(), "made");
 }
 
-std::uint64_t count_of(const Trace& trace, std::string_view text) {
+std::uint64_t xplane_count_of(const Trace& trace, std::string_view text) {
   for (const Note& note : trace.notes()) {
     if (note.text.find(text) != note.text.npos) return note.count;
   }
@@ -131,7 +131,7 @@ TEST(XPlane, CountsStreamsOnlyWhereOtherLinesAreMadeFromThem) {
   gpu.add_line("Steps", 0, {{"1", 1'000, 13'000}});
   const Trace trace = read({std::move(gpu)});
   EXPECT_EQ(measure(trace).records.gpu_ns, 11);
-  EXPECT_EQ(count_of(trace, "made from others"), 3u);
+  EXPECT_EQ(xplane_count_of(trace, "made from others"), 3u);
   EXPECT_EQ(trace.track(0).device, 3);
   EXPECT_EQ(trace.text(trace.track(0).name), "stream 7");
 }
@@ -145,7 +145,7 @@ TEST(XPlane, CountsOpsOnceWhereOthersLieAroundThem) {
       {{"while.1", 0, 90'000}, {"fusion.1", 1'000, 20'000}, {"fusion.2", 30'000, 50'000}, {"copy.3", 90'000, 10'000}});
   const Trace trace = read({std::move(tpu)});
   EXPECT_EQ(measure(trace).records.gpu_ns, 80);
-  EXPECT_EQ(count_of(trace, "ops around others"), 1u);
+  EXPECT_EQ(xplane_count_of(trace, "ops around others"), 1u);
 }
 
 TEST(XPlane, JoinsKernelsWithTheCallsThatLaunchedThemAndMarksStepsAndFrames) {
@@ -233,7 +233,7 @@ TEST(XPlane, SaysWhatTheProfilerDroppedAndWarnedOf) {
   space.text(3, "the buffers\nwere full");
   const Trace trace = read_xplane_text(space.bytes(), "made");
   EXPECT_EQ(measure(trace).records.dropped, 12u);
-  EXPECT_EQ(count_of(trace, "the buffers"), 1u);
+  EXPECT_EQ(xplane_count_of(trace, "the buffers"), 1u);
   EXPECT_THROW(read_xplane_text("", "empty"), Error);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kInputs = 3, kHidden = 5, kCapacity = 4;
 
-StepResult streamed_model(Graph& g, const Value& xs, const Value& lengths, const Values& states) {
+StepResult streamed_step(Graph& g, const Value& xs, const Value& lengths, const Values& states) {
   const nn::Lstm lstm(g, "lstm", kInputs, kHidden, {.dtype = f64});
   const nn::Gru gru(g, "gru", kHidden, kHidden, {.dtype = f64});
   const auto first = lstm(xs, {.lengths = lengths, .initial_h = {states[0]}, .initial_c = {states[1]}});
@@ -30,20 +30,20 @@ StreamingOptions options_for(Device device) {
   return options;
 }
 
-// The result for a sequence that has all its steps at once.
+// What a sequence gives that has all its steps at once.
 Dense alone(const Dense& xs, const Parameters& weights) {
   const std::int64_t steps = static_cast<std::int64_t>(xs.size()) / kInputs;
   Graph g;
   const Value input = g.input("xs", f64, {steps, 1, kInputs}), zero = full(g, Shape{1, kHidden}, 0, f64);
   const Value lengths = full(g, Shape{1}, steps, i32);
-  g.fetch("y", streamed_model(g, input, lengths, {zero, zero, zero}).outputs[0]);
+  g.fetch("y", streamed_step(g, input, lengths, {zero, zero, zero}).outputs[0]);
   Parameters parameters(g, Device::cpu());
   for (const std::string& name : parameters.names()) parameters.set(name, weights.get(name));
   return Program(g, {}, &parameters).run({{"xs", Tensor::from(f64, {steps, 1, kInputs}, xs)}}).at("y").to_doubles();
 }
 
 void check(Device device) {
-  Streaming streaming(options_for(device), streamed_model);
+  Streaming streaming(options_for(device), streamed_step);
   std::mt19937 random(5);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   std::array<Dense, kCapacity> given, got;  // of the sequence that has the number
@@ -88,7 +88,7 @@ TEST(StreamingSequences, EachGivesWhatItGivesAloneOnAGpu) {
 }
 
 TEST(StreamingSequences, SayWhatIsWrong) {
-  Streaming streaming(options_for(Device::cpu()), streamed_model);
+  Streaming streaming(options_for(Device::cpu()), streamed_step);
   const auto message_of = [](const auto& call) -> std::string {
     try {
       call();
@@ -113,7 +113,7 @@ TEST(StreamingSequences, SayWhatIsWrong) {
             "Streaming: xs has shape [2, 3, 3], needed is [T, 4] with [3] behind it, T > 0");
   StreamingOptions wrong = options_for(Device::cpu());
   wrong.states[1].shape = {kHidden + 1};
-  EXPECT_NE(message_of([&] { Streaming(wrong, streamed_model); }), "");
+  EXPECT_NE(message_of([&] { Streaming(wrong, streamed_step); }), "");
   streaming.leave(2);
   EXPECT_EQ(streaming.join(), 2);
 }

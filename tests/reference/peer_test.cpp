@@ -158,7 +158,7 @@ unsigned peer_number(const char* name, unsigned otherwise) {
 void expect_readable(const fs::path& folder, const std::string& set, std::size_t count) {
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
   EXPECT_EQ(graphs.size(), count);
-  Numbers feeds{recorded_tensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
+  PeerNumbers feeds{recorded_tensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
   for (const PeerGraph& peer : graphs) {
     const auto graph = parse_graph(peer.text);
     EXPECT_FALSE(graph->fetches().empty()) << peer.name;

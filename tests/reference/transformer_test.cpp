@@ -16,7 +16,7 @@ const Tensor& transformer_record(const std::string& name) {
   return all.at(name);
 }
 
-Tensor transposed(const Tensor& matrix) {
+Tensor layer_transposed(const Tensor& matrix) {
   if (matrix.shape().rank() != 2) return matrix;
   const Dense values = matrix.to_doubles();
   const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
@@ -78,7 +78,7 @@ TEST(Transformer, LayersGiveWhatPyTorchGives) {
         for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("grad" + std::to_string(i), grads[i]);
         Parameters parameters(g, Device::cpu());
         for (const auto& [theirs, ours] : names)
-          parameters.set("l/" + ours, transposed(transformer_record(name + "/" + theirs)));
+          parameters.set("l/" + ours, layer_transposed(transformer_record(name + "/" + theirs)));
         Program program(g, {}, &parameters);
         Tensors feeds;
         for (const std::string& in : program.input_names()) feeds[in] = transformer_record(name + "/" + in);
@@ -91,7 +91,7 @@ TEST(Transformer, LayersGiveWhatPyTorchGives) {
                        1e-12);
         }
         for (const auto& [theirs, ours] : names) {
-          const Dense expected = transposed(transformer_record(name + "/grad/" + theirs)).to_doubles();
+          const Dense expected = layer_transposed(transformer_record(name + "/grad/" + theirs)).to_doubles();
           expect_close(ours, got.at("grad" + std::to_string(next++)).to_doubles(), expected, 1e-12);
         }
       }

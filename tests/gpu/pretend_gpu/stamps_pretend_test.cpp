@@ -34,11 +34,11 @@ void build_stamped(Graph& g) {
   g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
 }
 
-using Counts = std::map<std::string, std::int64_t>;
+using KernelCounts = std::map<std::string, std::int64_t>;
 
 // How often each instance of an op ran on the GPU, in all runs.
-Counts stamped_kernels(const profile::Trace& trace) {
-  Counts counts;
+KernelCounts stamped_kernels(const profile::Trace& trace) {
+  KernelCounts counts;
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
     if (trace.kind(i) == SpanKind::kernel && trace.on_gpu(i)) {
       counts[std::string(trace.text(trace.site(i).instance)) + " " + std::string(trace.name(i))] += 1;
@@ -53,7 +53,7 @@ std::int64_t count(const profile::Trace& trace, SpanKind kind) {
   return found;
 }
 
-Counts times(Counts counts, std::int64_t factor) {
+KernelCounts times(KernelCounts counts, std::int64_t factor) {
   for (auto& [name, of] : counts) of *= factor;
   return counts;
 }
@@ -119,7 +119,7 @@ TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
 }
 
 TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
-  const Counts seen = stamped_kernels(record(1));
+  const KernelCounts seen = stamped_kernels(record(1));
   pretend_gpu().before("cuEventQuery", [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   const profile::Trace trace = record(1);
   pretend_gpu().before("cuEventQuery", {});
@@ -132,7 +132,7 @@ TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
 }
 
 TEST_F(StampsOnAGpu, HaveTimesWhereAnotherProcessHadTheGpuUntilTheEnd) {
-  const Counts seen = stamped_kernels(record(1));
+  const KernelCounts seen = stamped_kernels(record(1));
   // The first of the kernels that are launched alone answers with the clock.
   for (const char* launch : {"cuLaunchKernel", "cuLaunchKernelEx"}) {
     pretend_gpu().before(launch, [is_first = true]() mutable {
@@ -159,7 +159,7 @@ TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
 // Every other of the first replays, then few; the parts of the others are scaled from those.
 TEST_F(StampsOnAGpu, ShareOutTheTimeOfReplaysThatHaveTheirEndsOnly) {
   constexpr int kRuns = 41;
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   const profile::Trace trace = record(kRuns);
   const std::int64_t ends_only = count(trace, SpanKind::replay), full = kRuns - ends_only;
   EXPECT_GE(full, 4);
@@ -218,7 +218,7 @@ TEST_F(StampsOnAGpu, EndWithTheRecording) {
   const std::size_t each = pretend_gpu().kernels_run() - kernels_before;
   EXPECT_EQ(stamped_calls_of("cuGraphLaunch"), 3u + 1u);
   EXPECT_EQ(stamped_calls_of("cuLaunchKernel") + stamped_calls_of("cuLaunchKernelEx"), 0u);
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   std::int64_t launches = 0;
   for (const auto& [name, of] : of_one) launches += of;
   EXPECT_EQ(static_cast<std::int64_t>(each), launches) << "a stamp's kernel runs though nothing is recorded";
@@ -227,7 +227,7 @@ TEST_F(StampsOnAGpu, EndWithTheRecording) {
 TEST_F(StampsOnAGpu, HaveNoPartOfRunsFromBeforeTheRecording) {
   program_->run();
   EXPECT_EQ(count(record(1), SpanKind::run), 1);
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   program_->run();
   program_->run();
   EXPECT_EQ(stamped_kernels(record(1)), of_one);
@@ -248,7 +248,7 @@ TEST_F(StampsOnAGpu, KeepProgramsApart) {
   other_graph.fetch("y", exp(other_graph.input("x", f32, {7})));
   Program other(other_graph, on_gpu());
   other.run(to_tensors(other_graph, make_feeds(other_graph, 6)));
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   Profiler seen;
   for (int i = 0; i < 10; ++i) {
     program_->run();
@@ -267,7 +267,7 @@ TEST_F(StampsOnAGpu, KeepProgramsApart) {
 
 // A program that ends while it is recorded is in the recording.
 TEST_F(StampsOnAGpu, OutliveTheirProgram) {
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   Profiler seen;
   program_->run();
   program_.reset();
@@ -393,7 +393,7 @@ TEST_F(StampsOnAGpu, AreLeftByLaunchesThatNeedMoreSharedMemoryThanOthersOfTheirT
 }
 
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {
-  const Counts of_one = stamped_kernels(record(1));
+  const KernelCounts of_one = stamped_kernels(record(1));
   const std::size_t bytes = pretend_gpu().bytes_in_use();
   for (int i = 0; i < 1000; ++i) {
     Profiler seen;
@@ -424,7 +424,7 @@ TEST(StampsOfControlFlow, OnAGpuAreOfTheTurnsThatWereTaken) {
     feeds["n"] = Tensor::from(i32, {}, Dense{double(turns)});
     program.run(feeds);
     if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
-    Counts seen_by[2];
+    KernelCounts seen_by[2];
     for (const bool by_cupti : {true, false}) {
       ::setenv("PAODING_CUPTI", by_cupti ? "1" : "0", 1);
       Profiler seen;
