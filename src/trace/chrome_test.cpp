@@ -16,7 +16,7 @@ namespace {
 
 using namespace profile;
 
-Trace read(std::string_view events) {
+Trace read_chrome(std::string_view events) {
   return read_trace_text(fmt::format("{{\"traceEvents\": [{}]}}", events), "test");
 }
 
@@ -30,7 +30,7 @@ constexpr std::string_view kXlaDevices = R"json(
   {"ph": "M", "pid": 701, "tid": 5, "name": "thread_name", "args": {"name": "python3"}},)json";
 
 TEST(ChromeTrace, OfXlaNamesKernelsByTheirOps) {
-  const Trace trace = read(std::string(kXlaDevices) + R"(
+  const Trace trace = read_chrome(std::string(kXlaDevices) + R"(
     {"ph": "X", "pid": 701, "tid": 5, "ts": 10, "dur": 5, "name": "gemm", "args": {"correlation_id": "7"}},
     {"ph": "X", "pid": 1, "tid": 14, "ts": 20, "dur": 6.6849999999999996, "name": "gemm", "args": {"correlation_id": "7",
      "hlo_op": "dot.42", "hlo_module": "jit_f", "name": "jit(f)/layer1/dot_general",
@@ -52,7 +52,7 @@ TEST(ChromeTrace, OfXlaNamesKernelsByTheirOps) {
 }
 
 TEST(ChromeTrace, OfTensorFlowsTimelineHasAStreamForEachOfItsDevices) {
-  const Trace trace = read(R"(
+  const Trace trace = read_chrome(R"(
     {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/job:localhost/replica:0/task:0/device:CPU:0 Compute"}},
     {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/job:localhost/replica:0/task:0/device:GPU:0/stream:13 Compute"}},
     {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/job:localhost/replica:0/task:0/device:GPU:0/stream:all Compute"}},
@@ -66,7 +66,7 @@ TEST(ChromeTrace, OfTensorFlowsTimelineHasAStreamForEachOfItsDevices) {
 }
 
 TEST(ChromeTrace, PairsBeginningsAndEndsInTheOrderOfTheirTimes) {
-  const Trace trace = read(R"(
+  const Trace trace = read_chrome(R"(
     {"ph": "E", "pid": 1, "tid": 2, "ts": 40},
     {"ph": "B", "pid": 1, "tid": 2, "ts": "10", "name": "outer"},
     {"ph": "B", "pid": 1, "tid": 2, "ts": 20, "name": "inner"},
@@ -80,7 +80,7 @@ TEST(ChromeTrace, PairsBeginningsAndEndsInTheOrderOfTheirTimes) {
 }
 
 TEST(ChromeTrace, CountsWhatItLeavesOut) {
-  const Trace trace = read(R"(
+  const Trace trace = read_chrome(R"(
     {"ph": "X", "pid": "CUDA functions", "tid": 2, "ts": 1, "dur": 2, "name": "f"},
     {"ph": "C", "pid": 1, "ts": 1, "name": "counter", "args": {"value": 10}},
     {"ph": "b", "pid": 1, "id": 3, "ts": 1, "name": "async"},

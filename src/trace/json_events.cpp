@@ -78,16 +78,16 @@ Category category_of(std::string_view text) {
   return Category::other;
 }
 
-enum class Shape : std::uint8_t { none, integer, real, text, external, correlation };
+enum class ArgKind : std::uint8_t { none, integer, real, text, external, correlation };
 
 struct Wanted {
-  Shape shape = Shape::none;
+  ArgKind shape = ArgKind::none;
   ArgKey key = ArgKey::name;
 };
 
 // Which of an event's arguments are read.
 Wanted wanted(std::string_view key) {
-  constexpr auto kInteger = Shape::integer, kText = Shape::text;
+  constexpr auto kInteger = ArgKind::integer, kText = ArgKind::text;
   switch (key.size()) {
     case 2:
       if (is(key, "op")) return {kText, ArgKey::op};
@@ -118,8 +118,8 @@ Wanted wanted(std::string_view key) {
       if (is(key, "hlo_module")) return {kText, ArgKey::hlo_module};
       break;
     case 11:
-      if (is(key, "External id") || is(key, "external id")) return {Shape::external, {}};
-      if (is(key, "correlation")) return {Shape::correlation, {}};
+      if (is(key, "External id") || is(key, "external id")) return {ArgKind::external, {}};
+      if (is(key, "correlation")) return {ArgKind::correlation, {}};
       if (is(key, "Device Type")) return {kInteger, ArgKey::device_type};
       break;
     case 13:
@@ -128,7 +128,7 @@ Wanted wanted(std::string_view key) {
       break;
     case 14:
       if (is(key, "kernel_details") || is(key, "memcpy_details")) return {kText, ArgKey::details};
-      if (is(key, "correlation_id")) return {Shape::correlation, {}};
+      if (is(key, "correlation_id")) return {ArgKind::correlation, {}};
       if (is(key, "Total Reserved")) return {kInteger, ArgKey::reserved};
       break;
     case 15:
@@ -140,7 +140,7 @@ Wanted wanted(std::string_view key) {
       if (is(key, "registers per thread")) return {kInteger, ArgKey::registers};
       break;
     case 25:
-      if (is(key, "est. achieved occupancy %")) return {Shape::real, ArgKey::occupancy};
+      if (is(key, "est. achieved occupancy %")) return {ArgKind::real, ArgKey::occupancy};
       break;
     default: break;
   }
@@ -289,16 +289,16 @@ const char* EventParser::argument(const char* at, std::string_view name, unsigne
     *seen |= bit;
   };
   switch (want.shape) {
-    case Shape::none: return scan_.value(at);
-    case Shape::text:
+    case ArgKind::none: return scan_.value(at);
+    case ArgKind::text:
       at = text(at, &all);
       if (at != nullptr) keep(want.key, names_.strings.add(all));
       return at;
-    case Shape::integer:
+    case ArgKind::integer:
       at = integer(at, &value, &is_one);
       if (is_one) keep(want.key, static_cast<std::uint64_t>(value));
       return at;
-    case Shape::real: {
+    case ArgKind::real: {
       at = text(at, &all);
       double real = 0;
       if (at != nullptr && std::from_chars(all.data(), all.data() + all.size(), real).ec == std::errc{}) {
@@ -306,12 +306,12 @@ const char* EventParser::argument(const char* at, std::string_view name, unsigne
       }
       return at;
     }
-    case Shape::external:
-    case Shape::correlation: {
-      see(want.shape == Shape::external ? kExternal : kCorrelation);
+    case ArgKind::external:
+    case ArgKind::correlation: {
+      see(want.shape == ArgKind::external ? kExternal : kCorrelation);
       at = integer(at, &value, &is_one);
       if (!is_one) return at;
-      if (want.shape == Shape::external) return at;  // the op's number, which says no more than where the call stands
+      if (want.shape == ArgKind::external) return at;  // the op's number, which says no more than where the call stands
       if (value < 0 || value > 0xffffffff) {
         ++losses_.large_numbers;
         value = 0;

@@ -29,7 +29,9 @@ std::string database(const std::string& statements) {
   return text;
 }
 
-Trace read(const std::string& statements) { return read_nsight(SqliteFile::of(database(statements), "made"), "made"); }
+Trace read_statements(const std::string& statements) {
+  return read_nsight(SqliteFile::of(database(statements), "made"), "made");
+}
 
 constexpr std::int64_t global(std::int64_t pid, std::int64_t tid) { return (std::int64_t{1} << 48) | pid << 24 | tid; }
 std::string text(std::int64_t number) { return std::to_string(number); }
@@ -49,14 +51,14 @@ std::uint64_t nsight_count_of(const Trace& trace, std::string_view what) {
 }
 
 TEST(Nsight, KeepsLaunchesOfTwoProcessesApartThatHaveOneNumber) {
-  const Trace trace =
-      read(kNames + kCalls +
-           "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, correlationId, "
-           "globalPid, demangledName);" +
-           "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(111, 5)) + ",7,2),(11,21," +
-           text(global(112, 6)) + ",7,2);" + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30,40,0,1,7,7," +
-           text(global(112, 0)) + ",1),(31,45,1,1,7,7," + text(global(111, 0)) + ",1),(50,60,0,2,7,9," +
-           text(global(112, 0)) + ",9000000000);");
+  const Trace trace = read_statements(
+      kNames + kCalls +
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, correlationId, "
+      "globalPid, demangledName);" +
+      "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(111, 5)) + ",7,2),(11,21," +
+      text(global(112, 6)) + ",7,2);" + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30,40,0,1,7,7," +
+      text(global(112, 0)) + ",1),(31,45,1,1,7,7," + text(global(111, 0)) + ",1),(50,60,0,2,7,9," +
+      text(global(112, 0)) + ",9000000000);");
   std::map<std::int64_t, int> pids;  // of kernels by when they began
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) continue;
@@ -77,12 +79,12 @@ TEST(Nsight, KeepsLaunchesOfTwoProcessesApartThatHaveOneNumber) {
 
 // Of one that does not say of which process a kernel is.
 TEST(Nsight, DoesNotGuessWhichOfTwoProcessesLaunchedAKernel) {
-  const Trace trace =
-      read(kNames + kCalls +
-           "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, shortName);" +
-           "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(111, 5)) + ",7,2),(11,21," +
-           text(global(112, 6)) + ",7,2),(12,22," + text(global(112, 6)) + ",8,2);" +
-           "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30,40,0,7,7,1),(50,60,0,7,8,1);");
+  const Trace trace = read_statements(
+      kNames + kCalls +
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, shortName);" +
+      "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(111, 5)) + ",7,2),(11,21," +
+      text(global(112, 6)) + ",7,2),(12,22," + text(global(112, 6)) + ",8,2);" +
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30,40,0,7,7,1),(50,60,0,7,8,1);");
   EXPECT_EQ(nsight_count_of(trace, "several processes may have launched"), 1u);
   int joined = 0;
   for (SpanId i = 0; i < trace.size(); ++i) joined += trace.on_gpu(i) && trace.cause(i) != kNone ? 1 : 0;
@@ -91,19 +93,19 @@ TEST(Nsight, DoesNotGuessWhichOfTwoProcessesLaunchedAKernel) {
 
 TEST(Nsight, ReadsRangesMarksOpsAndSteps) {
   const std::string thread = text(global(1, 2)), other = text(global(1, 3));
-  const Trace trace = read(kNames + kRanges + "INSERT INTO NVTX_EVENTS VALUES (0,100,59," + thread +
-                           ",NULL,'step 4',NULL),"
-                           "(10,50,59," +
-                           thread +
-                           ",NULL,'aten::mm, seq = 7, op_id = 12, sizes = [[8, 16], [16, 4]]',NULL),"
-                           "(60,NULL,34," +
-                           thread + ",NULL,'here',NULL),(61,NULL,59," + thread +
-                           ",NULL,'open',NULL),"
-                           "(62,70,60," +
-                           thread + "," + other + ",'across',NULL),(63,71,60," + thread + "," + thread +
-                           ",NULL,1),"
-                           "(1,2,75," +
-                           thread + ",NULL,'a domain',NULL);");
+  const Trace trace = read_statements(kNames + kRanges + "INSERT INTO NVTX_EVENTS VALUES (0,100,59," + thread +
+                                      ",NULL,'step 4',NULL),"
+                                      "(10,50,59," +
+                                      thread +
+                                      ",NULL,'aten::mm, seq = 7, op_id = 12, sizes = [[8, 16], [16, 4]]',NULL),"
+                                      "(60,NULL,34," +
+                                      thread + ",NULL,'here',NULL),(61,NULL,59," + thread +
+                                      ",NULL,'open',NULL),"
+                                      "(62,70,60," +
+                                      thread + "," + other + ",'across',NULL),(63,71,60," + thread + "," + thread +
+                                      ",NULL,1),"
+                                      "(1,2,75," +
+                                      thread + ",NULL,'a domain',NULL);");
   std::map<std::string, SpanKind> kinds;
   for (SpanId i = 0; i < trace.size(); ++i) kinds[std::string(trace.name(i))] = trace.kind(i);
   EXPECT_EQ(kinds, (std::map<std::string, SpanKind>{{"step 4", SpanKind::step},
@@ -119,12 +121,12 @@ TEST(Nsight, ReadsRangesMarksOpsAndSteps) {
 }
 
 TEST(Nsight, SaysOfGraphsThatTheirKernelsWereNotRecorded) {
-  const Trace trace =
-      read(kNames + kCalls +
-           "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, deviceId, contextId, streamId, correlationId, "
-           "globalPid, graphId);" +
-           "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(1, 5)) + ",7,3);" +
-           "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (30,90,0,1,7,7," + text(global(1, 0)) + ",12);");
+  const Trace trace = read_statements(
+      kNames + kCalls +
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, deviceId, contextId, streamId, correlationId, "
+      "globalPid, graphId);" +
+      "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10,20," + text(global(1, 5)) + ",7,3);" +
+      "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (30,90,0,1,7,7," + text(global(1, 0)) + ",12);");
   EXPECT_EQ(nsight_count_of(trace, "--cuda-graph-trace=node"), 1u);
   const Measures measures = measure(trace);
   EXPECT_EQ(measures.records.gpu_ns, 60);
@@ -132,7 +134,7 @@ TEST(Nsight, SaysOfGraphsThatTheirKernelsWereNotRecorded) {
 }
 
 TEST(Nsight, CountsAGraphOnceWhereItsKernelsAreThereToo) {
-  const Trace trace = read(
+  const Trace trace = read_statements(
       kNames +
       "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, deviceId, streamId, correlationId, globalPid);" +
       "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, shortName);" +
@@ -144,12 +146,12 @@ TEST(Nsight, CountsAGraphOnceWhereItsKernelsAreThereToo) {
 }
 
 TEST(Nsight, SetsTimesByTheWallClockWhereTheFileHasIt) {
-  const Trace trace =
-      read(kNames + kRanges +
-           "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs); CREATE TABLE ANALYSIS_DETAILS (startTime);"
-           "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1779630014975716426); INSERT INTO ANALYSIS_DETAILS "
-           "VALUES (1000);"
-           "INSERT INTO NVTX_EVENTS VALUES (1005,1009,59,5,NULL,'r',NULL);");
+  const Trace trace = read_statements(
+      kNames + kRanges +
+      "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs); CREATE TABLE ANALYSIS_DETAILS (startTime);"
+      "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1779630014975716426); INSERT INTO ANALYSIS_DETAILS "
+      "VALUES (1000);"
+      "INSERT INTO NVTX_EVENTS VALUES (1005,1009,59,5,NULL,'r',NULL);");
   ASSERT_EQ(trace.size(), 1u);
   EXPECT_EQ(trace.start(0), 1'779'630'014'975'716'431);
   EXPECT_EQ(trace.duration(0), 4);
@@ -157,12 +159,14 @@ TEST(Nsight, SetsTimesByTheWallClockWhereTheFileHasIt) {
 
 // Nothing of the schema is run: a view in a table's place is no table.
 TEST(Nsight, ReadsTablesOnlyAndCountsWhatIsNoTime) {
-  EXPECT_THROW(read(kNames + "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1 AS start, 2 AS end;"), Error);
-  EXPECT_THROW(read("CREATE TABLE other (a);"), Error);
-  const Trace trace = read(kNames + kRanges +
-                           "INSERT INTO NVTX_EVENTS VALUES "
-                           "(9,5,59,5,NULL,'r',NULL),(-9223372036854775808,9223372036854775807,59,5,NULL,'r',NULL),"
-                           "('soon','late',59,5,NULL,'r',NULL),(5,9,59,'t',NULL,x'00ff',NULL);");
+  EXPECT_THROW(read_statements(kNames + "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1 AS start, 2 AS end;"),
+               Error);
+  EXPECT_THROW(read_statements("CREATE TABLE other (a);"), Error);
+  const Trace trace =
+      read_statements(kNames + kRanges +
+                      "INSERT INTO NVTX_EVENTS VALUES "
+                      "(9,5,59,5,NULL,'r',NULL),(-9223372036854775808,9223372036854775807,59,5,NULL,'r',NULL),"
+                      "('soon','late',59,5,NULL,'r',NULL),(5,9,59,'t',NULL,x'00ff',NULL);");
   EXPECT_EQ(measure(trace).records.timeless, 2u);
 }
 

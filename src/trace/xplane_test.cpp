@@ -85,7 +85,7 @@ class Plane {
   std::map<std::string, std::uint64_t> names_, facts_;
 };
 
-Trace read(std::vector<Plane> planes) {
+Trace read_planes(std::vector<Plane> planes) {
   Message space;
   for (Plane& plane : planes) space.message(1, plane.finish());
   EXPECT_TRUE(is_xplane(space.bytes()));
@@ -112,7 +112,7 @@ TEST(XPlane, RoundsPicosecondsWithoutDrift) {
     }
     Plane gpu("/device:GPU:0");
     gpu.add_line("Stream #7(Compute)", 1'000, events);
-    const Trace trace = read({std::move(gpu)});
+    const Trace trace = read_planes({std::move(gpu)});
     ASSERT_EQ(trace.size(), 1'000u);
     std::int64_t sum = 0;
     for (SpanId i = 0; i < trace.size(); ++i) sum += trace.duration(i);
@@ -129,7 +129,7 @@ TEST(XPlane, CountsStreamsOnlyWhereOtherLinesAreMadeFromThem) {
   gpu.add_line("XLA Ops", 0, events);
   gpu.add_line("XLA Modules", 0, {{"jit_step", 1'000, 13'000}});
   gpu.add_line("Steps", 0, {{"1", 1'000, 13'000}});
-  const Trace trace = read({std::move(gpu)});
+  const Trace trace = read_planes({std::move(gpu)});
   EXPECT_EQ(measure(trace).records.gpu_ns, 11);
   EXPECT_EQ(xplane_count_of(trace, "made from others"), 3u);
   EXPECT_EQ(trace.track(0).device, 3);
@@ -143,7 +143,7 @@ TEST(XPlane, CountsOpsOnceWhereOthersLieAroundThem) {
   tpu.add_line(
       "XLA Ops", 0,
       {{"while.1", 0, 90'000}, {"fusion.1", 1'000, 20'000}, {"fusion.2", 30'000, 50'000}, {"copy.3", 90'000, 10'000}});
-  const Trace trace = read({std::move(tpu)});
+  const Trace trace = read_planes({std::move(tpu)});
   EXPECT_EQ(measure(trace).records.gpu_ns, 80);
   EXPECT_EQ(xplane_count_of(trace, "ops around others"), 1u);
 }
@@ -170,7 +170,7 @@ TEST(XPlane, JoinsKernelsWithTheCallsThatLaunchedThemAndMarksStepsAndFrames) {
                  {"cuLaunchKernel", 10'000, 3'000, {{"correlation_id", 5}}},
                  {"cuMemcpyHtoDAsync_v2", 20'000, 3'000, {{"correlation_id", 6}}},
                  {"PjitFunction(step)", 5'000, 50'000}});
-  const Trace trace = read({std::move(gpu), std::move(host)});
+  const Trace trace = read_planes({std::move(gpu), std::move(host)});
   std::map<std::string, SpanId> by_name;
   for (SpanId i = 0; i < trace.size(); ++i) by_name[std::string(trace.name(i))] = i;
   EXPECT_EQ(trace.cause(by_name.at("saxpy")), by_name.at("cuLaunchKernel"));
@@ -203,7 +203,7 @@ TEST(XPlane, LeavesOutDetailsThatCannotBe) {
   gpu.add_line(
       "Stream #1", 0,
       {{"k", 0, 1'000, {{"kernel_details", 0, "regs:2191500840 static_shared:99999999999 grid:1,1,1 block:64,1,1"}}}});
-  const Trace trace = read({std::move(gpu)});
+  const Trace trace = read_planes({std::move(gpu)});
   for (const ArgumentColumn& column : trace.columns()) {
     EXPECT_NE(trace.text(column.name), "registers");
     EXPECT_NE(trace.text(column.name), "shared memory");
@@ -217,7 +217,7 @@ TEST(XPlane, CountsTimesThatAreNone) {
                 {"k", std::numeric_limits<std::int64_t>::min(), 5},
                 {"k", 0, 2'000}});
   gpu.add_line("Stream #2", std::numeric_limits<std::int64_t>::max(), {{"k", 0, 2'000}});
-  const Trace trace = read({std::move(gpu)});
+  const Trace trace = read_planes({std::move(gpu)});
   EXPECT_EQ(trace.size(), 1u);
   std::uint64_t timeless = 0;
   for (const Note& note : trace.notes()) timeless += note.kind == Note::Kind::timeless ? note.count : 0;

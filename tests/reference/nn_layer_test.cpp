@@ -21,7 +21,7 @@ Value layer_input(Graph& g, const std::string& name) {
 }
 
 // Matrices of PyTorch beside each other, transposed: [outputs, inputs] each to [inputs, all outputs].
-Tensor transposed(const std::vector<Tensor>& matrices) {
+Tensor combined_transposes(const std::vector<Tensor>& matrices) {
   const std::int64_t inputs = matrices[0].shape()[1];
   std::int64_t outputs = 0;
   for (const Tensor& matrix : matrices) outputs += matrix.shape()[0];
@@ -75,7 +75,7 @@ FromRecords same(const std::string& part) {
   return [=](const std::string& prefix) { return layer_record(prefix + part); };
 }
 FromRecords transposed_record(const std::string& part) {
-  return [=](const std::string& prefix) { return transposed({layer_record(prefix + part)}); };
+  return [=](const std::string& prefix) { return combined_transposes({layer_record(prefix + part)}); };
 }
 
 const std::map<std::string, FromRecords> kPacked = {{"a/in/bias", same("in_proj_bias")},
