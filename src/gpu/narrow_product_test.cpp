@@ -63,6 +63,7 @@ struct NarrowCase {
       if (!is_right) ADD_FAILURE() << "element " << i << " of " << name() << ": off by " << off << " of " << want[i];
       wrong += !is_right;
     }
+    EXPECT_EQ(wrong, 0) << name();
   }
 };
 

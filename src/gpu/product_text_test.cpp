@@ -85,6 +85,7 @@ struct ProductCase {
       if (!is_right) ADD_FAILURE() << "element " << i << " of " << name() << ": " << got[i] << " for " << want[i];
       wrong += !is_right;
     }
+    EXPECT_EQ(wrong, 0) << name();
   }
   std::string name() const {
     return fmt::format("[{}, {}] by [{}, {}]{}{}: {}", shape.m, shape.k, shape.k, shape.n,

@@ -275,7 +275,7 @@ TEST(FusedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
   EXPECT_TRUE(has(told, " kernels one behind the other in 128 CTAs, 2 times; ")) << told;
   EXPECT_TRUE(has(told, " us expected, ")) << told;
   EXPECT_TRUE(has(told, ", which it reads: step ")) << told;
-  EXPECT_TRUE(has(told, " is no phase: ")) << told;
+  EXPECT_TRUE(has(told, " is no stage: ")) << told;
   const std::int64_t axes[] = {1};
   const Value rows = sum(square(small.input("x", f32, {4, 8})), axes);
   small.fetch("mean", mean(exp(rows)));

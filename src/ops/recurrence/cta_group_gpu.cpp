@@ -283,7 +283,7 @@ std::string CtaGroup::shape() const {
       streamed == 0 ? ""
                     : fmt::format(", {} of {} chunks of weights out of memory, {} ahead", streamed, chunks(), ahead);
   const std::string told = sum_peers == 1 ? "" : fmt::format(", {} partial-sum peers", sum_peers);
-  return fmt::format("{} cta_group{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}{}", count, count == 1 ? "" : "s",
+  return fmt::format("{} CTA group{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}{}", count, count == 1 ? "" : "s",
                      ctas, rows, units, simt_fma ? ", SIMT FMA" : "", keeps_sums ? ", whole units" : "",
                      units_per_warpgroup ? ", units per warpgroup" : "", ways[static_cast<int>(exchange)], told, far);
 }
