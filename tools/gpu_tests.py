@@ -23,24 +23,26 @@ SWEEP = 'OpSweepOnGpu'
 GPU_CODE = ['src/gpu', 'src/runtime', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
 
 
-def patterns() -> tuple[dict[str, int], list[str]]:
-    """Each pattern with the tests a process gets (0: as others), and the patterns of what is left out."""
+def patterns() -> tuple[dict[str, int], list[str], list[str]]:
+    """Each pattern with the tests a process gets (0: as others), what is left out, what runs alone."""
     run: dict[str, int] = {}
-    left_out = []
+    left_out, alone = [], []
     for line in (REPOSITORY / 'tests/gpu_tests.txt').read_text().splitlines():
         if not line or line.startswith('#'):
             continue
-        pattern, *count = line.split()
+        pattern, *count = line.removesuffix(' alone').split()
+        if line.endswith(' alone'):
+            alone.append(pattern)
         if pattern.startswith('-'):
             left_out.append(pattern[1:])
         else:
             run[pattern] = int(count[0]) if count else 0
-    return run, left_out
+    return run, left_out, alone
 
 
 def entries(program: str, listed: str, every: int) -> str:
     """Tests that take long get processes of their own, which are started first."""
-    run, _ = patterns()
+    run, _, alone = patterns()
     own = {pattern: count for pattern, count in run.items() if count}
     groups: dict[str, list[str]] = {}
     suite, others = '', []
@@ -57,11 +59,13 @@ def entries(program: str, listed: str, every: int) -> str:
     lines = []
 
     def add(name: str, tests: list[str], cost: int) -> None:
+        is_alone = any(fnmatch.fnmatchcase(tests[0], each) for each in alone)
         lines.append(f'add_test([==[{name}]==] "{program}" [==[--gtest_filter={":".join(tests)}]==])')
         lines.append(
             f'set_tests_properties([==[{name}]==] PROPERTIES WORKING_DIRECTORY "{REPOSITORY}" TIMEOUT 240 COST {cost}'
-            ' ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;PAODING_RANDOM_GRAPHS=64"'
-            ' FAIL_REGULAR_EXPRESSION "NOT CHECKED: no GPU here")'
+            ' ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;PAODING_RANDOM_GRAPHS=64'
+            + (';PAODING_ALONE=1" RUN_SERIAL TRUE' if is_alone else '"')
+            + ' FAIL_REGULAR_EXPRESSION "NOT CHECKED: no GPU here")'
         )
 
     groups[SWEEP] = groups.get(SWEEP, [])[::every]
@@ -119,7 +123,7 @@ def stale() -> str:
 
 if __name__ == '__main__':
     if sys.argv[1] == 'filter':
-        run, left_out = patterns()
+        run, left_out, _ = patterns()
         print(':'.join(run) + ':-' + ':'.join([*left_out, '*DISABLED_*']))
     elif sys.argv[1] == 'entries':
         print(entries(sys.argv[2], sys.stdin.read(), int(sys.argv[3])), end='')
