@@ -14,7 +14,7 @@ from generated import ROOT, write_or_check  # noqa: E402
 WRITTEN = "<!-- Written by tools/write_reference.py; do not edit. -->"
 # Variables of tests, scripts and benchmarks: none of them changes what paoding computes for its users.
 OF_THE_REPOSITORY = {
-    "PAODING_ALONE": "1: nothing else runs on the machine, so the translation step's test binds all of its shapes",
+    "PAODING_ALONE": "1: nothing else runs on the machine, so tests of time are strict, and the translation step's binds all of its shapes",
     "PAODING_BUILD": "the build folder that tools/check.sh looks in [build]",
     "PAODING_CLOCK_SECONDS": "how long the test of the chip's clock runs",
     "PAODING_FIRST_SCHEDULE": "the first seed of emulated schedules [1]",
@@ -24,6 +24,8 @@ OF_THE_REPOSITORY = {
     "PAODING_LARGE_NODES": "nodes of the graphs that the compile-time test compares",
     "PAODING_LARGE_TESTS": "1: also test kernels over more than 2^31 elements (make test-large)",
     "PAODING_LAYERS": "words: only recurrent layers of the tests whose names have them",
+    "PAODING_PAGE_RECORDINGS": "a folder for the recordings that benchmarks/page.py makes",
+    "PAODING_PAGE_SPANS": "how many spans these have",
     "PAODING_PEER_CHECK": "a folder of recorded graphs that the peer test reads (tests/reference/peer/many.sh)",
     "PAODING_PEER_DEVICE": "the device of that test",
     "PAODING_PEER_MOST": "how many graphs of it at most",
@@ -36,6 +38,7 @@ OF_THE_REPOSITORY = {
     "PAODING_SHAPES": "how many random recurrent layers are compared with float64 [4]",
     "PAODING_SHAPES_SEED": "the seed of the first of them [1]",
     "PAODING_SHOW_ULPS": "1: print the errors of the CPU's functions",
+    "PAODING_SINCE": "the commit from which on tools/check.sh compiles changed files by themselves [HEAD~1]",
     "PAODING_SITE_FILES": "set by tools/docs.sh for its filters",
     "PAODING_SOAK_KERNELS": "kernels of the recorder's soak test",
     "PAODING_SOAK_RUNS": "runs of the recurrent kernels' soak test [300]",
