@@ -30,7 +30,7 @@ StreamingOptions options_for(Device device) {
   return options;
 }
 
-// What a sequence gives that has all its steps at once.
+// The result of a sequence that has all its steps at once.
 Dense alone(const Dense& xs, const Parameters& weights) {
   const std::int64_t steps = static_cast<std::int64_t>(xs.size()) / kInputs;
   Graph g;
