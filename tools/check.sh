@@ -168,10 +168,12 @@ check_without_cuda() {
     $3 == "U" && ours { user[$2] = file }
     END { for (s in user) if ((s in of_gpu) && !(s in defined)) print user[s], s }' | sort | c++filt |
     while read -r object symbol; do
-      local name=${symbol%%(*} files=("$object") file
-      name=${name%%[*} name=${name##*::}
+      local name=${symbol%%(*} files=("$object") file scope
+      name=${name%%[*} scope=${name%::*} name=${name##*::}
+      scope=${scope##*::}  # a class, or a namespace, which need not stand where the name does
+      [[ $scope == [A-Z]* ]] || scope=$name
       if [[ $object == unity/* ]]; then
-        mapfile -t files < <(sed -n 's|^#include "\(.*\)"|src/\1|p' "$build/$object" | xargs grep -lw -- "$name")
+        mapfile -t files < <(sed -n 's|^#include "\(.*\)"|src/\1|p' "$build/$object" | xargs grep -lw -- "$name" | xargs -r grep -lw -- "$scope")
         ((${#files[@]})) || files=("$build/$object")
       fi
       for file in "${files[@]}"; do
