@@ -258,6 +258,7 @@ TEST(PageRecordings, AreWrittenForTheBrowser) {
   const auto write = [&](const Trace& trace, const std::string& name) {
     const std::string path = (folder / (name + ".paoding")).string();
     write_recording(trace, path);
+    EXPECT_GT(std::filesystem::file_size(path), 0u) << name;
     if (asked == nullptr) {
       EXPECT_EQ(read_recording(path).size(), trace.size()) << name;
     }
