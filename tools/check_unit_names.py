@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 STRING = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"')
-TYPE = re.compile(r"(?:template.*> *)?(?:struct|class|enum class|enum|union|using) (\w+)\b(?!.*(?<!=)[^=]*;$)")
+TYPE = re.compile(r"(?:template.*> *)?(?:struct|class|enum class|enum|union) (\w+)\b[^;=]*(?:\{|$)")
 ALIAS = re.compile(r"using (\w+) = (.*);")
 CONSTANT = re.compile(r"(?:static |inline )*(?:constexpr|const) [^(={]*?\b(k[A-Z]\w*|k_\w+)(?:\[\w*\])? ?[={]")
 FUNCTION = re.compile(r"(?:\[\[\w+\]\] |static |inline |constexpr |template <.*> )*[\w:<>,*& ]+?[ *&](\w+)\((.*)")

@@ -45,7 +45,7 @@ struct LadderOptions {
 };
 
 // A way of ours to run the work.
-struct Way {
+struct LadderWay {
   const char* name;
   const char* file;  // of its timeline
   void (*set)(CompileOptions& options);
@@ -53,7 +53,7 @@ struct Way {
 
 void leave_out_passes(CompileOptions& options) { options.disabled_passes = pass_names(); }
 
-constexpr Way kWays[] = {
+constexpr LadderWay kWays[] = {
     {"op by op, each waited for", "op_by_op",
      [](CompileOptions& options) {
        leave_out_passes(options);
@@ -88,7 +88,7 @@ void write_timeline(Program& program, const Device& device, const std::string& p
   profiler.stop(SortBy::total, path);
 }
 
-Rung measure(const Way& way, const Case& work, const LadderOptions& options, const MachineFacts& machine,
+Rung measure(const LadderWay& way, const Case& work, const LadderOptions& options, const MachineFacts& machine,
              Floors* floors) {
   MeasureOptions measure;
   measure.compile = options.compile.options();
@@ -174,7 +174,7 @@ int run_ladder(LadderOptions options) {
   for (std::size_t w = 0; w < works.size(); ++w) {
     options.layers.is_training = works[w].kind == "lstm_training";
     std::vector<Rung> rungs;
-    for (const Way& way : kWays) {
+    for (const LadderWay& way : kWays) {
       show_progress(fmt::format("{}: {}", works[w].name, way.name));
       rungs.push_back(measure(way, works[w], options, machine, &floors));
       rungs.back().floor_us = std::max(rungs.back().floor_us, forward_floor_us);
