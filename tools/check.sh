@@ -189,8 +189,8 @@ check_unit_names() {
   python3 tools/check_unit_names.py
 }
 
-# A unit may hide that a file does not include what it uses: files that differ from the commit before the last (PAODING_SINCE)
-# and every fiftieth of the others, another fiftieth each day, are compiled by themselves, as $build compiles their units.
+# A unit may hide that a file does not include what it uses: files that differ from the commit before the last (PAODING_SINCE;
+# all: every file) are compiled by themselves, as $build compiles their units.
 check_includes() {
   [[ -f $build/compile_commands.json && -d $build/unity ]] || return 0
   command -v python3 >/dev/null || { echo "check: includes not checked, python3 is missing" >&2; return 0; }

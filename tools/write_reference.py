@@ -38,7 +38,7 @@ OF_THE_REPOSITORY = {
     "PAODING_SHAPES": "how many random recurrent layers are compared with float64 [4]",
     "PAODING_SHAPES_SEED": "the seed of the first of them [1]",
     "PAODING_SHOW_ULPS": "1: print the errors of the CPU's functions",
-    "PAODING_SINCE": "the commit from which on tools/check.sh compiles changed files by themselves [HEAD~1]",
+    "PAODING_SINCE": "the commit from which on tools/check.sh compiles changed files by themselves, or all [HEAD~1]",
     "PAODING_SITE_FILES": "set by tools/docs.sh for its filters",
     "PAODING_SOAK_KERNELS": "kernels of the recorder's soak test",
     "PAODING_SOAK_RUNS": "runs of the recurrent kernels' soak test [300]",
