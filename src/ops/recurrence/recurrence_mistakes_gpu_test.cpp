@@ -47,7 +47,7 @@ std::vector<Exchange> exchanges() {
        any,
        {kWaitsOnNoMbarrier, {"come + step % 2 * (kGroupCtas * kPartWords)", "come"}}},
       {"chunks with units of their own",
-       {"of 8 CTAs;chunks apart", {bf16, false, 4, 26, 256, true, true, false}},
+       {"of 8 CTAs;units per warpgroup", {bf16, false, 4, 26, 256, true, true, false}},
        "kUnitsPerWarpgroup = true",
        chip_of(9),
        {{"wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2);", ""},
@@ -113,7 +113,7 @@ std::vector<Exchange> exchanges() {
        chip_of(6),
        {{"copies_wait<kAhead - 1>();", "copies_wait<kAhead>();"}, {"ask((chunk + kAhead) % kChunks);", ""}}},
       {"input copied ahead",
-       {"of 8 CTAs;chunks apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
+       {"of 8 CTAs;units per warpgroup", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
        "kCopiesAhead = true",
        chip_of(9),
        {{"if constexpr (kCopiesAhead) copies_wait<0>();", ""}}},
@@ -141,7 +141,7 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
 // the two; of mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says
 // so.
 TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
-  const CtaGroupCase by_cta_groups = {"2 cta_groups", {bf16, false, 3, 3, 40, true}};
+  const CtaGroupCase by_cta_groups = {"2 CTA groups", {bf16, false, 3, 3, 40, true}};
   std::vector<EmulatedLayer<LayerCase>> all;
   all.push_back(emulated_layer(by_cta_groups, chip_of(8)));
   for (const Exchange& exchange : exchanges()) {
@@ -155,7 +155,7 @@ TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
   const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(by_cta_groups.second, *graph)),
                                         to_tensors(*graph, feeds_of(by_cta_groups.second, *graph, 6))};
   PlantedMistakes mistakes;
-  mistakes.plant("sums of several cta_groups", plan, feeds,
+  mistakes.plant("sums of several CTA groups", plan, feeds,
                  {{"add_release(arrived, 1)", "emulation::add_relaxed(arrived, 1)"},
                   {"if (is_last) fence_stores();", ""},
                   {"    __syncthreads();\n    unsigned* const arrived", "    unsigned* const arrived"}});
