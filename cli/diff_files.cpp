@@ -10,7 +10,7 @@
 #include "base/one_line.h"
 #include "command.h"
 #include "io/files.h"
-#include "profile/trace_merge.h"
+#include "trace/ranks.h"
 #include "trace/reader.h"
 
 namespace paoding::cli {
@@ -59,7 +59,7 @@ void add_recordings(SideFiles& side, const fs::path& from, const std::vector<fs:
     }
   }
   if (ranks.empty()) return;
-  side.steps.push_back(profile::steps_of_process(profile::merge(std::move(ranks)), from.string()));
+  side.steps.push_back(profile::steps_of_process(trace::merge_traces(std::move(ranks)), from.string()));
 }
 
 std::set<std::string> names_of(const std::vector<BenchRows>& benches) {

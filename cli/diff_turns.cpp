@@ -130,7 +130,7 @@ class Series {
     if (command.is_bench) {
       words.insert(words.end(), {"--json", rows.string()});
     } else if (options_.records) {
-      variables["PAODING_PROFILE"] = fmt::format("folder={};state=all;detail=op;steps=;cupti=", place.string());
+      variables["PAODING_PROFILE"] = RecordingRequest().text(place);
     }
     const TimedProcess ran =
         run_timed(words, variables, options_.shows_output ? fs::path() : folder_.path() / "output");

@@ -91,9 +91,8 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   if (words.empty()) throw UsageError("profile: what is to be run is missing");
   if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
   const TemporaryFolder folder("paoding_profile");
-  const int code =
-      run_command(words, fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.path().string(),
-                                     options.state, options.report.detail, options.steps, options.cupti_steps));
+  const RecordingRequest request{options.state, options.report.detail, options.steps, options.cupti_steps};
+  const int code = run_command(words, request.text(folder.path()));
   const std::vector<std::filesystem::path> recordings = recordings_in(folder.path());
   if (recordings.empty()) {
     print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began{}\n",

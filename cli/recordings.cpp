@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recordings.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -24,6 +26,11 @@ TemporaryFolder::TemporaryFolder(const std::string& name) {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+}
+
+std::string RecordingRequest::text(const fs::path& folder) const {
+  return fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.string(), state, detail, steps,
+                     cupti_steps);
 }
 
 std::vector<fs::path> recordings_in(const fs::path& folder) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands that run others under the profiler share: where recordings go, and what is in them.
+// Commands that run others under the profiler share these: where recordings go, how they are asked for and read.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,13 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// By name.
+/// The value of PAODING_PROFILE by which a program of paoding's records itself (src/profile/from_environment.cpp).
+struct RecordingRequest {
+  std::string state = "all", detail = "op", steps = {}, cupti_steps = {};
+  std::string text(const std::filesystem::path& folder) const;
+};
+
+/// The recordings of a folder, sorted by name.
 std::vector<std::filesystem::path> recordings_in(const std::filesystem::path& folder);
 /// What a command and all that it started left; without those that only started others.
 std::vector<profile::NamedTrace> read_recordings(const std::vector<std::filesystem::path>& files);

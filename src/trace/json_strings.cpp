@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/json_strings.h"
 
+#include "text/lexer.h"
+
 namespace paoding::trace {
 namespace {
 
@@ -36,24 +38,6 @@ void append_utf8(std::string& out, std::uint32_t code) {
   }
 }
 
-// How many bytes the character at the front takes; 0 where it is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t count = first >= 0xf0 && first < 0xf5   ? 4
-                            : first >= 0xe0 && first < 0xf0 ? 3
-                            : first >= 0xc2 && first < 0xe0 ? 2
-                                                            : 0;
-  if (count == 0 || count > text.size()) return 0;
-  for (std::size_t i = 1; i < count; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool is_too_long = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool is_none = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
-  return is_too_long || is_none ? 0 : count;
-}
-
 }  // namespace
 
 std::string unescaped(std::string_view raw, bool* is_clean) {
@@ -62,7 +46,7 @@ std::string unescaped(std::string_view raw, bool* is_clean) {
   out.reserve(raw.size());
   for (std::size_t i = 0; i < raw.size();) {
     if (raw[i] != '\\' || i + 1 == raw.size()) {
-      const std::size_t bytes = character_bytes(raw.substr(i));
+      const std::size_t bytes = static_cast<unsigned char>(raw[i]) < 0x80 ? 1 : utf8_length(raw, i);
       if (bytes == 0) {
         *is_clean = false;
         append_utf8(out, kNone);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "profile/step_times.h"
 #include "trace/reader.h"
 
 namespace paoding::trace {
@@ -25,7 +26,7 @@ struct Collective {
 bool is_collective(std::string_view name) {
   constexpr std::array<std::string_view, 4> kBeginnings = {"ncclDevKernel_", "ncclKernel_", "rcclKernel_",
                                                            "ncclDevFunc_"};
-  // Of these not every rank has one each time.
+  // Not every rank has one of these each time.
   const bool is_of_two = name.find("SendRecv") != name.npos;
   return !is_of_two && std::ranges::any_of(kBeginnings, [&](std::string_view b) { return name.starts_with(b); });
 }
@@ -40,11 +41,6 @@ std::vector<Collective> collectives_of(const Trace& trace) {
   return all;
 }
 
-std::int64_t middle(std::vector<std::int64_t> all) {
-  std::ranges::sort(all);
-  return all[all.size() / 2];
-}
-
 // A rank arrives late and the others wait, but they leave together: by the middle of how far their ends are apart. None
 // where the ranks did not run the same.
 std::optional<Alignment> by_collectives(const std::vector<NamedTrace>& traces) {
@@ -57,9 +53,9 @@ std::optional<Alignment> by_collectives(const std::vector<NamedTrace>& traces) {
     if (!std::ranges::equal(own, first, {}, &Collective::name, &Collective::name)) return {};
     std::vector<std::int64_t> ahead, apart;
     for (std::size_t c = 0; c < own.size(); ++c) ahead.push_back(first[c].end - own[c].end);
-    made.later_ns.push_back(middle(ahead));
+    made.later_ns.push_back(profile::median(ahead));
     for (const std::int64_t ns : ahead) apart.push_back(std::abs(ns - made.later_ns.back()));
-    made.apart_ns = std::max(made.apart_ns, middle(apart));
+    made.apart_ns = std::max(made.apart_ns, profile::median(apart));
   }
   return made;
 }
@@ -131,7 +127,7 @@ std::vector<File> files_of(const fs::path& folder, std::uint64_t* others) {
   return files;
 }
 
-// "trace_rank3.json", "rank-3", "rank_3": what stands behind the word.
+// "trace_rank3.json", "rank-3", "rank_3": the number that follows the word.
 std::optional<int> rank_in(const std::string& name) {
   for (std::size_t at = name.find("rank"); at != name.npos; at = name.find("rank", at + 1)) {
     std::size_t digit = at + 4;
@@ -206,9 +202,24 @@ Alignment align(const std::vector<NamedTrace>& traces) {
   return made;
 }
 
+Trace merge_traces(std::vector<NamedTrace> traces) {
+  const bool are_ours = std::ranges::all_of(traces, [](const NamedTrace& one) { return is_ours(one.trace); });
+  if (are_ours || traces.size() == 1) return merge(std::move(traces));
+  std::uint64_t by_order = 0;
+  give_ranks(&traces, &by_order);
+  std::ranges::sort(traces, {}, [](const NamedTrace& one) {
+    return one.trace.processes().empty() ? -1 : one.trace.processes().front().rank;
+  });
+  const Alignment alignment = align(traces);
+  Trace all = merge_ranks(std::move(traces), alignment.later_ns);
+  say_alignment(alignment, &all);
+  if (by_order > 0) all.add_note("files that do not say their rank, numbered in the order of their names", by_order);
+  return all;
+}
+
 Trace read_traces(const std::vector<std::string>& paths) {
   std::vector<File> files;
-  std::uint64_t others = 0, copies = 0, by_order = 0;
+  std::uint64_t others = 0, copies = 0;
   for (const std::string& path : paths) {
     std::error_code unknown;
     if (!fs::is_directory(path, unknown)) {
@@ -223,20 +234,7 @@ Trace read_traces(const std::vector<std::string>& paths) {
   }
   std::vector<NamedTrace> traces;
   for (const File& file : files) traces.push_back({file.path.string(), read_trace(file.path)});
-  const bool are_ours = std::ranges::all_of(traces, [](const NamedTrace& one) { return is_ours(one.trace); });
-  Trace all;
-  if (are_ours || traces.size() == 1) {
-    all = merge(std::move(traces));
-  } else {
-    give_ranks(&traces, &by_order);
-    std::ranges::sort(traces, {}, [](const NamedTrace& one) {
-      return one.trace.processes().empty() ? -1 : one.trace.processes().front().rank;
-    });
-    const Alignment alignment = align(traces);
-    all = merge_ranks(std::move(traces), alignment.later_ns);
-    say_alignment(alignment, &all);
-    if (by_order > 0) all.add_note("files that do not say their rank, numbered in the order of their names", by_order);
-  }
+  Trace all = merge_traces(std::move(traces));
   if (others > 0) all.add_note("files of the folder that are no trace", others);
   if (copies > 0) all.add_note("JSON files that XLA made of a profile beside them, left out", copies);
   return all;

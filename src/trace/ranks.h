@@ -29,10 +29,13 @@ struct Alignment {
 /// by the wall clock, where every trace has its times by one.
 Alignment align(const std::vector<profile::NamedTrace>& traces);
 
-/// The files, and those in folders, as one trace: recordings of ours as profile::merge has it. Others' are beside each
-/// other by their ranks, which a file says, or its name ("rank3"), or the order of names; a note says how their clocks
-/// were set beside each other. Copies that XLA makes of a profile are left out beside it. Error (file) when a folder
-/// has no trace, Error (argument) when two files are of one rank.
+/// Traces of one program as one: recordings of ours as profile::merge has it. Others' are beside each other by their
+/// ranks, which a file says, or its name ("rank3"), or the order of names; a note says how their clocks were set beside
+/// each other. Error (argument) when two files are of one rank.
+profile::Trace merge_traces(std::vector<profile::NamedTrace> traces);
+
+/// The files, and those in folders, as one trace by merge_traces(). Copies that XLA makes of a profile are left out
+/// beside it. Error (file) when a folder has no trace.
 profile::Trace read_traces(const std::vector<std::string>& paths);
 
 }  // namespace paoding::trace

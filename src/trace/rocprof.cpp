@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "text/lexer.h"
 #include "trace/api_names.h"
 #include "trace/nvtx_name.h"
 #include "trace/sink.h"
@@ -27,7 +28,7 @@ namespace json = simdjson::ondemand;
 
 constexpr std::string_view kTool = "rocprofiler-sdk-tool";
 
-// Of a number, or of one in quotes; nothing of what is none.
+// The number, also one in quotes; nothing where it is none.
 std::optional<std::uint64_t> number_of(json::value value) {
   json::json_type type{};
   if (value.type().get(type) != simdjson::SUCCESS) return {};
@@ -101,7 +102,7 @@ void for_each_item(json::value value, Take&& take) {
 
 class RocprofReader {
  public:
-  // A process, or what there is of it. Throws simdjson's errors: what was read stays.
+  // A process, as far as it goes. Throws simdjson's errors: what was read stays.
   void read_names(json::value tool) {
     all_.emplace_back();
     one_ = {};
@@ -315,7 +316,7 @@ class RocprofReader {
     const SpanId id = sink_.add(span);
     if (id == kNone) return;
     Trace& trace = sink_.trace();
-    // AMD's grid is one of threads, others' one of blocks: that is what is compared.
+    // AMD's grid is one of threads, others' one of blocks, and blocks are compared.
     if (!record.grid.empty())
       trace.add_argument(id, trace.add_column("grid of threads", ArgumentType::text), std::string_view(record.grid));
     if (!record.block.empty())
@@ -464,15 +465,7 @@ class OldReader {
 std::uint64_t mend_utf8(std::string* text) {
   std::uint64_t mended = 0;
   for (std::size_t i = 0; i < text->size();) {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>((*text)[at]); };
-    const std::size_t length = byte(i) < 0x80   ? 1
-                               : byte(i) < 0xc2 ? 0
-                               : byte(i) < 0xe0 ? 2
-                               : byte(i) < 0xf0 ? 3
-                               : byte(i) < 0xf5 ? 4
-                                                : 0;
-    if (length == 1 ||
-        (length > 1 && i + length <= text->size() && simdjson::validate_utf8(text->data() + i, length))) {
+    if (const std::size_t length = utf8_length(*text, i); length > 0) {
       i += length;
       continue;
     }
