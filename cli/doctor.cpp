@@ -19,13 +19,13 @@
 #if PAODING_WITH_CUDA
 #include <unistd.h>
 
-#include "gpu/cublaslt.h"
-#include "gpu/cudnn.h"
-#include "gpu/cupti_library.h"
-#include "gpu/driver.h"
-#include "gpu/kernel_cache.h"
-#include "gpu/nvrtc.h"
-#include "gpu/proof.h"
+#include "gpu/driver/driver.h"
+#include "gpu/driver/kernel_cache.h"
+#include "gpu/driver/nvrtc.h"
+#include "gpu/driver/proof.h"
+#include "gpu/libraries/cublaslt.h"
+#include "gpu/libraries/cudnn.h"
+#include "gpu/profile/cupti_library.h"
 #endif
 
 namespace paoding::cli {

@@ -10,8 +10,8 @@
 #include "staged.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/text_launch.h"
-#include "runtime/launch_fusion.h"
+#include "gpu/codegen/text_launch.h"
+#include "runtime/gpu/launch_fusion.h"
 #endif
 
 namespace paoding::cli {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
-#include "media_type.h"
+#include "cli/serve/media_type.h"
 
 namespace paoding::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "http_message.h"
+#include "cli/serve/http_message.h"
 
 namespace paoding::cli {
 

@@ -3,7 +3,7 @@
 
 #include "base/one_line.h"
 #if PAODING_WITH_CUDA
-#include "gpu/driver.h"
+#include "gpu/driver/driver.h"
 #endif
 
 namespace paoding::cli {

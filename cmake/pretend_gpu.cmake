@@ -23,7 +23,7 @@ add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that al
 add_pretended(pretended_nvrtc libnvrtc.so.13 nvrtc.cpp)
 
 set(suite_prefix pretend_gpu/)
-set(shared_test_files src/ops/conv/conv_cudnn_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
+set(shared_test_files src/ops/conv/gpu/conv_cudnn_test.cpp src/debug/find_nonfinite_test.cpp
   tests/support/allocation_count.cpp tests/support/reached_assertions.cpp tests/gpu/backward_batch_gpu_test.cpp tests/gpu/called_off_gpu_test.cpp tests/gpu/device_tensors_gpu_test.cpp
   tests/gpu/enqueued_runs_gpu_test.cpp tests/program/failing_run_test.cpp tests/gpu/fused_launches_gpu_test.cpp tests/gpu/placed_graph_gpu_test.cpp
   tests/gpu/printing_runs_gpu_test.cpp tests/gpu/profiler_gpu_test.cpp tests/gpu/recurrent_c_gpu_test.cpp tests/gpu/pipelined_layers_gpu_test.cpp

@@ -19,7 +19,7 @@ function(unite out target include_root)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${include_root} OUTPUT_VARIABLE place)
     set(kind "")
     # Apart, so that a build without CUDA has the same units otherwise.
-    if(place MATCHES "^gpu/|_gpu(_test)?[.]cpp$")
+    if(place MATCHES "^(.*/)?gpu/|_gpu(_test)?[.]cpp$")
       string(APPEND kind _gpu)
     endif()
     if(given_HOT AND NOT place MATCHES "${given_HOT}")

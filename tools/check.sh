@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 build=${PAODING_BUILD:-build}
 
 # The folders of src/, first to last: a file includes only from its own folder or one before it.
-folders="base scalar graph ops text io autodiff nn group passes profile trace plan cpu gpu runtime data"
+folders="base scalar graph ops text io autodiff nn group passes profile trace plan cpu gpu runtime debug capi data"
 warn_lines=400
 most_lines=600
 forbidden="manager handler controller proxy generic helper util context impl data"
@@ -63,8 +63,8 @@ check_text() {
       if (path ~ /^\.\.?\//) problem(FNR, "#include \"" path "\": write it relative to src/ or include/")
       if (name ~ /^include\// && path !~ /^paoding\//) problem(FNR, "#include \"" path "\": public headers include public headers only")
       if (crossing || !(theirs in rank) || !(own in rank) || rank[theirs] <= rank[own]) next
-      if (own == "ops" && theirs == "cpu" && name ~ /_cpu\.(h|cpp)$/) next
-      if (own == "ops" && theirs == "gpu" && name ~ /_gpu\.(h|cpp)$/) next
+      if (own == "ops" && theirs == "cpu" && name ~ /\/cpu\/|_cpu\.(h|cpp)$/) next
+      if (own == "ops" && theirs == "gpu" && name ~ /\/gpu\/|_gpu\.(h|cpp)$/) next
       problem(FNR, "#include \"" path "\": src/" own " comes before src/" theirs " and may not use it")
     }
     END { finish(); exit failed }'
@@ -153,7 +153,7 @@ check_generated() {
   return $status
 }
 
-# What a build without CUDA is linked from uses nothing that only a build with it has: no symbol of src/gpu/ and *_gpu.cpp,
+# What a build without CUDA is linked from uses nothing that only a build with it has: no symbol of folders gpu/ and *_gpu.cpp,
 # but in files that ask PAODING_WITH_CUDA, and those that cuda_missing.cpp answers. Looked for in the objects of $build, which
 # are of units of files (cmake/unity.cmake: those of the GPU are apart) or of single ones.
 check_without_cuda() {
@@ -163,7 +163,7 @@ check_without_cuda() {
   ((${#present[@]})) || return 0
   (cd "$objects" && nm --print-file-name --format=posix "${present[@]}") 2>/dev/null | awk '
     { file = $1; sub(/\.o:$/, "", file)
-      ours = file ~ /^unity\// ? file !~ /_gpu(_cold)?_[0-9]+\.cpp$/ : file !~ /^src\/gpu\// && file !~ /_gpu\.cpp$/ }
+      ours = file ~ /^unity\// ? file !~ /_gpu(_cold)?_[0-9]+\.cpp$/ : file !~ /^src\/(.*\/)?gpu\// && file !~ /_gpu\.cpp$/ }
     $3 ~ /^[A-TV-Zu]$/ { if (ours) defined[$2]; else of_gpu[$2] }
     $3 == "U" && ours { user[$2] = file }
     END { for (s in user) if ((s in of_gpu) && !(s in defined)) print user[s], s }' | sort | c++filt |
@@ -178,7 +178,7 @@ check_without_cuda() {
       fi
       for file in "${files[@]}"; do
         grep -q PAODING_WITH_CUDA "$file" || grep -qw "$name" src/runtime/cuda_missing.cpp ||
-          echo "$file:1: $symbol is not there without CUDA: name the file _gpu.cpp, or answer in src/runtime/cuda_missing.cpp"
+          echo "$file:1: $symbol is not there without CUDA: put the file into a folder gpu/, or answer in src/runtime/cuda_missing.cpp"
       done
     done | awk '{ print } END { exit NR > 0 }'
 }

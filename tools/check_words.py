@@ -112,7 +112,7 @@ def op_names():
 def op_name_comparisons():
     """Where passes, planner or runtime ask for an op by its name: x == "op", "op" == x, is(x, "op"), prefixes of names."""
     names, places = op_names(), []
-    for path in listed('src/passes', 'src/plan', 'src/runtime'):
+    for path in listed('src/passes', 'src/plan', 'src/runtime', 'src/debug', 'src/capi'):
         if not path.endswith(CODE) or re.search(r'_(test|fuzz|bench)\.cpp$', path):
             continue
         for number, line in enumerate(text_of(path).split('\n'), 1):

@@ -20,7 +20,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 PROCESS_TESTS = 16
 SWEEP = 'OpSweepOnGpu'
 # What decides which kernels a GPU is given, and what they compute.
-GPU_CODE = ['src/gpu', 'src/runtime', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
+GPU_CODE = ['src/gpu', 'src/runtime', 'src/debug', 'src/capi', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
 
 
 def patterns() -> tuple[dict[str, int], list[str], list[str]]:

@@ -19,7 +19,7 @@
 #include "io/files.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/driver.h"
+#include "gpu/driver/driver.h"
 #endif
 
 namespace paoding::cli::bench {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group's partitions: the work at each index along an axis that it does not reduce. A group that reads another's
-// results partition by partition can run behind it without waiting for all of it (gpu/vertical_launch.h).
+// results partition by partition can run behind it without waiting for all of it (gpu/codegen/vertical_launch.h).
 #pragma once
 
 #include <cstdint>

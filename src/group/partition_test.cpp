@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "gpu/group_cases.h"
+#include "gpu/codegen/group_cases.h"
 
 namespace paoding {
 namespace {

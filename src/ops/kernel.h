@@ -67,7 +67,7 @@ class PreparedKernel {
 };
 
 namespace gpu {
-struct TextPlan;  // gpu/text_kernel.h
+struct TextPlan;  // gpu/codegen/text_kernel.h
 }
 
 /// The result of preparing a kernel: the kernel, or why there is none after all (a library's heuristics say no).

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
 #include "ops/user_kernel.h"
 
 namespace paoding {

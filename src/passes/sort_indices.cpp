@@ -29,9 +29,9 @@ int axis_of(const Node& node) {
   return axis < 0 ? axis + node.types[0].shape.rank() : axis;
 }
 
-// How long the CTAs of gpu/scatter_listed.cu take to look through the indices, about one an SM, whatever the rows hold;
-// beyond their room for indices or rows, those of gpu/scatter_rows.cu, as many at once as the chip holds: on an H200 87
-// us for 6,400 indices.
+// How long the CTAs of gpu/kernels/scatter_listed.cu take to look through the indices, about one an SM, whatever the
+// rows hold; beyond their room for indices or rows, those of gpu/kernels/scatter_rows.cu, as many at once as the chip
+// holds: on an H200 87 us for 6,400 indices.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "plan/host_steps.h"
-#include "runtime/commit_guard.h"
-#include "runtime/gpu_order.h"
+#include "runtime/gpu/commit_guard.h"
+#include "runtime/gpu/order.h"
 #include "tests/gpu/kernel_texts.h"
 
 namespace paoding::testing_program {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "gpu/text_launch.h"
+#include "gpu/codegen/text_launch.h"
 #include "models/conv_net.h"
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"

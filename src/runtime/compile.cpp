@@ -8,7 +8,7 @@
 #include "base/one_line.h"
 #include "graph/shadow.h"
 #include "profile/recorder.h"
-#include "runtime/tuning.h"
+#include "runtime/gpu/tuning.h"
 
 namespace paoding {
 namespace {

@@ -3,9 +3,9 @@
 #include "base/check.h"
 #include "runtime/device_tensor.h"
 #include "runtime/executor.h"
-#include "runtime/placed_plan.h"
+#include "runtime/gpu/tuning.h"
+#include "runtime/placed/placed_plan.h"
 #include "runtime/target.h"
-#include "runtime/tuning.h"
 
 #if !PAODING_WITH_CUDA
 

@@ -4,9 +4,9 @@
 #include "paoding/types.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/cublaslt.h"
-#include "gpu/driver.h"
-#include "gpu/nvrtc.h"
+#include "gpu/driver/driver.h"
+#include "gpu/driver/nvrtc.h"
+#include "gpu/libraries/cublaslt.h"
 #endif
 
 namespace paoding {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gpu/text_launch.h"
+#include "gpu/codegen/text_launch.h"
 
 namespace paoding {
 

@@ -13,7 +13,7 @@ TargetPtr target_of(const Device& device);
 /// On a GPU: plans the text of a group or of a kernel of our own; returns the step's needs beside its operands.
 StepNeeds lower_for_gpu(Step& step, const Target& target);
 
-// ---- target_gpu.cpp, or cuda_missing.cpp ----
+// ---- gpu/target.cpp, or cuda_missing.cpp ----
 
 TargetPtr target_of_gpu(int index);
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/http_message.h"
+#include "cli/serve/http_message.h"
 
 namespace {
 

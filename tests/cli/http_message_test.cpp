@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests of HTTP as they stand on the wire: however they are cut into pieces they are the same, and what two programs
 // could read in two ways is none.
-#include "cli/http_message.h"
+#include "cli/serve/http_message.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
-#include "cli/media_type.h"
+#include "cli/serve/media_type.h"
 
 namespace paoding::cli {
 namespace {

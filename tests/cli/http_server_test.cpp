@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HTTP server by itself: clients that leave, that only stop to send, answers that never come, and no memory.
-#include "cli/http_server.h"
+#include "cli/serve/http_server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "cli/request_batches.h"
+#include "cli/serve/request_batches.h"
 #include "paoding/error.h"
 #include "tests/support/allocation_count.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that wait are answered together, each with its own, and whoever sends nonsense gets its own error.
-#include "cli/request_batches.h"
+#include "cli/serve/request_batches.h"
 
 #include <gtest/gtest.h>
 

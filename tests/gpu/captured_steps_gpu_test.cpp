@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A few training steps of every model on a GPU: one captured graph leaves the same bits whenever it runs, and the bits
 // of its steps one after the other where every launch is a step's own. Groups that are fused vertically into one launch
-// (gpu/vertical_launch.h) add up in another order than alone, so there the last bits may differ, and no more.
+// (gpu/codegen/vertical_launch.h) add up in another order than alone, so there the last bits may differ, and no more.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 // the GPU that is here.
 #pragma once
 
-#include "gpu/driver.h"
-#include "gpu/kernel_cache.h"
+#include "gpu/driver/driver.h"
+#include "gpu/driver/kernel_cache.h"
 #include "tests/gpu/emulated_program.h"
 #include "tests/support/error_model.h"
 

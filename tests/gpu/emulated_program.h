@@ -12,11 +12,11 @@
 #include <memory>
 #include <set>
 
-#include "gpu/grouped_launch.h"
-#include "gpu/pipelined_launch.h"
-#include "gpu/text_launch.h"
+#include "gpu/codegen/grouped_launch.h"
+#include "gpu/codegen/pipelined_launch.h"
+#include "gpu/codegen/text_launch.h"
+#include "runtime/gpu/layer_pipelines.h"
 #include "runtime/independent.h"
-#include "runtime/layer_pipelines.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 #include "tests/gpu/kernel_texts.h"
 

@@ -3,8 +3,8 @@
 // it step by step, and the replay names step, op and scope. Each in a process of its own.
 #include <gtest/gtest.h>
 
-#include "gpu/driver.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
+#include "gpu/driver/driver.h"
 #include "paoding/op.h"
 #include "paoding/paoding.h"
 

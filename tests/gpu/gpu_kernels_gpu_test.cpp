@@ -6,10 +6,10 @@
 #include <mutex>
 #include <thread>
 
-#include "gpu/choose_text.h"
-#include "gpu/kernel_prelude.h"
-#include "gpu/nvrtc.h"
-#include "gpu/to_host_text.h"
+#include "gpu/driver/nvrtc.h"
+#include "gpu/kernels/choose_text.h"
+#include "gpu/kernels/kernel_prelude.h"
+#include "gpu/kernels/to_host_text.h"
 #include "tests/gpu/kernel_texts.h"
 #include "tests/support/gpu_refusals.h"
 #include "tests/support/op_case.h"

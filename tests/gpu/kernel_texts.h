@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "gpu/text_launch.h"
+#include "gpu/codegen/text_launch.h"
 #include "runtime/compile.h"
 #include "tests/support/program_check.h"
 

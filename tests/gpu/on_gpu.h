@@ -2,7 +2,7 @@
 // Memory of a GPU, for tests of runs on the caller's memory.
 #pragma once
 
-#include "gpu/driver.h"
+#include "gpu/driver/driver.h"
 #include "paoding/tensor.h"
 #include "tests/support/program_check.h"
 

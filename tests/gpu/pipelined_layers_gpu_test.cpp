@@ -9,7 +9,7 @@
 
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
-#include "runtime/launch_fusion.h"
+#include "runtime/gpu/launch_fusion.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 

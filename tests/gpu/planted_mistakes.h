@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/fused_launch.h"
+#include "gpu/codegen/fused_launch.h"
 #include "tests/gpu/emulated_program.h"
 
 namespace paoding::testing_program {

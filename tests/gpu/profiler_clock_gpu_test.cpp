@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/stamps.h"
+#include "gpu/profile/stamps.h"
 #include "paoding/paoding.h"
 #include "profile/recorder_state.h"
 

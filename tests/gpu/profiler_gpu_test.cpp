@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "gpu/driver.h"
+#include "gpu/driver/driver.h"
 #include "paoding/paoding.h"
 #include "profile/recorder_state.h"
 #include "profile/report.h"

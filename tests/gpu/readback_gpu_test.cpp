@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that a run on a GPU hands to the host besides its results: those of `print`, and indices out of range. The
 // places are computed here on any machine; the runs need a GPU.
-#include "runtime/gpu_readback.h"
+#include "runtime/gpu/readback.h"
 #include "tests/support/program_check.h"
 
 namespace paoding::testing_program {

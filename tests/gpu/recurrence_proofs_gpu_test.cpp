@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "gpu/loaded_kernel.h"
+#include "gpu/driver/loaded_kernel.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 #include "tests/support/program_check.h"

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "gpu/driver.h"
-#include "gpu/loaded_kernel.h"
+#include "gpu/driver/driver.h"
+#include "gpu/driver/loaded_kernel.h"
 #include "paoding/paoding.h"
 
 namespace paoding {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "gpu/kernel_cache.h"
-#include "gpu/nvrtc.h"
+#include "gpu/driver/kernel_cache.h"
+#include "gpu/driver/nvrtc.h"
 #include "paoding/nn.h"
 #include "paoding/paoding.h"
 #include "tests/gpu/kernel_texts.h"

@@ -12,7 +12,7 @@
 #include <ctime>
 #include <thread>
 
-#include "gpu/driver.h"
+#include "gpu/driver/driver.h"
 #include "models/seq2seq.h"
 #include "paoding/optimizer.h"
 #include "paoding/programs.h"

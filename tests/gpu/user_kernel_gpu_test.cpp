@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "examples/rotary.h"
-#include "gpu/nvrtc.h"
+#include "gpu/driver/nvrtc.h"
 #include "ops/kernel.h"
 #include "tests/gpu/kernel_texts.h"
 #include "tests/support/temporary_folder.h"

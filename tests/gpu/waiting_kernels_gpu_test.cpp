@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "cuda_text.h"
-#include "gpu/loaded_kernel.h"
-#include "gpu/nvrtc.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
+#include "gpu/driver/loaded_kernel.h"
+#include "gpu/driver/nvrtc.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {

@@ -12,7 +12,7 @@
 #include "tests/support/program_check.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/text_launch.h"
+#include "gpu/codegen/text_launch.h"
 #endif
 
 namespace paoding::testing_program {

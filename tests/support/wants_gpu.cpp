@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "gpu/driver_use.h"
+#include "gpu/driver/driver_use.h"
 
 namespace paoding::gpu {
 namespace {

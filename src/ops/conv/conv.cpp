@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions. conv2d, conv2d_grad_input and conv2d_grad_weight are the three gradients of one form that is linear in
-// x, w and y, so each one's gradients are the other two. Kernels: conv_onednn_cpu.cpp, conv_loops_cpu.cpp.
+// x, w and y, so each one's gradients are the other two. Kernels: cpu/conv_onednn.cpp, cpu/conv_loops.cpp.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/conv/window.h"

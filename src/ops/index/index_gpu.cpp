@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather, scatter_add and embedding_grad on the GPU, by the texts of gpu/index_text.h. A launch cannot throw, so an
-// index out of range is noted by the kernel, and the run that met it fails when it is waited for.
+// gather, scatter_add and embedding_grad on the GPU, by the texts of gpu/kernels/index_text.h. A launch cannot throw,
+// so an index out of range is noted by the kernel, and the run that met it fails when it is waited for.
 #include "base/check.h"
-#include "gpu/index_text.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
+#include "gpu/kernels/index_text.h"
 #include "ops/all_kernels.h"
 #include "ops/index/index_call.h"
 #include "ops/rows.h"

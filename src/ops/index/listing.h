@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room of a GPU's CTAs where each lists the indices of its own rows (gpu/scatter_listed.cu): asked by the pass that
-// sorts indices in front instead (passes/sort_indices.cpp), and by the planning of the kernel.
+// The room of a GPU's CTAs where each lists the indices of its own rows (gpu/kernels/scatter_listed.cu): asked by the
+// pass that sorts indices in front instead (passes/sort_indices.cpp), and by the planning of the kernel.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/target.h"
-#include "gpu/text_launch.h"
+#include "gpu/codegen/text_launch.h"
 #include "paoding/paoding.h"
 #include "runtime/compile.h"
 

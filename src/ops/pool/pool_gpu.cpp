@@ -5,9 +5,9 @@
 #include "base/check.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/window_gpu.h"
+#include "ops/conv/gpu/window.h"
 #include "ops/pool/pool_shape.h"
 
 namespace paoding {

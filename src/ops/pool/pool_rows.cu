@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A max pool in 16 bits: a thread has 8 channels of kWindows windows below each other, and keeps the largest of rows
-// that two of them share. The image may go through a group first (conv_epilogue_gpu.h), whose result nobody writes, nor
+// that two of them share. The image may go through a group first (gpu/conv_epilogue.h), whose result nobody writes, nor
 // rounds.
 
 constexpr int kShared = kKernelH > kStrideH ? kKernelH - kStrideH : 0;  // rows of a window that the next reads too

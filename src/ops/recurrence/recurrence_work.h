@@ -99,7 +99,7 @@ struct RecurrenceWork {
   }
 };
 
-/// The part of a thread: see recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
+/// The part of a thread: see cpu/recurrence_forward.cpp and cpu/recurrence_backward.cpp.
 void run_recurrence_forward(const RecurrenceWork& work, int thread, int team);
 void run_recurrence_backward(const RecurrenceWork& work, int thread, int team);
 

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
-#include "gpu/text_kernel.h"
+#include "gpu/codegen/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/rows.h"
 #include "ops/sort/along_axis.h"

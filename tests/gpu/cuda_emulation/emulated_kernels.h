@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/half.h"
-#include "gpu/group_text.h"
-#include "gpu/kernel_prelude.h"
+#include "gpu/codegen/group_text.h"
+#include "gpu/kernels/kernel_prelude.h"
 #include "tests/gpu/cuda_emulation/tensor_map_words.h"
 #include "tests/support/source_root.h"
 

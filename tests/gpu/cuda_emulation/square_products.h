@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's part in src/gpu/square_products.cpp: products by groups of four warps, which read shared memory when they
-// are waited for, as late as they may.
+// The GPU's part in src/gpu/kernels/square_products.cpp: products by groups of four warps, which read shared memory
+// when they are waited for, as late as they may.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's part in src/gpu/warp_products.cu: copies beside other work, which are made when they are waited for, as
-// late as they may, over places that hold NaNs until then; products of tiles by their definition.
+// The GPU's part in src/gpu/kernels/warp_products.cu: copies beside other work, which are made when they are waited
+// for, as late as they may, over places that hold NaNs until then; products of tiles by their definition.
 #pragma once
 
 #include <deque>

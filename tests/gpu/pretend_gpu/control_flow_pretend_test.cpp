@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "gpu/cupti_library.h"
+#include "gpu/profile/cupti_library.h"
 #include "paoding/cancellation.h"
 #include "paoding/profile.h"
 #include "profile/trace.h"

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <set>
 
-#include "gpu/plan_cache.h"
-#include "ops/conv/conv_cudnn_gpu.h"
+#include "gpu/libraries/plan_cache.h"
+#include "ops/conv/gpu/conv_cudnn.h"
 #include "runtime/compile.h"
 #include "tests/gpu/pretend_gpu/pretend_program.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/half.h"
-#include "gpu/cudnn_interface.h"
+#include "gpu/libraries/cudnn_interface.h"
 #include "tests/gpu/pretend_gpu/machine.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <thread>
 
-#include "gpu/cupti_library.h"
+#include "gpu/profile/cupti_library.h"
 #include "paoding/profile.h"
 #include "profile/intervals.h"
 #include "profile/report.h"

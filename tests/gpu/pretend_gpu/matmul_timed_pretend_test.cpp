@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "gpu/plan_cache.h"
+#include "gpu/libraries/plan_cache.h"
 #include "ops/matmul/matmul_gpu.h"
 #include "runtime/compile.h"
-#include "runtime/tuning.h"
+#include "runtime/gpu/tuning.h"
 #include "tests/gpu/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "gpu/cupti_library.h"
+#include "gpu/profile/cupti_library.h"
 #include "paoding/profile.h"
 #include "profile/report.h"
 #include "profile/trace.h"

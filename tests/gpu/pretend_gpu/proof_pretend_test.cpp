@@ -10,7 +10,7 @@
 #include <regex>
 #include <sstream>
 
-#include "gpu/proof.h"
+#include "gpu/driver/proof.h"
 #include "tests/support/temporary_folder.h"
 
 namespace paoding::gpu {

@@ -2,7 +2,7 @@
 // Where spans of replays are put that left no stamps: whatever others took, they are in the recording.
 #include "paoding/profile.h"
 #include "profile/trace.h"
-#include "runtime/stamp_times.h"
+#include "runtime/gpu/stamp_times.h"
 #include "tests/gpu/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {

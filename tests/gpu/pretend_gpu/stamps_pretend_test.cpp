@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "gpu/cupti_library.h"
+#include "gpu/profile/cupti_library.h"
 #include "paoding/profile.h"
 #include "profile/report.h"
 #include "profile/trace.h"

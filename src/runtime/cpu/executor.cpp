@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU executor: every launch of a run with its pointers resolved, in one flat list.
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "base/cancel_poll.h"
+#include "base/check.h"
+#include "cpu/arena.h"
+#include "cpu/group_batch.h"
+#include "cpu/group_kernel.h"
+#include "cpu/parallel.h"
+#include "runtime/independent.h"
+#include "runtime/reuse.h"
+#include "runtime/sites.h"
+
+namespace paoding {
+namespace {
+
+using profile::Recorder;
+constexpr int kHost = -1;
+
+class CpuArena : public Arena {
+ public:
+  explicit CpuArena(std::int64_t bytes) : memory_(bytes) { tell(); }
+  std::byte* bytes() const { return memory_.bytes(); }
+  std::int64_t size_bytes() const { return memory_.size_bytes(); }
+  bool grow(std::int64_t bytes) {
+    const bool has_grown = memory_.grow(bytes);
+    tell();
+    return has_grown;
+  }
+
+ private:
+  void tell() { held_.set(memory_.size_bytes()); }
+  GrowingMemory memory_;
+  profile::HeldBytes held_{profile::HeldFor::arenas, kHost, 0};
+};
+
+class CpuExecutor : public Executor {
+ public:
+  CpuExecutor(const Plan& plan, const ExecutorOptions& options)
+      : plan_(plan), on_step_(options.on_step), on_print_(options.on_print), watcher_(options.watcher) {
+    arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
+    require_threads();
+    if (!arena_ || !arena_->grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
+    place_slots(options.parameters);
+    unrolled_ = unroll(plan_, options.repeats);
+    far_ = far_results(unrolled_, plan.target->last_cache_bytes);
+    prepare(plan.steps);
+    resolve(options.repeats);
+  }
+
+  void write(int slot, const Tensor& tensor) override {
+    std::memcpy(bases_[static_cast<std::size_t>(slot)], tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+
+  using Executor::read;
+  void read(const Operand& dense, Tensor* to) override {
+    std::memcpy(to->bytes(), bases_[static_cast<std::size_t>(dense.slot)] + dense.offset,
+                static_cast<std::size_t>(to->size_bytes()));
+  }
+
+  std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) override {
+    class There : public LaterRead {
+     public:
+      bool is_there() const override { return true; }
+      std::vector<Tensor> values() override { return std::move(tensors); }
+      std::vector<Tensor> tensors;
+    };
+    auto there = std::make_unique<There>();
+    for (const Operand* operand : dense) there->tensors.push_back(read(*operand));
+    return there;
+  }
+
+  void run(std::uint32_t) override {
+    require_threads();
+    reserve_tiles(tile_bytes_);
+    if (is_stepwise()) return run_stepwise();
+    if (Recorder::active()) return run_recorded();
+    run_each([this](const Prepared& launch) { return run_next(launch); });
+  }
+
+  void wait() override {}
+  std::shared_ptr<Arena> arena() const override { return arena_; }
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+  KernelCost kernel_cost() const override { return cost_; }
+
+ private:
+  struct Prepared {
+    const CpuGroupKernel* group = nullptr;
+    const PreparedKernel* kernel = nullptr;
+    const CpuGroupBatch* batch = nullptr;  // this launch and those after it, where they run together
+    void* const* operands = nullptr;
+    const Launch* print = nullptr;
+    const Prepared* const* targets = nullptr;  // of a select or jump
+    std::size_t target_count = 0;
+    DType chooser = DType::i32;     // read by a select
+    const Prepared* end = nullptr;  // of a select: the launch behind all that it chooses among
+    profile::SiteId site = 0;
+    profile::SiteId compute_site = 0;
+
+    bool is_select() const { return end != nullptr; }
+    bool is_jump() const { return targets != nullptr && end == nullptr; }
+  };
+
+  // A select that is under way.
+  struct Open {
+    const Prepared* select;
+    profile::Ticks start;
+  };
+
+  // Where an arena could not grow, one that is half as large again as the last: those of many programs that each need a
+  // little more than the one before are three times the largest in all.
+  std::shared_ptr<CpuArena> new_arena(std::int64_t bytes) const {
+    if (arena_) {
+      try {
+        return std::make_shared<CpuArena>(std::max(bytes, arena_->size_bytes() / 2 * 3));
+      } catch (const Error&) {  // then only the bytes needed
+      }
+    }
+    return std::make_shared<CpuArena>(bytes);
+  }
+
+  // Else the launches run one by one in any case.
+  bool is_stepwise() const { return on_step_ || watcher_ != nullptr; }
+
+  const Prepared* begin() const { return launches_.data(); }
+  const Prepared* end() const { return launches_.data() + launches_.size(); }
+
+  // A run up to its commit, and up to its end. Of several repeats each is a run.
+  struct Segment {
+    const Prepared* commit;
+    const Prepared* end;
+  };
+
+  // Runs every launch; `run` returns the next one. Launches that run together may reach over the ends of segments.
+  template <class Run>
+  void run_each(const Run& run) {
+    const CancelPoll poll;
+    const Prepared* at = begin();
+    std::size_t repeat = 0;
+    try {
+      for (; repeat < segments_.size(); ++repeat) {
+        const Segment& segment = segments_[repeat];
+        while (at < segment.commit) {
+          poll();
+          at = run(*at);
+        }
+        if (at <= segment.commit) poll();
+        if (on_step_ && at < segment.end) {
+          at = commit_seen(at, segment.end, run);
+        } else {
+          while (at < segment.end) at = run(*at);
+        }
+      }
+    } catch (const Error& error) {
+      fail_in_repeat(error, repeat + 1, segments_.size());
+    }
+  }
+
+  // A commit in which somebody looks on, who may throw: then it has not been.
+  template <class Run>
+  const Prepared* commit_seen(const Prepared* at, const Prepared* end, const Run& run) {
+    std::vector<Tensor> kept;
+    for (const auto& [address, bytes] : parameters_) {
+      kept.emplace_back(DType::u8, Shape{bytes});
+      std::memcpy(kept.back().bytes(), address, static_cast<std::size_t>(bytes));
+    }
+    try {
+      while (at < end) at = run(*at);
+    } catch (...) {
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        std::memcpy(parameters_[i].first, kept[i].bytes(), static_cast<std::size_t>(parameters_[i].second));
+      }
+      throw;
+    }
+    return at;
+  }
+
+  // Runs the launch, with those that run together with it, and returns the next one.
+  const Prepared* run_next(const Prepared& launch) const {
+    if (launch.batch == nullptr) return run_one(launch);
+    launch.batch->run();
+    return &launch + launch.batch->size();
+  }
+
+  // Returns the next launch.
+  const Prepared* run_one(const Prepared& launch) const {
+    if (launch.group != nullptr) {
+      launch.group->run(launch.operands);
+    } else if (launch.kernel != nullptr) {
+      launch.kernel->run({launch.operands, scratch_.bytes_or_null(), nullptr});
+    } else if (launch.targets != nullptr) {
+      if (launch.target_count == 1) return launch.targets[0];
+      return launch.targets[chosen(launch.chooser, launch.operands[0], launch.target_count)];
+    } else {
+      hand_over(*launch.print);
+    }
+    return &launch + 1;
+  }
+
+  // A select's span ends behind the branch that it chose, so that reports nest that; all turns of a loop are one span.
+  void run_recorded() {
+    const bool has_phases = Recorder::phases_active();
+    open_.clear();
+    profile::SpanList spans;
+    const auto close = [&](const Prepared* at) {
+      for (; !open_.empty() && open_.back().select->end == at; open_.pop_back()) {
+        Recorder::complete(open_.back().select->site, open_.back().start, spans.now());
+      }
+    };
+    run_each([&](const Prepared& launch) {
+      close(&launch);
+      const Prepared* next = run_next(launch);
+      if (launch.is_jump()) return next;
+      const profile::Ticks start = launch.is_select() ? spans.skip() : spans.complete(launch.site);
+      if (launch.is_select() && (open_.empty() || open_.back().select != &launch)) open_.push_back({&launch, start});
+      if (has_phases) Recorder::complete(launch.compute_site, start, spans.end());
+      return next;
+    });
+    close(end());
+  }
+
+  void run_stepwise() {
+    run_each([&](const Prepared& at) {
+      const Launch& launch = unrolled_[static_cast<std::size_t>(&at - begin())];
+      if (launch.kind != Launch::Kind::run) return run_one(at);
+      const auto read = [&](std::size_t k) { return read_strided(launch, k); };
+      if (watcher_ != nullptr) watcher_->before(launch, read);
+      const Prepared* next = run_one(at);
+      if (watcher_ != nullptr) watcher_->after(launch, read);
+      if (!on_step_) return next;
+      StepSeen seen{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
+      for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
+        seen.results.push_back(read_strided(launch, k));
+      }
+      on_step_(seen);
+      return next;
+    });
+  }
+
+  void hand_over(const Launch& launch) const {
+    if (on_print_)
+      on_print_({launch.step->message, launch.step->label.scope, launch.instance, read_strided(launch, 0)});
+  }
+
+  // An operand, dense whatever strides it has.
+  Tensor read_strided(const Launch& launch, std::size_t k) const;
+
+  void place_slots(const std::vector<void*>& parameters) {
+    bases_.resize(plan_.slots.size());
+    std::size_t next_parameter = 0;
+    std::int64_t input_bytes = 0;
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      const Slot& slot = plan_.slots[i];
+      if (slot.kind == SlotKind::parameter) {
+        bases_[i] = static_cast<std::byte*>(parameters[next_parameter++]);
+        parameters_.emplace_back(bases_[i], slot.bytes);
+      } else if (slot.kind == SlotKind::input) {
+        inputs_.emplace_back(Type{DType::u8, Shape{slot.bytes}});
+        input_bytes += slot.bytes;
+        bases_[i] = inputs_.back().bytes();
+      } else {
+        bases_[i] = arena_->bytes() + slot.offset;
+      }
+    }
+    held_inputs_.set(input_bytes);
+  }
+
+  void prepare(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      CancelScope::poll();
+      for (const auto* body : step.bodies()) prepare(*body);
+      if (step.kind == Step::Kind::group) {
+        groups_.emplace(&step, group_kernel(step, 0));
+      } else if (step.kind == Step::Kind::kernel) {
+        auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &cost_.notes);
+        scratch_.grow(kernel->scratch_bytes());
+        kernels_.emplace(&step, std::move(kernel));
+      }
+    }
+  }
+
+  // Whose code it runs.
+  std::string kernel_of(const Step& step) const {
+    if (const auto group = groups_.find(&step); group != groups_.end()) {
+      return group->second.has_machine_code() ? "machine code" : "routines";
+    }
+    const auto kernel = kernels_.find(&step);
+    return kernel == kernels_.end() ? "" : kernel->second->made_by->name;
+  }
+
+  // How many selects may be under way at once.
+  static int depth_of(const std::vector<Step>& steps) {
+    int deepest = 0;
+    for (const Step& step : steps) {
+      const bool selects = step.kind == Step::Kind::branch || step.kind == Step::Kind::repeat;
+      for (const auto* body : step.bodies()) deepest = std::max(deepest, depth_of(*body) + (selects ? 1 : 0));
+    }
+    return deepest;
+  }
+
+  // Only a parameter is ever written where the same step reads it.
+  static Sharing sharing_of(const Step& step) {
+    for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
+      for (std::size_t in = 0; in < step.reads; ++in) {
+        if (step.operands[in].slot == step.operands[out].slot) return Sharing::possible;
+      }
+    }
+    return Sharing::none;
+  }
+
+  CpuGroupKernel group_kernel(const Step& step, int threads) const {
+    const auto far = far_.find(&step);
+    return CpuGroupKernel(canonical(step.group), threads, sharing_of(step),
+                          far == far_.end() ? std::vector<bool>() : far->second);
+  }
+
+  void resolve(int repeats) {
+    std::size_t count = 0, targets = 0;
+    bool has_prints = false;
+    for (const Launch& launch : unrolled_) {
+      count += launch.addresses.size();
+      targets += launch.targets.size();
+      has_prints |= launch.step->kind == Step::Kind::print;
+    }
+    pointers_.reserve(count);
+    targets_.reserve(targets);
+    launches_.reserve(unrolled_.size());
+    const LaunchSites sites(unrolled_, [this](const Step& step) { return kernel_of(step); });
+    const CancelPoll poll;
+    for (const Launch& launch : unrolled_) {
+      poll();
+      launches_.push_back(prepared(launch, sites));
+    }
+    find_segments(repeats);
+    open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
+    find_batches();
+    for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+    for (const auto& [key, kernel] : batch_kernels_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+    reserve_tiles(tile_bytes_);
+    if (!is_stepwise() && !has_prints) unrolled_ = {};
+  }
+
+  Prepared prepared(const Launch& launch, const LaunchSites& all_sites) {
+    Prepared prepared;
+    prepared.operands = pointers_.data() + pointers_.size();
+    for (const auto& [slot, offset] : launch.addresses)
+      pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
+    if (launch.kind != Launch::Kind::run) {
+      prepared.targets = targets_.data() + targets_.size();
+      prepared.target_count = launch.targets.size();
+      for (std::size_t target : launch.targets) targets_.push_back(begin() + target);
+      prepared.chooser = launch.step->operands[0].layout.type.dtype;
+      if (launch.kind == Launch::Kind::jump) return prepared;
+      prepared.end = begin() + launch.end;
+    } else if (launch.step->kind == Step::Kind::group) {
+      prepared.group = &groups_.at(launch.step);
+    } else if (launch.step->kind == Step::Kind::print) {
+      prepared.print = &launch;
+    } else {
+      prepared.kernel = kernels_.at(launch.step).get();
+    }
+    const StepSites sites = all_sites.of(launch);
+    prepared.site = sites.op;
+    prepared.compute_site = sites.compute;
+    return prepared;
+  }
+
+  void find_segments(int repeats) {
+    const std::size_t size = unrolled_.size() / static_cast<std::size_t>(repeats);
+    for (std::size_t begins = 0; begins < unrolled_.size(); begins += size) {
+      std::size_t commit = begins;
+      while (commit < begins + size && !unrolled_[commit].is_commit) ++commit;
+      segments_.push_back({begin() + commit, begin() + begins + size});
+    }
+  }
+
+  // Neighbours that do not depend on each other share one parallel region. Stepwise runs call the same kernels one by
+  // one: the same bits.
+  void find_batches() {
+    constexpr std::size_t kMostMembers = 64;
+    if (max_threads() == 1) return;
+    for (const auto& [begin, end] : independent_segments(unrolled_, bases_, kMostMembers)) {
+      double together = 0, apart = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double cost = cost_of(unrolled_[i].step);
+        together += cost;
+        apart += parallel_cost(cost, launches_[i].group->threads());
+      }
+      const int threads = useful_threads(together);
+      if (threads == 1 || parallel_cost(together, threads) >= apart) continue;
+      std::vector<CpuGroupBatch::Member> members;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double cost = cost_of(unrolled_[i].step);
+        launches_[i].group = &batch_kernel(unrolled_[i].step, CpuGroupBatch::threads_of(cost, together, threads));
+        members.push_back({launches_[i].group, launches_[i].operands, cost});
+      }
+      launches_[begin].batch = &batches_.emplace_back(std::move(members), threads);
+      std::vector<const Step*> steps;
+      for (std::size_t i = begin; i < end; ++i) steps.push_back(unrolled_[i].step);
+      const StepSites sites = sites_of_batch(steps, kernel_of(*unrolled_[begin].step));
+      launches_[begin].site = sites.op;
+      launches_[begin].compute_site = sites.compute;
+    }
+  }
+
+  double cost_of(const Step* step) {
+    const auto [found, is_new] = costs_.try_emplace(step, 0);
+    if (is_new) found->second = estimated_cost(step->group);
+    return found->second;
+  }
+
+  // For that many threads, or for one where the group cannot be shared out so.
+  const CpuGroupKernel& batch_kernel(const Step* step, int threads) {
+    const auto key = std::make_pair(step, threads);
+    if (const auto found = batch_kernels_.find(key); found != batch_kernels_.end()) return found->second;
+    CpuGroupKernel kernel = group_kernel(*step, threads);
+    if (kernel.regions() > 1 || (kernel.threads() != threads && kernel.threads() > 1)) kernel = group_kernel(*step, 1);
+    return batch_kernels_.emplace(key, std::move(kernel)).first->second;
+  }
+
+  struct Scratch {
+    Tensor memory{DType::u8, Shape{0}};
+    profile::HeldBytes held{profile::HeldFor::kernels, kHost, 0};
+    void grow(std::int64_t bytes) {
+      if (bytes <= memory.size_bytes()) return;
+      memory = Tensor(DType::u8, Shape{bytes});
+      held.set(bytes);
+    }
+    void* bytes_or_null() const { return const_cast<std::byte*>(memory.bytes()); }
+  };
+
+  const Plan& plan_;
+  std::function<void(const StepSeen&)> on_step_;
+  std::function<void(Printed&&)> on_print_;
+  LaunchWatcher* watcher_;
+  std::shared_ptr<CpuArena> arena_;
+  std::vector<Tensor> inputs_;
+  profile::HeldBytes held_inputs_{profile::HeldFor::inputs, kHost, 0};
+  std::vector<std::byte*> bases_;  // per slot
+  std::vector<std::pair<std::byte*, std::int64_t>> parameters_;
+  std::map<const Step*, std::vector<bool>> far_;
+  std::map<const Step*, CpuGroupKernel> groups_;
+  std::map<std::pair<const Step*, int>, CpuGroupKernel> batch_kernels_;  // by their threads
+  std::map<const Step*, double> costs_;
+  std::deque<CpuGroupBatch> batches_;
+  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
+  Scratch scratch_;
+  KernelCost cost_;
+  std::vector<void*> pointers_;  // operands of all launches
+  std::vector<Prepared> launches_;
+  std::vector<const Prepared*> targets_;  // of all selects and jumps
+  std::vector<Segment> segments_;         // per repeat
+  std::vector<Open> open_;                // while recording
+  std::vector<Launch> unrolled_;          // kept for the debug execution and for prints
+};
+
+Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {
+  const Layout& layout = launch.step->operands[k].layout;
+  const auto& [slot, offset] = launch.addresses[k];
+  const std::byte* start = bases_[static_cast<std::size_t>(slot)] + offset;
+  Tensor tensor(layout.type);
+  if (layout.is_dense()) {
+    std::memcpy(tensor.bytes(), start, static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor;
+  }
+  const Shape& shape = layout.type.shape;
+  const std::int64_t size = size_bytes(layout.type.dtype), elements = shape.elements();
+  for (std::int64_t i = 0; i < elements; ++i) {
+    std::int64_t rest = i, at = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      at += rest % shape[axis] * layout.strides[static_cast<std::size_t>(axis)];
+      rest /= shape[axis];
+    }
+    std::memcpy(tensor.bytes() + i * size, start + at * size, static_cast<std::size_t>(size));
+  }
+  return tensor;
+}
+
+class CpuBuffer : public DeviceBuffer {
+ public:
+  explicit CpuBuffer(std::int64_t bytes)
+      : memory_(Type{DType::u8, Shape{bytes}}), held_(profile::HeldFor::parameters, kHost, bytes) {
+    std::memset(memory_.bytes(), 0, static_cast<std::size_t>(bytes));
+  }
+  void* address() const override { return const_cast<std::byte*>(memory_.bytes()); }
+  void write(const Tensor& tensor) override {
+    std::memcpy(memory_.bytes(), tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+  Tensor read(const Type& type) const override {
+    Tensor tensor(type);
+    std::memcpy(tensor.bytes(), memory_.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor;
+  }
+
+ private:
+  Tensor memory_;
+  profile::HeldBytes held_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cpu_executor(const Plan& plan, const ExecutorOptions& options) {
+  return std::make_unique<CpuExecutor>(plan, options);
+}
+
+std::unique_ptr<DeviceBuffer> make_cpu_buffer(std::int64_t bytes) { return std::make_unique<CpuBuffer>(bytes); }
+
+}  // namespace paoding

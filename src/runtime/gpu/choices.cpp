@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/gpu/choices.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "gpu/kernels/choose_text.h"
+#include "plan/host_steps.h"
+#include "plan/step_work.h"
+#include "runtime/gpu/order.h"
+
+namespace paoding {
+namespace {
+
+// A read of the host's memory takes about a microsecond: now and then, but a loop that never ends is called off soon.
+constexpr double kBetweenPollsUs = 5'000;
+constexpr std::int64_t kMostTurnsBetween = 256;
+
+std::int64_t turns_between_polls(const Step& loop, const Target& target) {
+  double us = 0;
+  for (const auto* body : loop.bodies()) {
+    for (const Step& step : *body) us += expected_us(step, target);
+  }
+  return std::clamp(static_cast<std::int64_t>(kBetweenPollsUs / std::max(us, 1.0)), std::int64_t{1}, kMostTurnsBetween);
+}
+
+}  // namespace
+
+GpuChoices::Kernel GpuChoices::made(const Steps& steps, const Target& target) const {
+  const Step& step = *steps[0];
+  const DType index = step.operands[0].layout.type.dtype;
+  if (step.kind == Step::Kind::repeat) {
+    return {gpu::plan_choose_turn(index, turns_between_polls(step, target), target), 8, nullptr};
+  }
+  if (step.is_conditional) {
+    return {gpu::plan_choose_body(index, static_cast<std::int64_t>(step.branches.size()), target), 3, nullptr};
+  }
+  std::vector<gpu::WordChoice> choices;
+  for (const Step* each : steps) {
+    choices.push_back({each->operands[0].layout.type.dtype, static_cast<std::int64_t>(each->branches.size())});
+  }
+  return {gpu::plan_choose_words(choices, target), 3 * steps.size(), nullptr};
+}
+
+GpuChoices::Steps GpuChoices::steps_of(const LaunchEntry& choice) const {
+  if (choice.held->selects.empty()) return {(*launches_)[choice.launch].step};
+  Steps steps;
+  for (const std::size_t select : choice.held->selects) steps.push_back((*launches_)[select].step);
+  return steps;
+}
+
+GpuChoices::GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches,
+                       const std::vector<LaunchEntry>& order, const Target& target)
+    : launches_(&launches) {
+  const gpu::Driver& driver = gpu::required_driver();
+  for (const LaunchEntry& choice : order) {
+    if (choice.kind != LaunchEntry::Kind::choice) continue;
+    const Steps steps = steps_of(choice);
+    if (const auto [kernel, is_new] = kernels_.try_emplace(steps); is_new) kernel->second = made(steps, target);
+    if (choice.holds_bodies() &&
+        (driver.cuGraphConditionalHandleCreate == nullptr || driver.cuGraphAddNode == nullptr)) {
+      fail(ErrorKind::device,
+           "{}: it needs a conditional node, which this NVIDIA driver does not have: 570 or newer does\nhint: "
+           "Execution::stepwise needs none",
+           steps[0]->label.op);
+    }
+  }
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const Launch& select = launches[i];
+    if (select.kind != Launch::Kind::select || runs_on_host(target, *select.step)) continue;
+    const Step& step = *select.step;
+    const auto [first, is_new] = first_word_.try_emplace(&step, words_);
+    if (is_new) words_ += step.kind == Step::Kind::repeat ? 1 : step.is_conditional ? 0 : step.branches.size();
+    if (is_conditional(select) || holds_host_steps(target, step)) continue;
+    word_of_.resize(launches.size(), -1);
+    for (std::size_t k = 0; k < select.targets.size(); ++k) {  // those of inner branches come later, and stay
+      const std::size_t end = k + 1 < select.targets.size() ? select.targets[k + 1] : select.end;
+      std::fill(word_of_.begin() + static_cast<std::ptrdiff_t>(select.targets[k]),
+                word_of_.begin() + static_cast<std::ptrdiff_t>(end), static_cast<int>(first->second + k));
+    }
+  }
+  if (words_ == 0) return;
+  memory_ = gpu::DeviceMemory(device, words_ * sizeof(unsigned));
+  const std::vector<unsigned> zeros(words_, 0);
+  PD_CUDA(driver.cuMemcpyHtoD(memory_.address(), zeros.data(), words_ * sizeof(unsigned)));
+}
+
+std::vector<std::string> GpuChoices::sources() const {
+  std::set<std::string> texts;
+  for (const auto& [steps, kernel] : kernels_) texts.insert(kernel.text.source);
+  return {texts.begin(), texts.end()};
+}
+
+void GpuChoices::load(const gpu::GpuDevice& device) {
+  for (auto& [steps, kernel] : kernels_) {
+    kernel.loaded = std::make_unique<gpu::LoadedKernel>(device, kernel.text, kernel.operands);
+  }
+}
+
+void* GpuChoices::word(std::size_t number) const { return static_cast<unsigned*>(memory_.pointer()) + number; }
+
+void* GpuChoices::word_of(std::size_t launch) const {
+  return word_of_.empty() || word_of_[launch] < 0 ? nullptr : word(static_cast<std::size_t>(word_of_[launch]));
+}
+
+void GpuChoices::start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked,
+                       const GpuCancel& cancel, CUstream stream) const {
+  const Steps steps = steps_of(choice);
+  const Asked first = asked(choice.launch);
+  void* const handle = reinterpret_cast<void*>(first.node);
+  std::vector<void*> operands;
+  if (!choice.held->selects.empty()) {
+    for (const std::size_t select : choice.held->selects) {
+      const Asked each = asked(select);
+      const Step* step = (*launches_)[select].step;
+      operands.insert(operands.end(), {each.index, each.outer, word(first_word_.at(step))});
+    }
+  } else {
+    operands = {first.index, first.outer, handle};
+    if (choice.held->is_loop) {
+      operands.insert(operands.end(), {cancel.flag(), cancel.word(), word(first_word_.at(steps[0])), first.faults,
+                                       reinterpret_cast<void*>(first.fault_words)});
+    }
+  }
+  kernels_.at(steps).loaded->start(stream, operands.data(), {});
+}
+
+}  // namespace paoding

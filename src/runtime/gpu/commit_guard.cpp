@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/commit_guard.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/cancel_poll.h"
+#include "base/check.h"
+#include "plan/host_steps.h"
+#include "plan/step_work.h"
+#include "runtime/gpu/commit_guard.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kFaultWords = 2;  // of a launch
+constexpr std::uint64_t kNoFault = ~std::uint64_t{0};
+constexpr std::size_t kFailed = 0, kBehind = 1, kFaults = 2;  // in the report
+constexpr std::size_t kMostFailures = 16;                     // that are kept for fetches nobody has looked at yet
+
+bool is_fault(const std::uint64_t* words) {
+  return std::any_of(words, words + kFaultWords, [](std::uint64_t word) { return word != kNoFault; });
+}
+
+// A launch that asks pays a read of L2. Where launches are many all ask, else those that are long enough not to feel
+// it; the others together are a short run. A poll takes about 3 us.
+void place_polls(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GuardPlan* plan) {
+  constexpr double kBetweenUs = 20'000, kLongLaunchUs = 20;
+  constexpr std::size_t kBetweenLaunches = 1024;
+  const bool all_ask = static_cast<std::int64_t>(launches.size()) > kManyLaunches;
+  double since_us = 0;
+  std::size_t since = 0;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    if (launches[i].kind != Launch::Kind::run) continue;
+    if (since_us >= kBetweenUs || since >= kBetweenLaunches || plan->polls.empty())
+      plan->polls.push_back(i), since_us = 0, since = 0;
+    since_us += expected_us[i], ++since;
+    const bool is_text = launches[i].step->text != nullptr;
+    plan->asks[i] = is_text && plan->writes[i] == 0 && (all_ask || expected_us[i] >= kLongLaunchUs);
+  }
+}
+
+}  // namespace
+
+GuardPlan plan_guards(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution) {
+  GuardPlan made;
+  bool can_fail = false, all_are_text = true;
+  std::unordered_map<const Step*, double> expected;
+  std::vector<double> expected_us;
+  for (const Launch& launch : launches) {
+    const Step& step = *launch.step;
+    const bool on_host = runs_on_host(*plan.target, step);
+    const bool may_fault = step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible && !on_host;
+    const bool writes = writes_parameter(plan, step);
+    made.may_fault.push_back(may_fault);
+    made.writes.push_back(writes);
+    made.has_loop |= step.kind == Step::Kind::repeat && !on_host;
+    can_fail |= may_fault || made.has_loop;
+    all_are_text &= !writes || step.text != nullptr || launch.kind != Launch::Kind::run;
+    const auto [found, is_new] = expected.try_emplace(&step, 0);
+    if (is_new && launch.kind == Launch::Kind::run) found->second = paoding::expected_us(step, *plan.target);
+    expected_us.push_back(found->second);
+    made.expected_us += found->second;
+  }
+  made.asks.assign(launches.size(), 0);
+  if (execution == Execution::stepwise) return made;
+  const bool is_long = static_cast<std::int64_t>(launches.size()) > kManyLaunches || made.expected_us > kLongRunUs;
+  if (is_long && all_are_text) place_polls(launches, expected_us, &made);
+  if (!can_fail && made.polls.empty()) return made;
+  const std::size_t size = launches.size() / static_cast<std::size_t>(repeats);
+  for (std::size_t begin = 0; begin < launches.size(); begin += size) {
+    std::size_t commit = begin;
+    while (commit < begin + size && !launches[commit].is_commit) ++commit;
+    const bool is_last = begin + size == launches.size(), writes = commit < begin + size;
+    if (commit != begin && (can_fail || writes || is_last)) made.guards.push_back(commit - 1);
+  }
+  if (made.guards.empty()) {  // nothing but a commit, which goes on to its end
+    made.polls.clear();
+    made.asks.assign(launches.size(), 0);
+  }
+  return made;
+}
+
+std::vector<int> GuardPlan::kinds(const std::vector<Launch>& launches) const {
+  std::vector<int> all;
+  all.reserve(launches.size());
+  int passed = 0;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    all.push_back(passed * 8 + (launches[i].is_commit ? 4 : 0) + (writes[i] != 0 ? 2 : 0) + (asks[i] != 0 ? 1 : 0));
+    passed += static_cast<std::size_t>(passed) < guards.size() && guards[static_cast<std::size_t>(passed)] == i ? 1 : 0;
+  }
+  return all;
+}
+
+// ---- GpuFailure ----
+
+GpuFailure::GpuFailure(const gpu::GpuDevice& device) : device_(device), word_(device, sizeof(unsigned)) {
+  const unsigned none = 0;
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+}
+
+void GpuFailure::recover() {
+  const std::lock_guard lock(mutex_);
+  device_.make_current();
+  for (const CommitGuard* guard : guards_) guard->stream_.wait_idle();
+  std::exception_ptr error;
+  for (const CommitGuard* guard : guards_) {
+    if (!error) error = guard->own_error();
+  }
+  if (!error) return;  // another thread was here
+  const auto told = std::make_shared<CommitGuard::Told>(error);
+  for (CommitGuard* guard : guards_) guard->reopen(told);
+  const unsigned none = 0;
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+}
+
+// ---- CommitGuard ----
+
+CommitGuard::CommitGuard(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GuardPlan plan,
+                         std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
+                         std::function<void()> on_close)
+    : has_guard_(plan.has_guard()),
+      device_(device),
+      stream_(stream),
+      cancel_(cancel),
+      plan_(std::move(plan)),
+      kernels_(std::move(kernels)),
+      failure_(std::move(failure)),
+      on_close_(std::move(on_close)) {
+  for (const char may_fault : plan_.may_fault) {
+    first_.push_back(fault_words_);
+    if (may_fault != 0) fault_words_ += kFaultWords;
+  }
+  if (!has_guard_ && fault_words_ == 0) return;
+  words_ = gpu::DeviceMemory(device, static_cast<std::size_t>(1 + fault_words_) * sizeof(std::uint64_t));
+  const std::uint64_t no_runs = 0;
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &no_runs, sizeof(no_runs)));
+  clear();
+  if (!has_guard_) return;
+  report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
+  std::memset(report_.bytes(), 0, report_.size_bytes());
+  cancel_.prepare();
+  if (plan_.has_loop || !plan_.polls.empty()) cancel_.prepare_polls();
+  text_ = gpu::plan_commit_guard(fault_words_);
+  kernel_ = std::make_unique<gpu::LoadedKernel>(device, text_, 4);
+  const std::lock_guard lock(failure_->mutex_);
+  failure_->guards_.push_back(this);
+}
+
+CommitGuard::~CommitGuard() {
+  try {
+    if (has_guard_) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
+  } catch (...) {                                   // the device is gone, and so are their runs
+  }
+  const std::lock_guard lock(failure_->mutex_);
+  std::erase(failure_->guards_, this);
+}
+
+// The first word counts runs.
+void CommitGuard::clear() const {
+  if (fault_words_ == 0) return;
+  const std::vector<std::uint64_t> none(static_cast<std::size_t>(fault_words_), kNoFault);
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address() + sizeof(std::uint64_t), none.data(),
+                                              none.size() * sizeof(std::uint64_t)));
+}
+
+void* CommitGuard::fault_of(std::size_t launch) const {
+  if (plan_.may_fault[launch] == 0) return nullptr;
+  return static_cast<std::uint64_t*>(words_.pointer()) + 1 + first_[launch];
+}
+
+void* CommitGuard::called_off(std::size_t launch) const {
+  if (!has_guard_) return nullptr;
+  if (plan_.writes[launch] != 0) return failure_->word_.pointer();
+  return plan_.asks[launch] != 0 ? cancel_.word() : nullptr;
+}
+
+std::pair<void*, std::int64_t> CommitGuard::faults_before(std::size_t end) const {
+  constexpr std::int64_t kMost = 4096;
+  const std::int64_t words = end < first_.size() ? first_[end] : fault_words_, count = std::min(words, kMost);
+  if (count == 0) return {nullptr, 0};
+  return {static_cast<std::uint64_t*>(words_.pointer()) + 1 + words - count, count};
+}
+
+bool CommitGuard::has_fault_before(std::size_t end) const {
+  const auto [at, count] = faults_before(end);
+  if (count == 0) return false;
+  std::vector<std::uint64_t> found(static_cast<std::size_t>(count));
+  PD_CUDA(gpu::required_driver().cuMemcpyDtoH(found.data(), reinterpret_cast<CUdeviceptr>(at),
+                                              found.size() * sizeof(std::uint64_t)));
+  return std::ranges::any_of(found, [](std::uint64_t word) { return word != kNoFault; });
+}
+
+void CommitGuard::start(CUstream stream) const {
+  void* operands[] = {failure_->word_.pointer(), cancel_.word(), words_.pointer(), report_.bytes()};
+  kernel_->start(stream, operands, {});
+}
+
+// The next run is numbered by the passes through its guard.
+void CommitGuard::leave_run() const {
+  if (!has_guard_) return;
+  try {
+    stream_.wait_idle();
+    const std::uint64_t passes = runs_ * plan_.guards.size();
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
+  } catch (const Error&) {  // the device is gone, and with it whatever could run next
+  }
+}
+
+void CommitGuard::check_launch(std::size_t launch) const {
+  if (plan_.may_fault[launch] == 0) return;
+  std::uint64_t found[kFaultWords];
+  PD_CUDA(gpu::required_driver().cuMemcpyDtoH(found, reinterpret_cast<CUdeviceptr>(fault_of(launch)), sizeof(found)));
+  if (!is_fault(found)) return;
+  clear();
+  on_close_();
+  kernels_[launch]->raise(found);
+}
+
+bool CommitGuard::is_closed() const {
+  const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
+  return report[kFailed] != 0 || report[kBehind] != 0;
+}
+
+void CommitGuard::check(std::uint64_t run, bool again) {
+  if (!has_guard_) return;
+  std::unique_lock held = lock();
+  if (is_closed()) {
+    held.unlock();
+    failure_->recover();
+    held.lock();
+  }
+  for (const Failed& failed : failed_) {
+    if (run < failed.first || run > failed.last) continue;
+    if (std::exchange(failed.error->is_told, true) && !again) continue;
+    std::rethrow_exception(failed.error->error);
+  }
+}
+
+// nullptr where none of this program's runs has failed by itself.
+std::exception_ptr CommitGuard::own_error() const {
+  const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
+  if (report[kFailed] == 0) return nullptr;
+  const auto repeat = (report[kFailed] - 1) % plan_.guards.size() + 1;
+  try {
+    try {
+      for (std::size_t i = 0; i < first_.size(); ++i) {
+        if (plan_.may_fault[i] == 0) continue;
+        const std::uint64_t* found = report + kFaults + first_[i];
+        if (is_fault(found)) kernels_[i]->raise(found);
+      }
+      fail_cancelled();
+    } catch (const Error& error) {
+      fail_in_repeat(error, repeat, plan_.guards.size());
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+// Everything has ended.
+void CommitGuard::reopen(const std::shared_ptr<Told>& error) {
+  auto* report = reinterpret_cast<std::uint64_t*>(report_.bytes());
+  const std::uint64_t first = report[kFailed] != 0 ? report[kFailed] : report[kBehind];
+  if (first == 0) return;
+  if (failed_.size() == kMostFailures) failed_.erase(failed_.begin());
+  failed_.push_back({(first - 1) / plan_.guards.size() + 1, runs_, error});
+  std::memset(report_.bytes(), 0, report_.size_bytes());
+  clear();
+  on_close_();
+}
+
+}  // namespace paoding

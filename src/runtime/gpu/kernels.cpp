@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/gpu/kernels.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gpu/driver/kernel_cache.h"
+#include "gpu/driver/loaded_kernel.h"
+#include "plan/host_steps.h"
+
+namespace paoding {
+namespace {
+
+// Every group and kernel op that runs on the GPU.
+void for_each_step(const Target& target, const std::vector<Step>& steps,
+                   const std::function<void(const Step&)>& visit) {
+  for (const Step& step : steps) {
+    if (runs_on_host(target, step)) continue;
+    if (step.kind == Step::Kind::group || step.kind == Step::Kind::kernel) visit(step);
+    for (const auto* body : step.bodies()) for_each_step(target, *body, visit);
+  }
+}
+
+std::set<std::string> texts_of(const Plan& plan) {
+  std::set<std::string> texts;
+  for_each_step(*plan.target, plan.steps, [&](const Step& step) {
+    if (step.text == nullptr) return;
+    for (const gpu::TextLaunch& launch : step.text->launches) texts.insert(launch.source);
+  });
+  return texts;
+}
+
+}  // namespace
+
+void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more) {
+  const gpu::CacheCounts before = gpu::KernelCache::shared().counts();
+  std::set<std::string> texts = texts_of(plan);
+  texts.insert(more.begin(), more.end());
+  const std::vector<std::string> list(texts.begin(), texts.end());
+  gpu::KernelCache::shared().compile_all(list, plan.target->arch());
+  for_each_step(*plan.target, plan.steps, [&](const Step& step) {
+    if (step.text != nullptr) {
+      kernels_.emplace(&step, gpu::load_text(device, step.text, step.operands.size()));
+      return;
+    }
+    const auto load = [&](const KernelImplementation& kernel, const KernelCall& call) -> Preparation {
+      return gpu::load_text(device, kernel.plan_text(call), step.operands.size());
+    };
+    kernels_.emplace(&step, prepare_kernel(*step.kernel, step.call, Device::cuda(device.index()), &cost_.notes, load));
+  });
+  const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
+  cost_.compiled = static_cast<int>(after.compiles - before.compiles);
+  cost_.milliseconds = after.compile_milliseconds - before.compile_milliseconds;
+}
+
+std::string GpuKernels::name(const Step& step) const {
+  if (step.text == nullptr) {
+    const auto found = kernels_.find(&step);
+    return found == kernels_.end() || found->second->made_by == nullptr ? "" : found->second->made_by->name;
+  }
+  std::string all;
+  for (const gpu::TextLaunch& launch : step.text->launches) all += (all.empty() ? "" : " + ") + launch.entry;
+  return all;
+}
+
+std::string GpuKernels::text(const Plan& plan) {
+  std::string all;
+  for (const std::string& text : texts_of(plan)) all += text + "\n";
+  return all;
+}
+
+}  // namespace paoding

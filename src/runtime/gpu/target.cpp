@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs as targets, and steps as the CUDA texts that they become.
+#include "runtime/target.h"
+
+#include <algorithm>
+
+#include "gpu/codegen/text_kernel.h"
+#include "gpu/driver/driver.h"
+#include "gpu/libraries/cublaslt.h"
+#include "gpu/libraries/cudnn.h"
+
+namespace paoding {
+TargetPtr target_of_gpu(int index) {
+  Target target = gpu::GpuDevice::get(index).target();
+  target.libraries.clear();
+  if (gpu::cublaslt() != nullptr) {
+    target.libraries.push_back({"cublaslt", static_cast<std::int64_t>(gpu::cublaslt()->cublasLtGetVersion())});
+  }
+  if (gpu::cudnn_functions() != nullptr) {
+    target.libraries.push_back({"cudnn", static_cast<std::int64_t>(gpu::cudnn_functions()->cudnnGetVersion())});
+  }
+  return std::make_shared<const Target>(std::move(target));
+}
+
+StepNeeds lower_for_gpu(Step& step, const Target& target) {
+  StepNeeds needs;
+  step.text = gpu::text_of(step, target);
+  needs.may_be_grouped = step.kind == Step::Kind::group || gpu::may_be_grouped(step.text.get());
+  if (step.text) {
+    needs.workspace_bytes = step.text->workspace_bytes;
+    needs.state_bytes = 4 * step.text->ticket_count;
+    needs.is_launched = !step.text->launches.empty();
+  }
+  const bool is_layer = step.pipeline >= 0 && step.call.op->kind == OpKind::composed;
+  if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].pipelined_layers == 1)) step.pipeline = -1;
+  if (step.kind == Step::Kind::print) needs.is_launched = false;
+  if (step.kind != Step::Kind::kernel) return needs;
+  // The chosen one may decline when it is prepared: there is room for all that come behind it.
+  std::vector<std::string> unused;
+  for (const KernelImplementation* kernel : accepting_kernels(step.call, &unused)) {
+    if (kernel->workspace_bytes) {
+      needs.workspace_bytes = std::max(needs.workspace_bytes, kernel->workspace_bytes(step.call));
+    } else if (kernel->plan_text && kernel != step.kernel) {
+      needs.workspace_bytes = std::max(needs.workspace_bytes, kernel->plan_text(step.call)->workspace_bytes);
+    }
+  }
+  return needs;
+}
+
+}  // namespace paoding

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it.
+#include <optional>
+
+#include "base/check.h"
+#include "base/one_line.h"
+#include "runtime/gpu/copy_span.h"
+#include "runtime/gpu/kernels.h"
+#include "runtime/gpu/stamps.h"
+#include "runtime/gpu/trace.h"
+#include "runtime/placed/placed_plan.h"
+
+namespace paoding {
+namespace {
+
+class PlacedGpuPlan : public PlacedPlan {
+ public:
+  PlacedGpuPlan(const char* name, CompiledPlan compiled, const Device& device)
+      : PlacedPlan(name, std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
+    refuse_faults(plan().steps);
+    device_.make_current();
+    kernels_.prepare(device_, plan(), {});
+    place_own();
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+    for (std::size_t i = 0; i < launches().size(); ++i) order_.push_back({LaunchEntry::Kind::launch, i});
+    const LaunchSites sites(launches(), kernels_.names());
+    stamps_.emplace(
+        device_, nullptr, order_,
+        GpuStamps::Segment{0, order_.size(), GpuStamps::by(launches(), order_, {}),
+                           std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, launches(), order_)),
+                           [this](std::size_t i, CUstream stream, CUgraphConditionalHandle, void* stamp) {
+                             start(i, stream, stamp);
+                           }});
+  }
+
+ private:
+  // Nobody waits for a run, so nobody could be told of a fault: such steps are refused, except check_indices, which
+  // only looks and whose faults nobody is told.
+  static void refuse_faults(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible &&
+          step.call.op->name != "check_indices") {
+        fail(ErrorKind::unsupported,
+             "{}: its positions are checked while it runs, which a plan on memory of the "
+             "caller's cannot tell{}",
+             step.call.op->name, in_scope(step.call.scope));
+      }
+      for (const auto* body : step.bodies()) refuse_faults(*body);
+    }
+  }
+
+  void* own_memory(const Slot& slot, const Tensor* constant) override {
+    const gpu::Driver& driver = gpu::required_driver();
+    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1));
+    own_.emplace_back(device_, bytes, profile::HeldFor::kernels);
+    PD_CUDA(driver.cuMemsetD8Async(own_.back().address(), 0, bytes, nullptr));
+    PD_CUDA(driver.cuStreamSynchronize(nullptr));
+    if (constant != nullptr && constant->size_bytes() > 0) {
+      PD_CUDA(driver.cuMemcpyHtoD(own_.back().address(), constant->bytes(),
+                                  static_cast<std::size_t>(constant->size_bytes())));
+    }
+    return own_.back().pointer();
+  }
+
+  void begin_run() override { device_.make_current(); }
+
+  void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream, void* stamp) override {
+    KernelRun run{operands, workspace, stream};
+    run.tickets = state;
+    run.stamp = stamp;
+    kernels_.at(&step).run(run);
+  }
+
+  // A captured run repeats whenever its graph does, which is the caller's: no stamps would be read.
+  void start_all(std::uint32_t number, void* stream) override {
+    const auto plain = [this](CUstream of) {
+      for (std::size_t i = 0; i < order_.size(); ++i) start(i, of);
+    };
+    const auto on = static_cast<CUstream>(stream);
+    if (!GpuTrace::is_wanted()) return plain(on);
+    if (!is_captured(stream)) return GpuTrace::launch(number, plain, *stamps_, on);
+    profile::Recorder::add_note("runs on memory of the caller's that were captured: what their graphs do", 1);
+    plain(on);
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes, void* stream) override {
+    std::optional<CopySpan> seen;
+    if (profile::Recorder::active() && !is_captured(stream)) {
+      seen.emplace(profile::Copy::same_device, device_, static_cast<CUstream>(stream));
+    }
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
+                                                     reinterpret_cast<CUdeviceptr>(from),
+                                                     static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+  }
+
+  void clear(void* address, std::int64_t bytes, void* stream) override {
+    PD_CUDA(gpu::required_driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(address), 0,
+                                                   static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+  }
+
+  bool is_captured(void* stream) const override {
+    if (stream == nullptr) return false;  // the legacy stream, which cannot be
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    PD_CUDA(gpu::required_driver().cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, nullptr, nullptr,
+                                                          nullptr, nullptr, nullptr));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
+  gpu::GpuDevice& device_;
+  GpuKernels kernels_;
+  std::vector<gpu::DeviceMemory> own_;
+  std::vector<LaunchEntry> order_;
+  std::optional<GpuStamps> stamps_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device) {
+  return std::make_unique<PlacedGpuPlan>(name, std::move(compiled), device);
+}
+
+void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream) {
+  gpu::GpuDevice::get(device.index).make_current();
+  PD_CUDA(gpu::required_driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(address), 0,
+                                                 static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+}
+
+}  // namespace paoding
