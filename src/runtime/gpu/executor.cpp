@@ -106,15 +106,13 @@ class GpuExecutor : public Executor {
   void read(const Operand& dense, Tensor* to) override {
     device_.make_current();
     wait();
-    if (to->size_bytes() == 0) return;
+    const auto bytes = static_cast<std::size_t>(to->size_bytes());
+    if (bytes == 0) return;
     const std::byte* there = results_.find(dense);
     if (there == nullptr) there = end_.find(dense);
-    if (there != nullptr) {
-      std::memcpy(to->bytes(), there, static_cast<std::size_t>(to->size_bytes()));
-      return;
-    }
+    if (there != nullptr) return void(std::memcpy(to->bytes(), there, bytes));
     const CopySpan seen(profile::Copy::device_to_host, device_);
-    PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), static_cast<std::size_t>(to->size_bytes())));
+    PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), bytes));
   }
 
   std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) override {
