@@ -19,8 +19,12 @@ import sys
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 PROCESS_TESTS = 16
 SWEEP = 'OpSweepOnGpu'
+RESULT = REPOSITORY / 'benchmarks/results/gpu_suite.json'
 # What decides which kernels a GPU is given, and what they compute.
-GPU_CODE = ['src/gpu', 'src/runtime', 'src/debug', 'src/capi', 'src/plan', 'src/passes', 'src/ops', 'src/scalar', 'src/group', ':(exclude)*_test.cpp']
+GPU_CODE = [
+    *(f'src/{each}' for each in ('gpu', 'runtime', 'debug', 'capi', 'plan', 'passes', 'ops', 'scalar', 'group')),
+    ':(exclude)*_test.cpp',
+]
 
 
 def patterns() -> tuple[dict[str, int], list[str], list[str]]:
@@ -41,7 +45,8 @@ def patterns() -> tuple[dict[str, int], list[str], list[str]]:
 
 
 def entries(program: str, listed: str, every: int) -> str:
-    """Tests that take long get processes of their own, which are started first."""
+    """Tests that take long get processes of their own. Those that took longest in the last suite are started first, and before
+    them those that it did not have."""
     run, _, alone = patterns()
     own = {pattern: count for pattern, count in run.items() if count}
     groups: dict[str, list[str]] = {}
@@ -57,8 +62,10 @@ def entries(program: str, listed: str, every: int) -> str:
         else:
             groups.setdefault(suite.rstrip('.'), []).append(test)
     lines = []
+    seconds = json.loads(RESULT.read_text()).get('process_seconds', {})
 
-    def add(name: str, tests: list[str], cost: int) -> None:
+    def add(name: str, tests: list[str]) -> None:
+        cost = seconds.get(name, 1000)
         is_alone = any(fnmatch.fnmatchcase(tests[0], each) for each in alone)
         lines.append(f'add_test([==[{name}]==] "{program}" [==[--gtest_filter={":".join(tests)}]==])')
         lines.append(
@@ -74,17 +81,16 @@ def entries(program: str, listed: str, every: int) -> str:
             continue
         most = next(count for pattern, count in own.items() if fnmatch.fnmatchcase(tests[0], pattern))
         for i in range(0, len(tests), most):
-            cost = 900 if name == SWEEP else 1000
-            add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most], cost)
+            add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most])
     for i in range(0, len(others), PROCESS_TESTS):
-        add(f'others#{i // PROCESS_TESTS + 1}', others[i : i + PROCESS_TESTS], 950)
+        add(f'others#{i // PROCESS_TESTS + 1}', others[i : i + PROCESS_TESTS])
     return '\n'.join(lines) + '\n'
 
 
 def result(out: str, bundle: str, gpu: str, seconds: str, jobs: str, every: str) -> None:
     log = pathlib.Path(out, 'gpu_tests.log').read_text(errors='replace')
     ended = re.findall(r'^ *\d+/\d+ Test +#\d+: (\S+) \.*(?:\*+)? *(\S+).*? ([\d.]+) sec$', log, re.MULTILINE)
-    slowest = sorted(((float(time), name) for name, _, time in ended), reverse=True)[:20]
+    slowest = sorted(((float(time), name) for name, _, time in ended), reverse=True)
     commit = pathlib.Path(bundle, 'commit')
     name, driver = gpu.split(', ')
     made = {
@@ -98,7 +104,7 @@ def result(out: str, bundle: str, gpu: str, seconds: str, jobs: str, every: str)
         'tests': sum(int(count) for count in re.findall(r'\[=+\] (\d+) tests? from .* ran\.', log)),
         'processes': len(ended),
         'failed': sorted(name for name, how, _ in ended if how != 'Passed'),
-        'slowest_seconds': {name: time for time, name in slowest},
+        'process_seconds': {name: time for time, name in slowest},
     }
     pathlib.Path(out, 'gpu_suite.json').write_text(json.dumps(made, indent=2) + '\n')
 
@@ -106,7 +112,7 @@ def result(out: str, bundle: str, gpu: str, seconds: str, jobs: str, every: str)
 def stale() -> str:
     """Why benchmarks/results/gpu_suite.json does not speak for the work tree, or nothing. `make check` prints it and does not
     fail for it: whoever changes code of the GPU need not have one."""
-    recorded = json.loads((REPOSITORY / 'benchmarks/results/gpu_suite.json').read_text())
+    recorded = json.loads(RESULT.read_text())
     if recorded['failed']:
         return f'the GPU suite failed at {recorded["commit"]}: {", ".join(recorded["failed"])}'
     commit = recorded['commit'].removesuffix('-dirty')

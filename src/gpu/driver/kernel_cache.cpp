@@ -73,7 +73,7 @@ KernelCache::Key KernelCache::key_of(const std::string& source, const std::strin
   std::string text;
   append_part(&text, std::to_string(compiler_.version));
   append_part(&text, arch);
-  for (const std::string& option : default_options()) append_part(&text, option);
+  for (const std::string& option : default_options(source)) append_part(&text, option);
   append_part(&text, "");  // parts the lists of options
   for (const std::string& option : compiler_.options) append_part(&text, option);
   append_part(&text, "");

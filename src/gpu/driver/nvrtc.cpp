@@ -124,10 +124,13 @@ const Library& nvrtc_library() { return loaded_nvrtc().library; }
 
 int nvrtc_version() { return loaded_nvrtc().version; }
 
-const std::vector<std::string>& default_options() {
+const std::vector<std::string>& default_options(std::string_view source) {
   // -default-device: kernel text may define plain functions and lambdas. -fmad stays at its default, on.
-  static const auto* options = new std::vector<std::string>{"--std=c++17", "-default-device"};
-  return *options;
+  static const auto* whole = new std::vector<std::string>{"--std=c++17", "-default-device"};
+  static const auto* minimal = new std::vector<std::string>{"--std=c++17", "-default-device", "--minimal"};
+  constexpr int kFirstWithMinimal = 12040;
+  const bool needs_all = source.find("cuda") != source.npos || source.find("<<<") != source.npos;
+  return needs_all || nvrtc_version() < kFirstWithMinimal ? *whole : *minimal;
 }
 
 std::vector<char> compile(const std::string& source, const std::string& name, const std::string& arch,
@@ -137,7 +140,7 @@ std::vector<char> compile(const std::string& source, const std::string& name, co
 
   std::string arch_option = "--gpu-architecture=" + arch;
   std::vector<const char*> arguments = {arch_option.c_str()};
-  for (const std::string& option : default_options()) arguments.push_back(option.c_str());
+  for (const std::string& option : default_options(source)) arguments.push_back(option.c_str());
   for (const std::string& option : options) arguments.push_back(option.c_str());
 
   NvrtcProgram program(*table, source, name);

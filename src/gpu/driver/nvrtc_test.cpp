@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace paoding::gpu {
@@ -53,6 +54,17 @@ TEST(Nvrtc, OptionsOfTheCallReachTheCompiler) {
   std::vector<std::string> options = {"-DVALUE=3"};
   EXPECT_FALSE(compile(source, "k.cu", "sm_90a", options).empty());
   EXPECT_THROW(compile(source, "k.cu", "sm_90a"), Error);
+}
+
+TEST(Nvrtc, ASourceWithTexturesOrLaunchesGetsTheWholeLanguage) {
+  PD_SKIP_WITHOUT_NVRTC();
+  const std::string texture =
+      "extern \"C\" __global__ void k(cudaTextureObject_t t, float* x) { *x = tex1Dfetch<float>(t, 3); }";
+  EXPECT_FALSE(compile(texture, "texture.cu", "sm_90a").empty());
+  const std::vector<std::string>& of_texture = default_options(texture);
+  EXPECT_EQ(std::ranges::count(of_texture, "--minimal"), 0);
+  const std::vector<std::string>& of_add = default_options(kAdd);
+  EXPECT_EQ(std::ranges::count(of_add, "--minimal"), nvrtc_version() >= 12040 ? 1 : 0);
 }
 
 TEST(Nvrtc, ABrokenKernelShowsTheLogAndTheLine) {
