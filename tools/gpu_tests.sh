@@ -28,5 +28,5 @@ ctest --test-dir "$work" --verbose --no-tests=error --parallel "$jobs" >"$out/gp
 seconds=$((SECONDS - begin))
 python3 tools/gpu_tests.py result "$out" "$bundle" "$gpu" "$seconds" "$jobs" "$every"
 grep -E '\[  FAILED|\(Failed\)|\(Timeout\)|: Failure' "$out/gpu_tests.log" || true
-grep -E 'tests passed, [0-9]+ tests failed out of' "$out/gpu_tests.log"
+grep -E 'tests passed.* out of' "$out/gpu_tests.log" || true
 exit $status
