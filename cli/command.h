@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: how they register, print, fail and are interrupted, and the options that say how a
-// graph is compiled.
+// Parts that the subcommands share: registration, printing, errors, interruption, and the options of compiling a graph.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +15,7 @@
 #include "paoding/graph.h"
 #include "paoding/program.h"
 
-namespace CLI {  // <CLI/CLI.hpp> costs seconds: only what adds options includes it
+namespace CLI {  // <CLI/CLI.hpp> takes seconds to compile, so only files that add options include it
 class App;
 class Option;
 class Validator;
@@ -31,7 +30,7 @@ inline constexpr int kFailed = 1;    // the work could not be done, or its resul
 inline constexpr int kUsage = 2;     // the command line is wrong
 inline constexpr int kSignal = 128;  // and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM
 
-/// A subcommand and what it does; `run` returns the exit code.
+/// A subcommand; `run` executes it and returns the exit code.
 struct Command {
   CLI::App* app;
   std::function<int()> run;
@@ -54,7 +53,7 @@ void add_profile(CLI::App& app, Commands* commands);
 void add_report(CLI::App& app, Commands* commands);
 void add_diff(CLI::App& app, Commands* commands);
 
-/// Of an option: a whole number from `least` to `most`.
+/// Checks that an option is a whole number from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 /// Wrong use of the command line that the parser cannot see: exit code 2.
@@ -65,8 +64,8 @@ class UsageError : public std::runtime_error {
 
 // ---- printing ----
 
-/// Writes to stdout, control characters and what is not UTF-8 as \x1b, whole lines at a time. A reader that went away
-/// is no error: the rest is dropped, as it is after a signal when nobody reads.
+/// Writes whole lines to stdout; control characters and invalid UTF-8 are escaped as \x1b. A closed pipe is no error:
+/// the rest is dropped, as it is after a signal when nobody reads.
 void print_text(std::string_view text);
 /// A Profiling Report: on a terminal its titles stand out.
 void print_report(std::string_view text);
@@ -80,9 +79,9 @@ template <class... Args>
 void print_error(fmt::format_string<Args...> format, Args&&... args) {
   print_error_text(fmt::format(format, std::forward<Args>(args)...));
 }
-/// A message of at most 8 KiB: of a longer one, which quotes what somebody made long, beginning and end are kept.
+/// Cuts a message to 8 KiB by leaving out its middle: it may quote a name or a line of any length.
 std::string bounded(const std::string& message);
-/// Hands over what was printed so far.
+/// Writes the buffered output.
 void flush_output();
 /// Whether output was lost: nobody needs more of it.
 bool output_is_lost();
@@ -98,10 +97,10 @@ void show_progress(std::string_view text);
 /// process when there is none for half a second; a second one ends it at once. Nothing half-written is left. Closed
 /// pipes and files that may not grow become errors of the write.
 void catch_interrupts();
-/// Before another program takes this one's place: signals mean to it what they meant to this one.
+/// Resets the signals that this process ignores to their defaults, before exec() puts another program in its place.
 void leave_interrupts_to_child();
 /// Where stdin, stdout or stderr is closed, something stands in for it that can be neither read nor written: else the
-/// next file opened would get its number, and what is printed would end up in a checkpoint.
+/// next file opened would get its number, and output would end up in a checkpoint.
 void hold_standard_streams();
 struct Interrupted {
   int code;  // to exit with: kSignal + the signal's number
@@ -118,7 +117,7 @@ class SavesWhenInterrupted {
   SavesWhenInterrupted& operator=(const SavesWhenInterrupted&) = delete;
 };
 
-// ---- what subcommands have in common ----
+// ---- options that subcommands share ----
 
 /// --dtype, the precision of products. CompileOptions::precision of it; UsageError when the word is none of the three.
 struct PrecisionFlag {

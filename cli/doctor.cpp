@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding doctor: what this machine has, what was looked for and not found, and what to do about it.
+// paoding doctor: lists the machine's devices and libraries, those that were not found, and how to get them.
 #include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl.h>
 

@@ -47,7 +47,7 @@ std::uint64_t parse_seed(const std::string& text) {
 
 std::string in_quotes(const std::string& name) { return "'" + one_line(shortened(name)) + "'"; }
 
-// What was fed, and what is wrong with it.
+// Collects the tensors that were fed, and the errors in them.
 class Collected {
  public:
   explicit Collected(const Graph& graph) : graph_(graph), wanted_(wanted_by(graph)) {

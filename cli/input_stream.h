@@ -17,7 +17,7 @@ class InputStream {
   /// At least one byte and at most `size` of them; 0 at the end. Error (file) when it cannot be read; Interrupted after
   /// a signal.
   std::size_t read(char* to, std::size_t size);
-  /// As errors call it: its path, or "<stdin>".
+  /// The name that errors use: its path, or "<stdin>".
   const std::string& name() const { return name_; }
   bool is_terminal() const;
 

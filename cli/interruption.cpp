@@ -69,7 +69,7 @@ void on_interrupt(int signal) {
 
 void on_grace_over(int) {
   constexpr char kText[] = "\r\x1b[Kpaoding: interrupted\n";
-  constexpr std::size_t kControl = 4;  // clears what show_progress() shows
+  constexpr std::size_t kControl = 4;  // the bytes that clear the line of show_progress()
   const std::size_t from = is_terminal ? 0 : kControl;
   say(kText + from, sizeof kText - 1 - from);
   end_at_once(interrupted_by);

@@ -41,7 +41,7 @@ bool LineReader::next(std::string* line) {
       at_ = buffer_.size();
       break;
     }
-    looked = kept;  // what was kept is at the beginning now
+    looked = kept;  // the kept bytes are at the beginning of the buffer now
   }
   if (!line->empty() && line->back() == '\r') line->pop_back();
   line_ += 1;

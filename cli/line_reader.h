@@ -25,7 +25,7 @@ class LineReader {
   bool read_more();
   InputStream stream_;
   std::string buffer_;
-  std::size_t at_ = 0;  // of what was not given yet, in buffer_
+  std::size_t at_ = 0;  // offset in buffer_ of the next line
   std::int64_t line_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 using Points = LossCurve::Points;
 
 constexpr double kWidth = 760, kLeft = 64, kRight = 24, kTop = 66, kPanel = 220, kBetween = 58, kBottom = 48;
-constexpr double kInset = 10;               // between the frame of a panel and what is drawn in it
+constexpr double kInset = 10;               // between the frame of a panel and its lines
 constexpr double kLogFrom = 20;             // greatest over least value of a logarithmic axis
 constexpr std::size_t kMostPoints = 480;    // of a line
 constexpr std::size_t kSmoothed = 25;       // a mean is over the points' number divided by this
@@ -46,7 +46,7 @@ Points finite(const Points& points) {
   return kept;
 }
 
-// The least and the greatest of each stretch, in their order: what sticks out of a line stays.
+// Keeps the least and the greatest point of each interval, in order, so that outliers stay visible.
 Points thinned(const Points& points) {
   if (points.size() <= kMostPoints) return points;
   Points kept;
@@ -158,7 +158,7 @@ std::pair<double, double> range_of(const Points& points) {
   return {least->second, greatest->second};
 }
 
-// One panel: frame, grid, numbers at its axes, its name with the last value; then what `lines` are.
+// One panel: frame, grid, axis labels, its title with the last value, and a legend of `lines`.
 class Panel {
  public:
   Panel(double top, const std::string& name, const Points& points, double last_step, bool may_be_log)

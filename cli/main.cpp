@@ -58,7 +58,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// What is wrong with the command line, in words of its own where CLI11's say too little.
+// The message for a wrong command line; our own where CLI11's says too little.
 std::string usage_problem(CLI::App& app, const CLI::ParseError& error) {
   CLI::App* last = innermost(&app);
   const std::vector<CLI::App*> choices = last->get_subcommands([](CLI::App*) { return true; });
@@ -135,8 +135,8 @@ std::string documents_note() {
              : "";
 }
 
-// What libpaoding does as a shared library (src/cpu/before_gomp.c): the OpenMP library reads this before main(), so the
-// program begins anew.
+// The shared library sets OpenMP's wait policy before libgomp loads (src/cpu/before_gomp.c). In a static program
+// libgomp has read it before main(), so the program sets it and executes itself again.
 void spin_shortly([[maybe_unused]] char** argv) {
 #if !PAODING_BEFORE_GOMP
   if (env_value("GOMP_SPINCOUNT") || env_value("OMP_WAIT_POLICY")) return;

@@ -9,9 +9,9 @@
 
 namespace paoding::cli {
 
-/// As load_checkpoint(); Error (argument) besides when it is one of another model.
+/// Like load_checkpoint(); also Error (argument) when the checkpoint is another model's.
 Checkpoint load_checkpoint_of(const models::Task& task, const std::string& path, bool latest);
-/// As restore() and check_restorable(), with `path` in their errors; the latter for the model without its optimizer.
+/// Like restore() and check_restorable(), with `path` in their errors; the latter for the model without its optimizer.
 void restore_from(const std::string& path, const std::map<std::string, Tensor>& tensors, Parameters* parameters,
                   bool allow_more = false);
 void check_restorable_from(const std::string& path, const Checkpoint& checkpoint, const models::Task& task);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in tensors: filling them at random, fast and the same everywhere, and summing up what they hold.
+// Elements of tensors: random values, made fast and the same on every machine, and summaries.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ Tensor filled_tensor(const Type& type, double number);
 /// Element `i` of a tensor, in order.
 double element(const Tensor& tensor, std::int64_t i);
 
-/// What a tensor holds. Without any finite element min, max, mean and norm are NaN.
+/// Summary of a tensor's elements. Without any finite element min, max, mean and norm are NaN.
 struct Summary {
   double min = 0, max = 0, mean = 0, norm = 0;  // of the finite elements
   std::int64_t nans = 0, infinities = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding ops: the op table, from the ops themselves; docs/reference/ops.md is made of what --markdown prints.
+// paoding ops: the op table, from the ops themselves; docs/reference/ops.md is the output of --markdown.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 

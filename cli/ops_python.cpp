@@ -34,7 +34,7 @@ bool has_results(const OpDef& op) {
   return false;
 }
 
-// As Python spells it. An empty list is None: call() leaves it out, so that the op's own default is taken.
+// Python's spelling of a value. An empty list is None: call() leaves it out, so that the op's own default is taken.
 struct PythonText {
   std::string operator()(bool flag) const { return flag ? "True" : "False"; }
   std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `paoding ops --python` prints.
+// `paoding ops --python`: prints the op table as Python functions.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a user reads goes out here, and what is foreign in it, names and texts of files, is made readable on the
-// way: nothing else writes to a terminal.
+// Everything that a user reads is written here, so that control characters in names and texts of files are escaped on
+// the way: nothing else writes to a terminal.
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -44,8 +44,8 @@ bool write_all(int descriptor, std::string_view bytes) {
   return true;
 }
 
-// Whole lines, and no more of them at once than a pipe takes as one piece: however this process ends, what was written
-// ends with a line.
+// Writes whole lines, at most as many bytes as a pipe takes atomically: however this process ends, its output ends with
+// a whole line.
 void hand_over(std::string_view lines) {
   while (!lines.empty() && lost_output == 0) {
     std::size_t length = lines.size();
@@ -117,7 +117,7 @@ void show_progress(std::string_view text) {
   static const bool is_terminal = isatty(STDERR_FILENO) == 1;
   static bool is_shown = false;
   if (!is_terminal || (text.empty() && !is_shown)) return;
-  // What is longer than the terminal is wide would go on in a line that nothing clears.
+  // A text longer than the terminal's width would wrap into a line that nothing clears.
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) text = text.substr(0, size.ws_col - 1u);
   write_all(STDERR_FILENO, "\r\x1b[K" + printable(text, ""));

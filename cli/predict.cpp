@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding predict: what a trained model says about words, sentences or images; paoding evaluate: how good it is.
+// paoding predict: predictions of a trained model for words, sentences or images; paoding evaluate: its scores.
 #include <omp.h>
 #include <simdjson.h>
 

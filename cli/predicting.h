@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What predict, evaluate, export and serve have in common: the model that a command line names.
+// The model that a command line names, for predict, evaluate, export and serve.
 #pragma once
 
 #include <memory>

@@ -27,7 +27,7 @@ Question json_question(const std::string& body) {
   simdjson::dom::object object;
   if (root.get(object) != simdjson::SUCCESS) wrong("the body is no JSON object with \"inputs\"");
   bool has_inputs = false, has_best = false;
-  // Of two members of one name other programs take the last, or the first.
+  // Programs differ in which of two members with one name they take, so two are an error.
   const auto is_first = [](bool* has, std::string_view name) {
     if (std::exchange(*has, true)) wrong(fmt::format("there is more than one \"{}\"", name));
   };
@@ -117,7 +117,7 @@ bool decode_base64(std::string_view text, std::string* bytes) {
     count -= 8;
     *bytes += static_cast<char>(bits >> count & 0xff);
   }
-  return (bits & ((1u << count) - 1)) == 0;  // what is left over stands for nothing
+  return (bits & ((1u << count) - 1)) == 0;  // padding bits are 0
 }
 
 bool is_media_type_known(std::string_view content_type, const QuestionLimits& limits) {

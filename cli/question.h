@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /predict of `paoding serve` was asked: inputs from the body of a request, which may say anything.
+// The inputs in a request to /predict of `paoding serve`, whose body may hold anything.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ struct QuestionLimits {
   std::size_t inputs = 4096;
 };
 
-/// Whether a body of this Content-Type can be a question: JSON; text, of lines; images, of their bytes; and what
-/// clients say when nobody told them what it is.
+/// Whether a body of this Content-Type is accepted: JSON; lines of text; images as bytes; and the default types that
+/// HTTP clients send.
 bool is_media_type_known(std::string_view content_type, const QuestionLimits& limits);
 
-/// Of JSON {"inputs": .., "best": ..}, whose images are base64; of lines of text; of the bytes of images, one behind
-/// the other. Error (argument) in words for who asked.
+/// Reads JSON {"inputs": .., "best": ..}, whose images are base64; lines of text; or images as consecutive bytes.
+/// Error (argument) with a message for the client.
 Question question_of(const HttpRequest& request, const QuestionLimits& limits);
 
 /// The bytes that base64 stands for (RFC 4648, with or without '=' at the end). False when it is none.

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kMostChoices = 10;  // of integers
 
-// Whether an optimizer keeps it, by its name (paoding/optimizer.h): graph text does not say what a parameter is for.
-// Such a one is assigned to.
+// Whether an optimizer keeps it, by its name (paoding/optimizer.h), because graph text does not tell. The graph assigns
+// to such a parameter.
 bool is_optimizer_state(const Graph& graph, NodeId id) {
   const std::string& name = graph.node(id).name.str();
   if (graph.role(name) == ParameterRole::optimizer) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up values for what is not fed: numbers that the graph can do something with.
+// Made-up values for inputs that are not fed, chosen so that the graph's results stay finite.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace paoding::cli {
 
 /// A tensor for input or parameter `id`: as random_tensor(), but
-///   - what an optimizer remembers is as before its first update: 0, the loss scale its first, a master weight what the
-///     parameter is (`fed`, or made up);
-///   - what is named so is a variance, not negative;
+///   - an optimizer's state is as before its first update: 0, the loss scale its initial one, a master weight equal to
+///     the parameter (`fed`, or made up);
+///   - a variance, known by its name, is not negative;
 ///   - integers are such as the ops can read that they reach, through views, casts and the steps of scans: below the
 ///   extent
 ///     that they index, labels below the classes, lengths no more than the steps. 0..9 otherwise.

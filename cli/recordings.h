@@ -36,12 +36,12 @@ struct RecordingRequest {
 
 /// The recordings of a folder, sorted by name.
 std::vector<std::filesystem::path> recordings_in(const std::filesystem::path& folder);
-/// What a command and all that it started left; without those that only started others.
+/// Recordings of a command and of its child processes; without processes that only started others.
 std::vector<profile::NamedTrace> read_recordings(const std::vector<std::filesystem::path>& files);
 /// One, or several processes of the same.
 bool is_one_program(const std::vector<profile::NamedTrace>& traces);
 
-/// What a command line may begin with instead of `paoding`: "run", "train", ..
+/// Subcommands, with which a command line may begin instead of `paoding`: "run", "train", ..
 std::vector<std::string> command_names(const CLI::App& app);
 
 }  // namespace paoding::cli

@@ -11,7 +11,7 @@
 
 namespace paoding::cli {
 
-/// Of --cupti-steps, for every command that has it.
+/// Help of --cupti-steps, for every command that has it.
 inline constexpr const char* kCuptiStepsHelp =
     "Have NVIDIA's CUPTI tell the kernels of GPUs in these of them, with the names of a library's: 4:20 is 4 to 19";
 
@@ -26,7 +26,7 @@ struct ReportFlags {
   /// UsageError when a word is none of the choices, or one of the options was given though no report is asked for:
   /// `asked_by` is the option that does. Error (file) when --html names something that must stay.
   void check(bool is_asked_for, const char* asked_by);
-  /// What a program on this device is recorded by: without a GPU its columns say nothing.
+  /// The state to record for a program on this device: without a GPU, its columns would be empty.
   static State state_of(const Device& device) { return device.kind == DeviceKind::cpu ? State::cpu : State::all; }
   SortBy sort_by() const { return parse_sort(sort); }
   Detail level() const { return parse_detail(detail); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding run: compiles a graph, runs it, says what came out and how long it took.
+// paoding run: compiles a graph, runs it, prints its results and their time.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -78,7 +78,7 @@ void check_finite(const Graph& graph, const Parameters& parameters, const std::m
   fail(ErrorKind::argument, "check-finite: {}", text);
 }
 
-// ---- what `print` hands over ----
+// ---- values of `print` ----
 
 constexpr std::int64_t kMostShown = 16;  // elements of a value that is printed
 

@@ -7,8 +7,7 @@
 
 namespace paoding::cli {
 
-/// What --target and --device ask for: the target of that name, else the device's; where the device is a GPU and there
-/// is none, an H200.
+/// The target that --target names, else that of --device; where the device is a GPU and there is none, an H200.
 TargetPtr target_of(const std::string& target, const std::string& device);
 
 /// The passes and the plan. `after` is called after each pass.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostConfigBytes = 1 << 20;
 
-// Unknown names in a checkpoint are of another version; what is known counts.
+// Skips unknown names: a checkpoint of another version may have them.
 void set_known(const models::Options& options, const std::map<std::string, std::string>& texts) {
   for (const auto& [name, text] : texts) {
     if (const models::Option* option = models::find(options, name)) models::set(*option, text);

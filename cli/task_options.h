@@ -14,18 +14,18 @@ class App;
 
 namespace paoding::cli {
 
-/// The options of a task and of its training, and what the user said about them. A config file has a line "name =
-/// value" per option; '#' begins a comment, except in quotes.
+/// The options of a task and of its training, with the user's values. A config file has a line "name = value" per
+/// option; '#' begins a comment, except in quotes.
 class TaskOptions {
  public:
   explicit TaskOptions(models::Task& task);
 
   void add_to(CLI::App& app);
   /// Checkpoint, then config file, then command line: the later one wins. Error (argument) when a value is out of
-  /// range, a config file has a line that says none, or another value is given to what the checkpoint fixes; (file)
-  /// when the file cannot be read; with where it says so.
+  /// range, a line of a config file is malformed, or the user changes an option that the checkpoint fixes; (file) when
+  /// the file cannot be read. The message names file and line.
   void apply(const std::map<std::string, std::string>& checkpoint);
-  /// "dropout was 0.1, and is 0 now": what apply() gave another value than the checkpoint's.
+  /// "dropout was 0.1, and is 0 now": the options whose value differs from the checkpoint's.
   const std::vector<std::string>& changes() const { return changes_; }
   /// All of them, for a checkpoint.
   std::map<std::string, std::string> texts() const;

@@ -45,7 +45,7 @@ std::string last_lines(const std::filesystem::path& path) {
   return text;
 }
 
-// In the child: nothing but what is safe between fork and exec.
+// Runs in the child, so only async-signal-safe calls are allowed (between fork and exec).
 [[noreturn]] void become(char* const* arguments, char* const* environment, int output, int problem) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the one who measures it there is no use for it

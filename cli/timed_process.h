@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program run once from start to end: how long it took, and the last of what it said.
+// A program run once from start to end, with its time and the last lines of its output.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct TimedProcess {
   std::string output;  // the last lines of it, as they may be printed; empty where it was shown
 };
 
-/// `variables` are added to its environment. What it prints goes to the file `output`, or on where that is empty; it
+/// `variables` are added to its environment. Its output goes to the file `output`, or to ours where that is empty; it
 /// reads nothing. Interrupted: with all that it started it is told to end, and 2 s later ended. Error (device) when it
 /// cannot be started.
 TimedProcess run_timed(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables,

@@ -41,7 +41,7 @@ std::string problem_with_minutes(const std::string& text) {
   return is_number && minutes >= 0 && minutes <= kMost ? "" : fmt::format("'{}' is no number from 0 to 1e6", text);
 }
 
-// What a shell makes of "$NOT_SET" is no wish for the folder that is taken when none is given.
+// An empty name is an error, not the default folder: a shell makes one of an unset variable.
 std::string problem_with_folder(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
 
 int train(TrainCommand& command) {

@@ -38,7 +38,7 @@ std::string grouped(double number) {
   return digits;
 }
 
-// What training in f16 has beside the loss.
+// The loss scale of training in f16, which is logged beside the loss.
 std::string scale_text(const TrainState& s) {
   if (s.loss_scale == 0) return "";
   return fmt::format("loss scale {:g}, {} step{} skipped, ", s.loss_scale, s.overflows, s.overflows == 1 ? "" : "s");
@@ -122,7 +122,7 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
   }
   std::vector<std::string> texts;
   for (const models::Score& score : scores) texts.push_back(models::text_of(score));
-  // What was not trained has no loss, and who has only scored no speed.
+  // There is no loss before the first step, and no speed when the command only scored.
   const std::string loss = mean_loss_.weight > 0 ? fmt::format("loss {:.4f}, ", mean_loss_.value()) : "";
   const std::string speed = state.steps_done > 0 ? fmt::format("{} {}/s; ", grouped(items_per_second()), item_) : "";
   print_line(fmt::format("epoch {:2} of {}, step {:6}: {}{}{}: {} ({}{})",

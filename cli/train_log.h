@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training says while it goes on: a line that renews itself on a terminal, plain lines elsewhere, or JSON lines.
+// Messages of a training: a line that is rewritten on a terminal, plain lines elsewhere, or JSON lines.
 #pragma once
 
 #include <chrono>

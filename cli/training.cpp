@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
 constexpr const char* kCurveFile = "curve.svg";
-// Of a checkpoint: the last step that was scored, and what of the loss is no point of the curve yet.
+// Keys in a checkpoint: the last step that was scored, and the sum of the losses since the curve's last point.
 constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
 constexpr const char *kMeanLoss = "mean_loss_sum", *kMeanLossWeight = "mean_loss_weight";  // TrainLog::mean_loss()
 constexpr const char* kData = "data";                                                      // Task::content()
@@ -93,7 +93,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
                        folder_->path().string()));
 }
 
-// Of the checkpoint, if any, and of the user.
+// Takes options from the checkpoint, if there is one, then from the user.
 void Training::apply_options() {
   options_.apply(manifest_.options);
   for (const std::string& change : options_.changes()) log_.say("note: " + change);
@@ -193,9 +193,10 @@ void Training::check_data(bool is_resumed) {
   before = now;
 }
 
-// What the same bits depend on besides the options. A change of it is no error, but nobody should be surprised.
+// Notes the examples, the threads and the device, on which a bitwise equal result depends besides the options. A change
+// is no error, but the user is told.
 void Training::note_surroundings() {
-  std::uint64_t hash = kFnvStart;  // of what the order of the examples is made from
+  std::uint64_t hash = kFnvStart;  // over the values that decide the order of examples
   for (const std::int64_t bucket : buckets_) hash = fnv1a(hash, static_cast<std::uint64_t>(bucket));
   const std::pair<const char*, std::string> all[] = {
       {"examples", fmt::format("{} ({:016x})", buckets_.size(), hash)},
@@ -329,7 +330,7 @@ void Training::run_epoch() {
   validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
-// Starts the step, and only then looks at what the one before it came to.
+// Starts the step before it reads the loss of the previous one, so that the device never waits for the host.
 void Training::run_step(models::Batch batch) {
   const auto start = Clock::now();
   std::optional<StartedStep> next;
@@ -390,7 +391,7 @@ void Training::fail_nonfinite(const models::Batch& batch, double loss, double no
        found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
-// What skipped steps have counted all the same: then it is as if they had never been tried.
+// Undoes the counters that skipped steps advanced, so that the state is as if they had never run.
 void Training::take_back(std::int64_t runs) {
   const std::vector<std::string> names = parameters_->names();
   for (const auto& [name, at] : {std::pair(kRandomState, 1), std::pair("optimizer/skipped", 0)}) {
@@ -421,7 +422,7 @@ void Training::validate(bool is_end_of_epoch) {
     try {
       scores = predictor_->evaluate(models::Part::validation, {}, task_.settings.validate);
     } catch (const Error&) {
-      if (!is_saved_) save(std::nan(""));  // what was trained is not lost with what it is worth
+      if (!is_saved_) save(std::nan(""));  // the trained parameters are kept though they have no score
       throw;
     }
   }
@@ -464,7 +465,7 @@ void Training::write_curve() const {
   file.commit();
 }
 
-// What the steps of every shape took: its inputs, how many, and their median.
+// Times of the steps by shape: its inputs, the number of steps, and their median.
 std::string Training::shapes_json() {
   std::vector<std::string> items;
   for (const auto& [bucket, all] : seconds_of_) {

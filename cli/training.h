@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training a task: steps, checkpoints, scores, and what is shown at the end.
+// Training a task: steps, checkpoints, scores, and the summary at the end.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace paoding::cli {
 struct TrainRequest {
   std::string data_folder = "data", folder;  // of data sets; of the run's checkpoints
   bool resume = false, json = false;
-  bool other_data = false;                  // goes on though the data is not what the run was trained on
+  bool other_data = false;                  // goes on though the data differs from the run's
   std::string go_on;                        // the command that goes on with this run
   double save_minutes = 5;                  // between checkpoints within an epoch; 0: one after every step
   std::int64_t profile = 0;                 // steps at the end whose report is shown
@@ -75,7 +75,7 @@ class Training {
   std::vector<std::int64_t> buckets_;  // of the training part
   std::int64_t rows_ = 0;              // of a batch: the batch size, or fewer when no bucket has that many
   std::int64_t last_step_ = 0;
-  std::optional<SavesWhenInterrupted> saves_;  // from when it says what it will do
+  std::optional<SavesWhenInterrupted> saves_;  // set when training begins
   std::optional<CheckpointFolder> folder_;
   std::optional<Parameters> parameters_;
   std::optional<Programs> programs_;
@@ -95,7 +95,7 @@ class Training {
   std::chrono::steady_clock::time_point last_finish_;
   TrainState state_;
   std::int64_t scored_step_ = -1;  // the last that was
-  bool is_saved_ = false;          // what is in manifest_ and the parameters
+  bool is_saved_ = false;          // whether a checkpoint has the present manifest_ and parameters
   double loss_sum_ = 0;            // since the last point of the curve
   std::int64_t loss_count_ = 0;
   std::map<std::int64_t, std::vector<float>> seconds_of_;  // by bucket, of every step

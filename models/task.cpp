@@ -54,10 +54,10 @@ std::string text_of(const Score& score) {
                         : fmt::format("{} {:.4g}", score.name, score.value);
 }
 
-void check_number(double number, std::string_view what) {
+void check_number(double number, std::string_view name) {
   if (std::isfinite(number)) return;
   throw Error(ErrorKind::argument,
-              fmt::format("{} is {}, non-finite: the model's parameters are damaged, or far too large", what,
+              fmt::format("{} is {}, non-finite: the model's parameters are damaged, or far too large", name,
                           std::isnan(number) ? "NaN" : fmt::format("{}", number)));
 }
 

@@ -30,7 +30,7 @@ struct Batch {
   std::int64_t items = 0;     // the unit of speed
 };
 
-/// How training goes, whatever the model; a task sets what suits it.
+/// Settings of a training for any model; a task changes the defaults.
 struct TrainingSettings {
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
@@ -53,8 +53,8 @@ struct Score {
   bool is_share = false;  // 0.08 reads 8.00%
 };
 std::string text_of(const Score& score);
-/// Error (argument) that names `what` when a model computed a non-finite number, which has no use.
-void check_number(double number, std::string_view what);
+/// Error (argument) that names the value when a model computed a non-finite number, which has no use.
+void check_number(double number, std::string_view name);
 
 /// A prediction for one input; lists of them have the best first.
 struct Prediction {

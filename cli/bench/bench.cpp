@@ -84,7 +84,7 @@ DType float_named(const std::string& name) {
   return dtype;
 }
 
-// Of a model, built in a dtype: 16 bits are mixed precision unless they are to be set by hand.
+// The case of a model in a dtype: 16 bits mean mixed precision, except where the user asks for a dtype by hand.
 Case typed(const OwnSizes& sizes, const std::function<Case(DType)>& make) {
   const DType dtype = float_named(sizes.dtype);
   const bool is_mixed = !sizes.by_hand && (dtype == bf16 || dtype == f16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Case: one row of what is measured. The one place that says how its work is built and fed, what it must move and
-// compute at the least, what it should take, and what its results are compared with.
+// Case: one benchmark. It builds and feeds the work, and holds its least memory traffic and operations, its target
+// time and the reference that results are compared with.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 
 namespace paoding::cli::bench {
 
-/// What a piece of work cannot do without: bytes of memory, each input read once and each result written once, and
-/// operations of its products, two per multiplication.
+/// The least traffic and arithmetic of a piece of work: bytes, with each input read once and each result written
+/// once, and operations of its products, two per multiplication.
 struct Need {
   double read = 0, written = 0;
   double updated = 0;   // bytes that are in both: read, and written back in their place
@@ -28,13 +28,13 @@ struct Need {
   double footprint() const { return read + written - updated; }
 };
 
-/// What a row should take, in us on one H200; 0 where nothing is asked.
+/// Target time of a row, in us on one H200; 0 where there is no target.
 struct Goal {
   double cold = 0, hot = 0;  // of the GPU's time
-  double wall = 0;           // of what a caller waits
+  double wall = 0;           // time that a caller waits
 };
 
-/// What a row should take on a CPU.
+/// Target of a row on a CPU.
 struct CpuGoal {
   double faster_2 = 0, faster_16 = 0;  // times faster than the best other, with 2 and 16 threads
   double copies = 0;                   // times a pass over the same bytes
@@ -43,7 +43,7 @@ struct CpuGoal {
 using Feeds = std::map<std::string, Tensor>;  // by name, of inputs and parameters
 using Expected = std::map<std::string, std::vector<double>>;
 
-/// What a case that is no program measures with.
+/// Settings that a case gets whose work is not a program.
 struct Setting {
   CompileOptions compile;
   Effort effort;
@@ -53,7 +53,7 @@ struct Case {
   std::string name;   // "lerp_grad/1"
   char section = 0;   // of the workloads
   std::string what;   // "[16,102400] f32, w [1]"
-  std::string kind;   // what the programs of others know the work by: "lerp_grad"
+  std::string kind;   // name of the work in benchmarks/peers: "lerp_grad"
   std::string sizes;  // JSON that they do the same work from
   DType dtype = DType::f32;
   bool tf32 = false;
@@ -62,10 +62,10 @@ struct Case {
   Goal goal;
   CpuGoal cpu_goal;
   bool on_cpu = true, on_gpu = true;  // which devices its row is about
-  std::string waits_for;              // what it needs that is not written yet; then nothing below is there
+  std::string waits_for;              // the missing part of a case that cannot run yet; the fields below are empty then
 
   /// Builds the work into a graph. All names end in `suffix`, so that the work may stand beside itself. `dtype` is the
-  /// case's, or f64 for what is compared with.
+  /// case's, or f64 when the reference is built.
   std::function<void(Graph&, DType dtype, const std::string& suffix)> build;
   bool is_served = false;  // somebody waits for every call: p99 is shown
   bool rotates = true;     // may stand beside itself in one graph

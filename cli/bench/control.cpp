@@ -9,8 +9,8 @@
 namespace paoding::cli::bench {
 namespace {
 
-// As the story prints it, as it mends it, with the scalars and the predicates on the CPU, and with branches that
-// compute what they give: constants are there before the run.
+// Three forms of one program: as the how-to prints it, with its scalars and predicates on the CPU, and with branches
+// that compute their results, because results that are constants exist before the run.
 enum class Way { as_told, on_cpu, computed };
 
 void build(Graph& graph, DType dtype, Way way) {

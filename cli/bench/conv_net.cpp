@@ -50,7 +50,7 @@ Need need_of(const ConvNetSize& s, bool is_training, DType dtype) {
     flops += 2 * batch * side * side * 9 * inputs * outputs;
     weights += 9 * inputs * outputs + outputs;
     side = std::floor(side / 2);
-    activations += batch * side * side * outputs;  // of a block; what its kernel makes before pooling need not leave it
+    activations += batch * side * side * outputs;  // after pooling: the larger image before it need not be stored
     inputs = outputs;
   }
   const double classes = static_cast<double>(s.classes);

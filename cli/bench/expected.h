@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cases compare with has in common: float64 arithmetic on all threads, written for being right.
+// Parts that the references of the cases share: float64 arithmetic on all threads, written to be obviously right.
 #pragma once
 
 #include <array>

@@ -7,8 +7,8 @@
 
 namespace paoding::cli::bench {
 
-// Rates of one H200, measured on 2026-11-21, in bytes per us; and what one more kernel in a CUDA graph, and one graph
-// with its caller waiting for it, take whatever they do.
+// Rates of one H200, measured on 2026-11-21, in bytes per us; then the fixed time of one more kernel in a CUDA graph,
+// and of one graph launch with its caller waiting for it.
 inline constexpr double kReadRate = 4.6e6;    // hardly anything written
 inline constexpr double kMixedRate = 4.15e6;  // read and written: the best of copy (3.95) and triad (4.15)
 inline constexpr double kCachedRate =
@@ -19,7 +19,7 @@ inline constexpr double kWallUs = 5.8;
 
 struct Floor {
   double us = 0;           // 0: unknown on this machine
-  double with_launch = 0;  // and what one kernel takes whatever it does
+  double with_launch = 0;  // us, and the fixed time of one kernel
   const char* by = "";     // "memory", "products", "count" (by hand)
 };
 

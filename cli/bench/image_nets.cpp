@@ -25,7 +25,7 @@ struct ImageNetSize {
   std::int64_t classes() const { return is_mobile ? mobile.classes : residual.classes; }
 };
 
-// Of the same kinds of layers, few of them and narrow.
+// The model that is compared with float64: the same kinds of layers, but fewer and narrower.
 ImageNetSize smaller(ImageNetSize s) {
   s.batch = 8, s.size = 64;
   s.residual.blocks = {1, 2}, s.residual.width = 8, s.residual.classes = 10;

@@ -73,7 +73,7 @@ struct Rung {
   bool is_ours = false, is_right = true;
 };
 
-// What is waited for with everything in the caches.
+// The row of wall time with warm caches.
 Row wall_row(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.is_wall && !row.is_swept) return row;
@@ -196,7 +196,7 @@ int run_ladder(LadderOptions options) {
     JsonObject layer;
     layer.add("steps", options.layers.steps).add("batch", options.layers.batch).add("hidden", options.layers.hidden);
     layer.add("layers", options.layers.layers).add("dtype", type_text(works[0]));
-    items.insert(items.begin(), layer.text());  // the first row says what all are about
+    items.insert(items.begin(), layer.text());  // the first row describes the layer of all others
     write_json(options.json_path, report_json(device, machine, items));
   }
   if (!all_right) print_error("paoding: bench: results are WRONG, see above\n");

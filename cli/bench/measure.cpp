@@ -70,7 +70,7 @@ void poison(Program& program, Parameters& parameters, const Graph& graph, const 
   }
   for (const NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
-    const bool is_fed = feeds.contains(base_name(node.name.str()));  // what is not would stay NaN
+    const bool is_fed = feeds.contains(base_name(node.name.str()));  // others would stay NaN
     if (is_fed && is_float(node.types[0].dtype)) {
       parameters.set(node.name.str(), filled_tensor(node.types[0], std::nan("")));
     }
@@ -78,7 +78,7 @@ void poison(Program& program, Parameters& parameters, const Graph& graph, const 
   run_and_wait(program);
 }
 
-// Fetches, and what the run wrote into parameters.
+// Fetches, and the parameters that the run wrote.
 std::map<std::string, Tensor> results_of(Program& program, const Parameters& parameters, const Graph& graph) {
   std::map<std::string, Tensor> results;
   for (const std::string& name : program.fetch_names()) results[name] = program.fetch(program.fetch_index(name));
@@ -89,7 +89,7 @@ std::map<std::string, Tensor> results_of(Program& program, const Parameters& par
   return results;
 }
 
-// By the same graph in f64 with every pass off, on the CPU: plain loops.
+// The reference: the same graph in f64 with every pass off, on the CPU, which runs it as plain loops.
 Expected expect_by_plain_loops(const Build& build, const Feeds& feeds) {
   Graph graph;
   build(graph, f64, "");
@@ -205,8 +205,8 @@ PreparedCase::PreparedCase(const Case& work, const MeasureOptions& options, cons
       repeats_ = repeated.repeats = kHotRepeats;
       repeated_ = std::make_unique<Loaded>(work, 1, repeated, feeds);
     }
-    // What cannot stand beside itself is cold when something else has gone through the caches before it. On a CPU that
-    // would take a gigabyte, and longer than what it is for.
+    // Work that cannot be built several times in one graph is made cold by reading other memory before each run. A CPU
+    // would have to read a gigabyte for that, which takes longer than the work itself.
     const bool is_gpu = compile.device.kind == DeviceKind::cuda;
     if (!work.rotates && is_small && work.need.bytes() > 0 && is_gpu) make_sweep(rotated);
   } catch (const Error& error) {

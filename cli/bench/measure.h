@@ -35,7 +35,7 @@ struct Row {
 /// A case compiled, fed and compared with float64, ready to be timed any number of times.
 class PreparedCase {
  public:
-  /// What the device cannot do yet (unsupported) is no error: the rows then say so.
+  /// A case that the device does not support yet is no error: its rows say so.
   PreparedCase(const Case& work, const MeasureOptions& options, const MachineFacts& machine, Floors* floors);
   const Case& work() const { return work_; }
   std::vector<Row> time();
@@ -60,7 +60,7 @@ class PreparedCase {
   const MachineFacts& machine_;
   Floors* floors_;
   Effort effort_;
-  Row known_;  // what all rows of the case share
+  Row known_;  // fields that all rows of the case share
   int sets_ = 1;
   bool single_is_cold_ = false;  // one set is larger than three caches
   std::unique_ptr<Loaded> single_, rotating_, repeated_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other programs take for a case: commands that answer requests as benchmarks/peers/protocol.py describes them.
+// Times of other programs for a case: commands that answer requests as benchmarks/peers/protocol.py describes them.
 #pragma once
 
 #include "cli/bench/case.h"
@@ -12,8 +12,8 @@ struct PeerRow {
   double us = 0, us_min = 0, us_max = 0;
 };
 
-/// For each of `works` what all commands say of it, as a caller waits with everything in the caches. A command that
-/// does not start, or answers with something else, has rows that say so.
+/// For each of `works` the answers of all commands: wall time with warm caches. A command that does not start, or
+/// gives another kind of answer, has rows that say so.
 std::vector<std::vector<PeerRow>> peer_rows(const std::vector<std::string>& commands, const Cases& works,
                                             bool is_quick);
 

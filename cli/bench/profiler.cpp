@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section P: what recording costs.
+// Section P: the cost of recording.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -50,7 +50,7 @@ double us_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
 }
 
-// What a run takes, or what it takes longer. Alternating, so that what drifts drifts in both.
+// The time of a run, or the time that recording adds. Runs alternate, so that a drift of the clock falls on both.
 Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
   const auto time = [&] {
     const Effort few = on_gpu ? Effort{20, 20, 0} : Effort{9, 9, 0};
@@ -78,15 +78,16 @@ Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
   return samples_of(std::move(found));
 }
 
-// What the first second of a recording is to its program.
+// How much the first second of a recording slows its program.
 struct FirstSecond {
-  Samples more;     // what a run takes longer, the recording's start among it
-  Samples longest;  // what the longest of its runs takes longer than the longest of those in front of it
+  Samples more;     // added time of a run, with the recording's start in it
+  Samples longest;  // added time of the longest run, over the longest one before the recording
   Samples start;    // of the recording
   Samples end;
 };
 
-// The first recording of a process is the most: it makes what leaves stamps, and captures every segment twice more.
+// The first recording of a process costs the most: it compiles the time stamp kernels and captures every segment twice
+// more.
 FirstSecond time_first_second(Program& program) {
   constexpr int kRounds = 3;
   constexpr double kSecond = 1e6;
@@ -125,9 +126,9 @@ FirstSecond time_first_second(Program& program) {
 
 // Windows under CUPTI.
 struct Windows {
-  Samples first;   // of the process: what 16 runs take longer in it, its two ends included
-  Samples later;   // the same of others
-  Samples behind;  // what a recorded run takes longer behind one
+  Samples first;  // the process's first window: added time of 16 runs, with its start and end
+  Samples later;  // the same of later windows
+  Samples after;  // added time of a recorded run after a window
 };
 
 Windows time_windows(Program& program) {
@@ -144,19 +145,19 @@ Windows time_windows(Program& program) {
     return us_since(start);
   };
   const auto time = [&] { return time_waiting(program, 1, {20, 20, 0}).median; };
-  std::vector<double> windows, behind;
+  std::vector<double> windows, after;
   for (int round = 0; round <= kRounds; ++round) {
     Profiler profiler;
     run(kFirst);
     const double before = time(), plain = time_runs(false);
     windows.push_back(time_runs(true) - plain);
     run(kFirst);
-    behind.push_back(time() - before);
+    after.push_back(time() - before);
   }
-  return {samples_of({windows[0]}), samples_of({windows.begin() + 1, windows.end()}), samples_of(behind)};
+  return {samples_of({windows[0]}), samples_of({windows.begin() + 1, windows.end()}), samples_of(after)};
 }
 
-// Rows of one work: what it takes, and what it takes longer when it is recorded.
+// Rows of one work: its time, and the time that recording adds.
 void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, Cases* cases) {
   static constexpr std::pair<How, const char*> kHows[] = {{How::plain, "plain"},
                                                           {How::op, "op"},
@@ -217,7 +218,7 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
              &Windows::first);
   add_window("waited/window", "the same in windows behind it", 35e3, &Windows::later);
   add_window("waited/behind_window", "what a recorded run takes longer behind a window under CUPTI", 0,
-             &Windows::behind);
+             &Windows::after);
 }
 
 Case span_case(bool is_on) {
@@ -281,7 +282,7 @@ Case range_case(bool is_on) {
   return c;
 }
 
-// What the steps of a program on the CPU leave.
+// The cost of recording the steps of a program on the CPU.
 Case list_case() {
   Case c;
   c.section = 'P';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section P: what long recordings take: their end, the way to a trace, to a file and back, to a report.
+// Section P: times of long recordings: to end one, make a trace of it, write and read its file, make a report.
 #include "profile/recorder.h"
 
 #include <unistd.h>

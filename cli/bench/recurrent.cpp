@@ -31,7 +31,7 @@ void build(Graph& graph, const RecurrentLayers& s, DType dtype, const std::strin
   std::vector<RecurrentParameters> parameters;
   Values wanted = {xs};
   std::vector<std::string> names = {"dxs"};
-  // Of every layer, and in it of every direction.
+  // Each direction of each layer has parameters of its own.
   for (std::int64_t pass = 0; pass < s.layers * directions_of(s); ++pass) {
     const auto weight = [&](const char* name, const Shape& shape) {
       const Value value = graph.parameter(fmt::format("{}{}{}", name, pass, suffix), dtype, shape);
@@ -274,7 +274,7 @@ std::vector<Asked> asked() {
       {forward(64, 1, 256), {44, kNone, 34, 34}, {26, 26, 22, 22}},
       {forward(64, 1, 512), {53, kNone, 48, 48}, {41, 41, 30, 30}},
       {forward(64, 1, 1024), {78, 68, 65, 65}, {59, 59, 45, 45}},
-      // More weights than the chip keeps, or nearly: what is left over is read every step.
+      // Weights that exceed registers and shared memory, or nearly: the rest is read from memory every step.
       {forward(64, 1, 1536), {kNone, kNone, kNone, 0}, {}},
       {forward(64, 1, 2048), {kNone, kNone, kNone, 0}, {}},
       {forward(64, 1, 3072), {kNone, 0, kNone, 0}, {}},
@@ -292,7 +292,7 @@ std::vector<Asked> asked() {
       {training(128, 32, 1024, 1), {0, 1700, 1050, 1050}, {0, 1200, 750, 750}},
       {training(1024, 16, 768, 1), {0, 6500, 3300, 3300}, {0, 5000, 2300, 2300}},
       {training(100, 64, 256, 1), {0, 500, 320, 320}, {0, 0, 120, 120}},
-      // Of weights that the chip has no room for.
+      // Weights that registers and shared memory cannot hold.
       {training(64, 1, 2048, 1), {kNone, kNone, 0, 0}, {}},
       {training(64, 8, 2048, 1), {0, kNone, kNone, 0}, {}},
       {training(50, 32, 1536, 1), {0, kNone, 0, 0}, {}},

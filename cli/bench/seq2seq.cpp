@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section S: training steps of an attention seq2seq; what compiling one and binding another length take.
+// Section S: training steps of an attention seq2seq; the time to compile one, and to bind another length.
 #include "cli/bench/seq2seq.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ double parameters_of(const Seq2SeqSize& s) {
   return words * H + 2 * layers * (8 * H * H + 4 * H) + 4 * H * H + H * H + 2 * H * H;
 }
 
-// What is compared with float64 when the whole would take minutes: the same model with fewer and shorter rows, no
+// The model that is compared with float64, because the whole one would take minutes: fewer and shorter rows, no
 // dropout, fewer words.
 Seq2SeqSize smaller(const Seq2SeqSize& s) {
   Seq2SeqSize small = s;
@@ -115,8 +115,7 @@ Case seq2seq_case(const char* name, const Seq2SeqSize& s, DType dtype, bool tf32
                 .add("lengths", s.has_lengths)
                 .add("sums_over_time", s.sums_over_time)
                 .text();
-  // Weights and what Adam remembers, in f32, are read and written back; the weights are read once more as they are
-  // used.
+  // Weights and Adam's two moments, in f32, are read and written back; the products read the weights once more.
   const double parameters = parameters_of(s), size = static_cast<double>(size_bytes(dtype));
   c.need = {.read = 3 * 4 * parameters + size * parameters,
             .written = 3 * 4 * parameters,

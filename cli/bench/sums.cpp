@@ -68,7 +68,7 @@ void build_relu_gradient(Graph& graph, const Shape& shape, DType dtype, const st
   if (sums) graph.fetch("sum" + suffix, sum(dx, axes));
 }
 
-// `sums`: and the sum of what it makes.
+// `sums`: the case also sums the gradient.
 Case relu_gradient(const Sum& s, DType dtype, bool sums) {
   const double size = static_cast<double>(size_bytes(dtype)), elements = static_cast<double>(s.shape.elements());
   Case c;
@@ -79,7 +79,7 @@ Case relu_gradient(const Sum& s, DType dtype, bool sums) {
   c.sizes = sizes_of(s);
   c.dtype = dtype;
   c.need = {.read = 2 * elements * size, .written = elements * size};
-  // The sum may cost 2 us beyond the kernel that makes what is summed, which is at its floor with a launch.
+  // The sum may add 2 us to the kernel that makes the gradient, whose time is the floor with a launch.
   if (sums) c.goal.cold = c.need.bytes() / kMixedRate + kLaunchUs + 2;
   c.build = [shape = s.shape, sums](Graph& graph, DType type, const std::string& suffix) {
     build_relu_gradient(graph, shape, type, suffix, sums);

@@ -20,7 +20,7 @@ std::string share_text(double part, double whole) {
 
 JsonObject& add_known(JsonObject& object, const Case& work) {
   object.add("case", work.name).add("section", std::string(1, work.section)).add("kind", work.kind);
-  // Of mixed precision the one of products, which is what others are asked for.
+  // With mixed precision the dtype of the products: peers are asked for that one.
   object.add("what", work.what);
   object.add("dtype", work.precision != DType::f32 ? std::string(to_string(work.precision)) : type_text(work));
   object.add_json("sizes", work.sizes.empty() ? "{}" : work.sizes);

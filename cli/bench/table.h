@@ -9,10 +9,10 @@ namespace paoding::cli::bench {
 std::string heading(const Device& device, const MachineFacts& machine);
 std::string row_text(const Row& row);
 /// {"case":..,"cache":"cold","clock":"gpu","us":..}; "us" is null where there is nothing to measure yet, and
-/// "waits_for" says for what.
+/// "waits_for" gives the reason.
 std::string row_json(const Row& row);
 
-/// What is known of a case before it is measured, for `--list`.
+/// The description of a case, without measuring it, for `--list`.
 std::string case_text(const Case& work);
 std::string case_json(const Case& work);
 

@@ -100,7 +100,7 @@ Part part_of(const Tensor& buffer, std::int64_t begin, std::int64_t end, std::in
   return {at(begin), at(end)};
 }
 
-// As groups write what a cache would have lost before it is touched again.
+// Non-temporal stores, as in generated groups, for memory that the cache would evict before its next use.
 void copy_past_caches(float* to, const float* from, std::size_t count) {
   static const TileRoutine stream = find_store(DType::f32, Spacing::dense, true);
   char* const slots[] = {reinterpret_cast<char*>(to), const_cast<char*>(reinterpret_cast<const char*>(from))};
@@ -110,8 +110,8 @@ void copy_past_caches(float* to, const float* from, std::size_t count) {
   finish_streaming();
 }
 
-// What is updated is read and written back; of the rest as much is copied as is both read and written, and what is left
-// only read, or only written.
+// Memory traffic in three parts: bytes updated in place, bytes copied, and the remainder, which is only read or only
+// written.
 struct Buffers {
   Tensor updated, read, written;
   float sum = 0;

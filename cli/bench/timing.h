@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the benchmarks share: timing a Program, errors against float64, and facts about the machine.
+// Parts that the benchmarks share: timing a Program, errors against float64, and facts about the machine.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace paoding::cli::bench {
 struct Samples {
   double median = 0, min = 0, max = 0;
   int count = 0;
-  double p99 = 0;  // what 99 of 100 take at most
+  double p99 = 0;  // 99th percentile
 };
 /// "12.3 [12.1, 14.0]"
 std::string to_string(const Samples& samples);
@@ -34,13 +34,13 @@ Samples time_work(const std::function<void()>& work, double units, const Effort&
 
 /// run() and wait(), as a caller that needs the result sees it; `units` pieces of work in each run.
 Samples time_waiting(Program& program, double units, const Effort& effort);
-/// Runs started back to back, waited for once: what a run costs the device when the caller does not hold it up.
-/// As many as take about 2 ms make one sample.
+/// Runs started back to back and waited for once: the device's time of a run when no caller holds it up. A sample is as
+/// many runs as take about 2 ms.
 Samples time_back_to_back(Program& program, double units, const Effort& effort);
 
 /// A pass over memory by all threads of the CPU, in microseconds: so many bytes read, so many written, `updated` of
-/// both in their place; rotates among `sets` of buffers, and what it copies goes past the caches where these are more
-/// than the last one holds. What memory alone costs work that moves the same bytes.
+/// both in place; rotates among `sets` of buffers, and stores are non-temporal where these exceed the last-level cache.
+/// This is the time that memory alone costs work with the same traffic.
 Samples time_pass(double read, double written, double updated, int sets, const Effort& effort);
 
 /// Largest |got - expected| over the largest |expected|; infinite when anything is non-finite.

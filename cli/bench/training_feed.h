@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step starts from so that its result can be compared: the midst of a training, where an update is a
-// smooth function of the gradient.
+// The state that a training step starts from so that its result can be compared: the middle of a training, where an
+// update is a smooth function of the gradient.
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,11 @@
 
 namespace paoding::cli::bench {
 
-/// The value of a parameter of a model or its optimizer; empty for what is to stay as it starts. A first update by Adam
-/// follows the sign of a gradient, however small: so a hundred were made.
+/// The value of a parameter of a model or its optimizer; empty where the initial one stays. Adam's first update follows
+/// the sign of a gradient however small it is, so the state is that of a hundred updates.
 inline Tensor training_feed(const std::string& name, const Type& type) {
   if (name == "optimizer/step") return filled_tensor(type, 100);
-  // What a 16-bit parameter is rounded from.
+  // The f32 master copy of a 16-bit parameter.
   if (name.starts_with("master/")) return training_feed(name.substr(std::string_view("master/").size()), type);
   if (!is_float(type.dtype)) return {};
   std::vector<double> values = random_tensor({f64, type.shape}, 1, name).to_doubles();

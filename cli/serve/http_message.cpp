@@ -17,9 +17,9 @@ namespace paoding::cli {
 namespace {
 
 constexpr std::size_t kLineBytes = 8 << 10;    // of a request line: 414 beyond
-constexpr std::size_t kHeadBytes = 16 << 10;   // of all headers, and of what stands behind chunks: 431 beyond
-constexpr std::size_t kChunkLineBytes = 1024;  // of a chunk's length with what stands beside it
-constexpr std::size_t kShownBytes = 100;       // of what is foreign in a message
+constexpr std::size_t kHeadBytes = 16 << 10;   // of all headers, and of trailers after chunks: 431 beyond
+constexpr std::size_t kChunkLineBytes = 1024;  // of a chunk's length with its extensions
+constexpr std::size_t kShownBytes = 100;       // of a client's text that is quoted in a message
 
 constexpr std::array<std::pair<int, const char*>, 15> kReasons{{{200, "OK"},
                                                                 {400, "Bad Request"},
@@ -59,7 +59,7 @@ bool lists(std::string_view list, std::string_view token) {
   return false;
 }
 
-// A whole number of digits alone; beyond what fits, the largest one.
+// Reads a whole number written in digits alone; one that does not fit becomes the largest.
 bool number_of(std::string_view digits, int base, std::int64_t* number) {
   const auto is_digit = [&](char c) {
     return (c >= '0' && c <= '9') || (base == 16 && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')));
@@ -88,8 +88,8 @@ std::string date() {
 
 }  // namespace
 
-HttpAnswer http_problem(int status, const std::string& what) {
-  return {status, "application/json", JsonObject().add("error", what).text() + "\n", {}};
+HttpAnswer http_problem(int status, const std::string& message) {
+  return {status, "application/json", JsonObject().add("error", message).text() + "\n", {}};
 }
 
 std::string http_head(const HttpAnswer& answer, bool closes, bool says_keep_alive) {
@@ -114,7 +114,7 @@ void HttpReader::refuse(int status, std::string problem) {
   keeps_alive_ = false;
 }
 
-// How many bytes a line may have, and what one of more is.
+// The most bytes that a line may have, and the answer to a longer one.
 struct HttpReader::Limit {
   std::size_t bytes;
   int status;
@@ -206,8 +206,8 @@ void HttpReader::take_header(std::string_view line) {
   }
 }
 
-// Where the body ends must be said once: who passes requests on may have read the other of two lengths, and what is
-// left over would be a request that it never saw.
+// The end of the body must be given once: a proxy may have read the other of two lengths, and the rest of the body
+// would then be a request that the proxy never saw (request smuggling).
 void HttpReader::take_end_of_headers() {
   if (lengths_ > 1) return refuse(400, "Content-Length is there more than once");
   if (codings_ > 0 && lengths_ > 0) return refuse(400, "Content-Length and Transfer-Encoding are both there");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 as it stands on the wire (RFC 9112): requests from the bytes of a client, which may be any, and answers.
-// What two programs could read in two ways, such as two lengths, is no request.
+// An ambiguous request, such as one with two lengths, is refused.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct HttpAnswer {
   std::string headers = {};  // more of them, each with its line end: "Allow: POST\r\n"
 };
 
-/// {"error": what} with a status.
-HttpAnswer http_problem(int status, const std::string& what);
+/// {"error": message} with a status.
+HttpAnswer http_problem(int status, const std::string& message);
 
 /// Reads the requests of one connection, one behind the other.
 class HttpReader {
@@ -28,7 +28,7 @@ class HttpReader {
   explicit HttpReader(std::int64_t most_body_bytes) : most_body_bytes_(most_body_bytes) {}
 
   enum class State { unfinished, request, refused };
-  /// Takes from the front of `bytes` what belongs to the request. After `request` the next call begins another one;
+  /// Takes the request's bytes from the front of `bytes`. After `request` the next call begins another one;
   /// after `refused` the connection is of no more use.
   State read(std::string* bytes);
 
@@ -39,7 +39,7 @@ class HttpReader {
   bool is_version_1_0() const { return is_version_1_0_; }
   /// Whether the client waits for "100 Continue" before it sends the body that is now to come. Says so once.
   bool takes_continue();
-  /// Of what was refused.
+  /// Status and message of a refused request.
   int status() const { return status_; }
   const std::string& problem() const { return problem_; }
   /// Whether a part of a request has been taken.

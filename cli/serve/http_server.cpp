@@ -101,8 +101,8 @@ bool HttpReply::is_awaited() const noexcept { return holder_->promise->is_awaite
 struct HttpServer::Connection {
   Connection(Descriptor given, std::int64_t most_body_bytes) : socket(std::move(given)), reader(most_body_bytes) {}
 
-  // Lingering: the answer is out, and what still comes is thrown away until the client is done. Were the socket closed
-  // with something unread the client would get a reset, and could lose the answer.
+  // Lingering: the answer is sent, and further bytes are dropped until the client is done. A socket that is closed with
+  // unread bytes sends a reset, by which the client could lose the answer.
   enum class Phase { reading, waiting, sending, lingering, ended };
   Phase phase = Phase::reading;
   Descriptor socket;
@@ -167,7 +167,7 @@ struct HttpServer::State {
     ended.clear();
   }
 
-  // What is thrown, of memory as a rule, ends the connection.
+  // An exception, std::bad_alloc as a rule, ends the connection.
   template <class Work>
   void safely(Connection& c, const Work& work) noexcept {
     try {
@@ -267,8 +267,8 @@ struct HttpServer::State {
     }
   }
   void is_seen_while_waiting(Connection& c, bool sends_no_more) {
-    set_events(
-        c, sends_no_more ? 0u : std::uint32_t{EPOLLRDHUP});  // what comes in front of the answer is the next request's
+    set_events(c,
+               sends_no_more ? 0u : std::uint32_t{EPOLLRDHUP});  // bytes before the answer belong to the next request
     if (sends_no_more) find_out_who_left(c);
   }
 
@@ -452,7 +452,7 @@ struct HttpServer::State {
   const std::shared_ptr<Answered> answered;
   std::atomic<bool> is_stopping = false, is_over = false;
   std::atomic<std::int64_t> connections = 0, waiting = 0;
-  // Of the thread alone.
+  // Used by the server's thread alone.
   std::list<Connection> all, ended;
   bool listens = true, is_accepting = true;
   std::array<char, kReadBytes> buffer{};

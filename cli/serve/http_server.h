@@ -22,7 +22,7 @@ struct HttpOptions {
 };
 
 /// Where the answer of one request goes. Copies are the same; the first answer counts, from any thread, at any time.
-/// When the last copy goes without an answer the client gets 500: what is thrown on the way is no request that waits
+/// When the last copy is destroyed without an answer the client gets 500, so an exception leaves no request waiting
 /// forever.
 class HttpReply {
  public:
@@ -40,7 +40,7 @@ class HttpReply {
 
 class HttpServer {
  public:
-  /// Called in the server's thread, which it must not hold up; what it throws is 500.
+  /// Called in the server's thread, which it must not block; an exception becomes status 500.
   using Handler = std::function<void(HttpRequest, HttpReply)>;
   /// Told of every answer, the server's own refusals too, and how long after the request it came; of a refusal < 0.
   using Observer = std::function<void(int status, std::chrono::nanoseconds latency)>;

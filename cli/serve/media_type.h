@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of HTTP, which mean the same in capitals, and what a Content-Type says.
+// Case-insensitive words of HTTP headers, and the media type in a Content-Type.
 #pragma once
 
 #include <algorithm>

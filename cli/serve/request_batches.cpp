@@ -10,9 +10,10 @@
 namespace paoding::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};  // between looks at what runs
+constexpr std::chrono::milliseconds kLook{20};  // between checks of the batches that run
 
-// What it throws leaves a request without an answer; whoever `done` belongs to sees it gone.
+// An exception of `done` is dropped: its request gets no answer, which the owner of `done` notices when it is
+// destroyed.
 void tell(const RequestBatches::Done& done, BatchResult result) noexcept {
   try {
     done(std::move(result));
@@ -63,12 +64,12 @@ void RequestBatches::finish() {
   if (watch_.joinable()) watch_.join();
 }
 
-// Of a run that begins now.
+// The deadline of a run that begins now.
 RequestBatches::Clock::time_point RequestBatches::latest_end() const {
   return Clock::now() + (is_over_ ? std::min(options_.most_run, options_.most_last_run) : options_.most_run);
 }
 
-// Of what waits. Whoever left must not keep a place in the queue.
+// Removes waiting requests whose clients have left, since they would keep places in the queue.
 void RequestBatches::drop_what_left(Requests* left) {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const auto request = at++;
@@ -172,7 +173,7 @@ void RequestBatches::answer(Worker& worker, Requests batch) noexcept {
   try {
     answer_all(worker, batch);
   } catch (...) {
-    // Of memory. Whoever has no answer yet sees its request gone.
+    // There is no memory. Requests without an answer are destroyed, which their owners notice.
   }
   const std::lock_guard lock(mutex_);
   worker.running = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that wait are answered together: a batch begins when an executor is free and the oldest of them has waited
-// as long as it may, or there are enough. What nobody waits for anymore is not run, or called off.
+// as long as it may, or there are enough. Requests whose clients have left are not run, or are cancelled.
 #pragma once
 
 #include <chrono>
@@ -23,19 +23,19 @@ namespace paoding::cli {
 struct BatchOptions {
   std::size_t most_lines = 64;                    // of a batch
   std::chrono::microseconds wait{2000};           // for others, while there are fewer
-  std::size_t most_waiting = 4096;                // lines; what comes beyond is refused
-  std::chrono::milliseconds most_age{5000};       // what has waited longer is refused, not answered
-  std::chrono::milliseconds most_run{10000};      // of one run of the model: what takes longer is called off
+  std::size_t most_waiting = 4096;                // lines; more are refused
+  std::chrono::milliseconds most_age{5000};       // a request that has waited longer is refused
+  std::chrono::milliseconds most_run{10000};      // of one run of the model: a longer one is cancelled
   std::chrono::milliseconds most_last_run{5000};  // the same, once finish() is called
 };
 
-/// What is said about a line.
+/// The answer to one line.
 struct LineAnswer {
   models::Predictions predictions;
-  std::string remark = {};  // what of the line the model cannot make use of
+  std::string remark = {};  // names the parts of the line that the model does not know
 };
 
-/// What became of a request.
+/// The outcome of a request.
 struct BatchResult {
   enum class Kind { answered, wrong, failed, too_late };
   Kind kind = Kind::answered;
@@ -58,17 +58,17 @@ class RequestBatches {
     Predict predict;
   };
 
-  /// A thread for each of the executors; returns when all have begun. Throws what one of them throws in begin().
+  /// Starts a thread for each executor and returns when all have begun. Rethrows an exception of begin().
   RequestBatches(const BatchOptions& options, std::vector<Executor> executors);
   ~RequestBatches();
   RequestBatches(const RequestBatches&) = delete;
   RequestBatches& operator=(const RequestBatches&) = delete;
 
   /// `done` is called at most once, in another thread: not when nobody waits anymore, and not when there is no memory
-  /// for a result; what it holds is let go of in any case. False, and no call, when too many lines wait.
+  /// for a result; it is destroyed in any case. False, and no call, when too many lines wait.
   bool add(
       std::vector<std::string> lines, Done done, IsAwaited is_awaited = [] { return true; });
-  /// Answers what waits, and takes nothing more. Returns when it is done, whatever the model does.
+  /// Answers the requests that wait, and takes no more. Returns when it is done, however long the model runs.
   void finish();
 
   struct Counts {
@@ -86,7 +86,7 @@ class RequestBatches {
   };
   using Requests = std::list<Request>;  // from one to another without an allocation, which could fail
 
-  // An executor's thread, and what it runs: who watches calls it off.
+  // An executor's thread and its batch, which the watching thread cancels when it takes too long.
   struct Worker {
     Executor executor;
     Cancellation stop;

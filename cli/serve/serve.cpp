@@ -92,7 +92,7 @@ class Server {
             [this](int status, std::chrono::nanoseconds latency) { metrics_.count(status, latency); }) {}
 
   int port() const { return http_.port(); }
-  /// No new connections; what was asked is answered.
+  /// Takes no new connections, and answers the requests that it has.
   void finish() {
     using namespace std::chrono_literals;
     http_.stop_listening();
@@ -145,7 +145,7 @@ class Server {
   const std::string model_;
   ServeMetrics metrics_;
   RequestBatches batches_;
-  HttpServer http_;  // ends before what it hands requests to
+  HttpServer http_;  // destroyed first, since it uses the members above
 };
 
 // Each with a predictor and, on a CPU, its share of the threads.

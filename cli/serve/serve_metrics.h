@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server says of itself at /metrics, in Prometheus' text format.
+// Counters of a server, served at /metrics in Prometheus' text format.
 #pragma once
 
 #include <array>

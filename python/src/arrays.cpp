@@ -253,11 +253,11 @@ DType dtype_of(nb::handle object) {
   refuse(ErrorKind::dtype, "'" + text + "' is no dtype: f64, f32, f16, bf16, i64, i32, u8 and bool are");
 }
 
-std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what) {
+std::vector<std::int64_t> integers_of(nb::handle object, const std::string& name) {
   std::vector<std::int64_t> list(1);
   if (PyLong_Check(object.ptr()) != 0 ? nb::try_cast(object, list[0]) : nb::try_cast(object, list)) return list;
   refuse(ErrorKind::argument,
-         what + " is " + text_of(nb::repr(object)) + ", needed is an integer of 64 bits or a list of such");
+         name + " is " + text_of(nb::repr(object)) + ", needed is an integer of 64 bits or a list of such");
 }
 
 Shape shape_of(nb::handle object) {
@@ -273,13 +273,13 @@ std::string text_of(nb::handle object) {
 
 std::string type_name_of(nb::handle object) { return text_of(nb::str(object.type().attr("__name__"))); }
 
-std::string name_of(nb::handle object, const std::string& what) {
+std::string name_of(nb::handle object, const std::string& role) {
   if (PyUnicode_Check(object.ptr()) == 0) {
-    throw nb::type_error((what + " is " + text_of(nb::repr(object)) + ", needed is a str").c_str());
+    throw nb::type_error((role + " is " + text_of(nb::repr(object)) + ", needed is a str").c_str());
   }
   std::string name;
   if (nb::try_cast(object, name)) return name;
-  throw nb::value_error((what + " is " + text_of(nb::repr(object)) + ", which is no Unicode text").c_str());
+  throw nb::value_error((role + " is " + text_of(nb::repr(object)) + ", which is no Unicode text").c_str());
 }
 
 nb::dict dict_of(nb::handle object, const std::string& what, const char* needed) {

@@ -39,8 +39,8 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
 
 /// "f32" or a DType.
 DType dtype_of(nb::handle object);
-/// A list of integers; one integer makes a list of one. `what`: its name in errors.
-std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what);
+/// A list of integers; one integer makes a list of one. Errors call it `name`.
+std::vector<std::int64_t> integers_of(nb::handle object, const std::string& name);
 Shape shape_of(nb::handle object);
 /// An int stays one.
 Number number_of(nb::handle object);
@@ -52,8 +52,8 @@ Device device_of(const std::string& text);
 std::string text_of(nb::handle object);
 /// int, of 5.
 std::string type_name_of(nb::handle object);
-/// A str, unchanged. TypeError when it is none, ValueError when it has surrogates; `what`: "the name of an input".
-std::string name_of(nb::handle object, const std::string& what);
+/// A str, unchanged. TypeError when it is none, ValueError when it has surrogates; `role`: "the name of an input".
+std::string name_of(nb::handle object, const std::string& role);
 /// TypeError when it is none; `needed`: "Parameters or a dict".
 nb::dict dict_of(nb::handle object, const std::string& what, const char* needed = "a dict");
 /// A path of any kind that open() takes. TypeError and ValueError as there: of a NUL.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding._paoding: the C++ part of the Python package. The package's own files say what users see.
+// paoding._paoding: the C++ part of the Python package. The package's own files are the interface that users see.
 #include <nanobind/nanobind.h>
 
 #include "arrays.h"

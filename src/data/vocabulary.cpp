@@ -36,13 +36,13 @@ const std::string& Vocabulary::symbol(std::int64_t number) const {
   return symbols_[static_cast<std::size_t>(number)];
 }
 
-std::vector<std::string> characters(std::string_view text, std::string_view what) {
+std::vector<std::string> characters(std::string_view text, std::string_view name) {
   std::vector<std::string> result;
   result.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
     if (length == 0) {
-      fail(ErrorKind::file, "{}: byte {} of {} is not UTF-8 text", what, at, quote(shortened(text)));
+      fail(ErrorKind::file, "{}: byte {} of {} is not UTF-8 text", name, at, quote(shortened(text)));
     }
     result.emplace_back(text.substr(at, length));
     at += length;

@@ -34,10 +34,10 @@ NameIndex::NameIndex(const std::vector<std::string>& names) : names_(names) {
   for (std::size_t i = 0; i < names.size(); ++i) index_.try_emplace(names[i], static_cast<int>(i));
 }
 
-int NameIndex::at(std::string_view name, const char* what) const {
+int NameIndex::at(std::string_view name, const char* kind) const {
   const auto it = index_.find(name);
   if (it == index_.end()) {
-    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, one_line(name), one_line(names_));
+    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", kind, one_line(name), one_line(names_));
   }
   return it->second;
 }

@@ -44,8 +44,8 @@ class NameIndex {
  public:
   NameIndex() = default;
   explicit NameIndex(const std::vector<std::string>& names);
-  /// Error (argument) with the names there are; `what` is their kind: "input".
-  int at(std::string_view name, const char* what) const;
+  /// Error (argument) with the names there are; `kind` is their kind: "input".
+  int at(std::string_view name, const char* kind) const;
 
  private:
   std::vector<std::string> names_;

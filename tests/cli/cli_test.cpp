@@ -324,7 +324,7 @@ TEST_F(Cli, BenchComparesTrainingStepsWithFloat64) {
   }
 }
 
-// A max pool chooses: what rounding decides otherwise is no error, however few images share it.
+// A max pool chooses an element: another choice because of rounding is no error, however few images there are.
 TEST_F(Cli, BenchKnowsChoicesThatRoundingMoves) {
   const Ran ran = run("bench conv_net --batch 1,8 --dtype bf16 --device cpu --quick");
   EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
@@ -387,7 +387,7 @@ TEST_F(Cli, BenchFollowsNamesFromStdinAndAnswersEachWithJsonLines) {
       answers.back() += line;
     }
   }
-  ASSERT_EQ(answers.size(), 4u) << ran.out;  // the last is what comes behind the third
+  ASSERT_EQ(answers.size(), 4u) << ran.out;  // the last one is the text after the third answer
   EXPECT_TRUE(has(answers[0], "\"case\":\"control/cases\"")) << answers[0];
   EXPECT_TRUE(has(answers[1], "there is no case 'no/such'")) << answers[1];
   EXPECT_TRUE(has(answers[2], "\"us\":")) << answers[2];

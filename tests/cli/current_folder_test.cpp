@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The current folder may be anyone's, a run that was downloaded for one: what lies in it under the name of a library is
-// not loaded, whatever command is given there.
+// The current folder may be anyone's, for instance a downloaded run's: a file in it that has the name of a library is
+// never loaded, by no command.
 #include <link.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class CurrentFolder : public Cli {
     Cli::SetUp();
     planted_ = folder_ / "planted";
     fs::create_directory(planted_);
-    // This process is linked with what the program is linked with; and what it loads when it runs.
+    // This process has the program's libraries: those it is linked with, and those it loads when it runs.
     dl_iterate_phdr(
         [](dl_phdr_info* loaded, std::size_t, void* to) {
           const fs::path file = loaded->dlpi_name;

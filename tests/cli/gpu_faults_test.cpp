@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user is told when a GPU cannot be had or cannot go on: no driver, one that is too old, no GPU that may be
-// seen, a library that is not what its name says, too little memory. Libraries are put in NVIDIA's places by
-// PAODING_CUDA_PATH.
+// Messages for a GPU that cannot be used or fails: no driver, one that is too old, no visible GPU, a file that is not
+// the library of its name, too little memory. PAODING_CUDA_PATH puts libraries in place of NVIDIA's.
 #include <fmt/format.h>
 
 #include "paoding/paoding.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of HTTP as they stand on the wire: however they are cut into pieces they are the same, and what two programs
-// could read in two ways is none.
+// Requests of HTTP as they stand on the wire: however they are cut into pieces they are the same, and ambiguous ones
+// are refused.
 #include "cli/serve/http_message.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = 1000;
 
-// What a reader makes of bytes that come in pieces of a size: each request, and how it ended.
+// Feeds the bytes to a reader in pieces of one size; returns each request and the final state as text.
 std::string read_as(const std::string& bytes, std::size_t piece) {
   HttpReader reader(kMostBytes);
   std::string waiting, said;
@@ -112,7 +112,7 @@ TEST(HttpReader, RefusesWhatCouldBeReadInTwoWays) {
   EXPECT_EQ(status_of(chunked + "1;" + std::string(2000, 'a')), 400);
 }
 
-// Lines and chunks of hundreds are no reason to refuse what is within the limits.
+// Limits hold for one line and one chunk, so hundreds of them within the limits are accepted.
 TEST(HttpReader, CountsNeitherChunksNorRequestsTogether) {
   std::string bytes = head("Transfer-Encoding: chunked\r\n");
   for (int i = 0; i < 1000; ++i) bytes += "1\r\na\r\n";

@@ -64,7 +64,7 @@ bool comes(const Condition& condition) {  // within 20 s
   return condition();
 }
 
-// Keeps what it is asked until it is told to answer.
+// Holds requests until it is told to answer.
 struct Waiting {
   std::mutex mutex;
   std::vector<HttpReply> replies;

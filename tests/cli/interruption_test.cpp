@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One Ctrl-C, SIGTERM or hangup ends every command, whatever it is in the middle of, with the code that a shell
-// expects; what was written stays whole.
+// expects; files that were written stay whole.
 #include <chrono>
 #include <csignal>
 #include <thread>

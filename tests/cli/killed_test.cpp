@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// paoding profile of programs that a signal ends: what they had recorded until then is in the report, to the last span.
+// paoding profile of programs that a signal ends: the report has every span that they had recorded until then.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,11 +55,11 @@ TEST(KilledProgram, DISABLED_RecordsAndEndsBySignal) {
   pause();
 }
 
-// ---- what is reported of it ----
+// ---- its report ----
 
 class Killed : public Cli {
  protected:
-  // By `paoding profile`, as JSON.
+  // Runs it under `paoding profile`, which reports as JSON.
   Ran profile(int signal, int ranges, int pauses) {
     const std::string own = fs::read_symlink("/proc/self/exe").string();
     return run("profile --format json --path $D/killed.paoding " + own +
@@ -107,7 +107,7 @@ TEST_F(Killed, LeavesAllThatWasRecordedHoweverShortItWas) {
       EXPECT_EQ(sums["of another number"], all) << where;
       EXPECT_EQ(sums["own parity"], 2) << where;
       EXPECT_TRUE(has(ran.out, "the program ended before its recording was")) << ran.out;
-      // What is kept says the same once more.
+      // A report of the kept recording is the same.
       EXPECT_EQ(run("report $D/killed.paoding --format json").out, ran.out.substr(begin)) << signal << " " << ranges;
       EXPECT_EQ(run("report $D/killed.paoding --path $D/killed.json").code, 0);
       EXPECT_TRUE(is_json(read_file(folder_ / "killed.json")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a training: well-formed whatever is in it, small for any number of points, and with what was given
-// where it belongs.
+// The chart of a training: well-formed for any names, small for any number of points, and with every value in its
+// place.
 #include "cli/loss_curve.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace paoding::cli {
 namespace {
 
-// What is wrong with the XML: tags that do not close each other, attributes without quotes, bare & or <.
+// The first fault of the XML: tags that do not close each other, attributes without quotes, bare & or <.
 std::string fault_of(const std::string& xml) {
   std::vector<std::string> open;
   for (std::size_t at = 0; at < xml.size();) {
@@ -86,7 +86,7 @@ TEST(LossCurve, DrawsTheLossAsItIsAndSmoothedAndTheScoreBelow) {
 TEST(LossCurve, StaysSmallForAnyNumberOfPoints) {
   LossCurve curve = curve_of(200'000);
   expect_sound(to_svg(curve));
-  // What sticks out stays.
+  // An outlier stays visible.
   curve.losses[100'001].second = 40;
   const std::string svg = to_svg(curve);
   expect_sound(svg);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs under a limit of addresses (ulimit -v), as clusters set it, and with more threads than the system starts:
-// whatever does not fit is one error that says what was needed and what there is; no signal ends the program.
+// whatever does not fit is one error with the needed and the available size; no signal ends the program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `paoding predict` and `paoding evaluate`: what goes in, what comes out, in which order.
+// `paoding predict` and `paoding evaluate`: forms of the input, of the output, and their order.
 #include <cmath>
 #include <set>
 

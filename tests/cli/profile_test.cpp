@@ -20,7 +20,7 @@ TEST_F(Profile, RecordsACommandOfPaodingsWithoutAChangeToIt) {
   EXPECT_TRUE(has(ran.out, "\nfetch  type")) << ran.out;
   EXPECT_TRUE(has(ran.out, "\n  Compiling ")) << ran.out;
   EXPECT_TRUE(has(ran.out, "4 steps: p50 ")) << ran.out;
-  // What making the program took and what it holds, and the last line.
+  // The sections on compile time and memory, and the last line.
   EXPECT_TRUE(has(ran.out, "\npass fuse_groups ")) << ran.out;
   EXPECT_TRUE(has(ran.out, "\nCPU, program of ")) << ran.out;
   EXPECT_TRUE(has(ran.out, "  most at once ")) << ran.out;
@@ -162,7 +162,7 @@ TEST_F(Profile, RecordsAProgramThatProfilesItself) {
       << window.err;
 }
 
-// What is on a terminal fits into its lines, and has titles in bold type.
+// A report on a terminal fits into its width, and has titles in bold type.
 TEST_F(Profile, FitsATerminalAndHasColoursThereOnly) {
   const std::string path = (folder_ / "t.paoding").string(), paoding = program().string();
   ASSERT_EQ(run("run $D/scale.txt --random 1 --device cpu --repeat 9 --profile --profile-path $D/t.paoding").code, 0);
@@ -243,8 +243,8 @@ TEST_F(Profile, SaysWhatIsWrong) {
   }
 }
 
-// What every file that a command writes asks: a link stays a name, what is another's stays, and that is said before
-// there is any work.
+// Files that a command writes: a symbolic link stays one, another program's file is not overwritten, and the error
+// comes before any work.
 TEST_F(Profile, WritesOverNothingButItsOwnFiles) {
   write("letter", "dear reader");
   const std::string work = "run $D/scale.txt --random 1 --device cpu ";

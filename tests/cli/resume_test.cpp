@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint fixes when training goes on with it, what it says, and what a run's folder from elsewhere may do.
+// Resumed training: options that a checkpoint fixes, its messages, and folders that come from elsewhere.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -88,7 +88,7 @@ TEST_F(Resume, NamesTheOptionThatACheckpointFixes) {
     EXPECT_TRUE(has(ran.err, message)) << ran.err;
     EXPECT_LT(ran.err.size(), 300u) << ran.err;
   }
-  // What it does not fix may change, and is told. Dropout comes and goes.
+  // Other options may change, and the user is told. Dropout comes and goes.
   Ran ran = shell("paoding train g2p --out a --resume --epochs 3 --hidden 16 --dropout 0 --weight-decay 0.1" +
                   std::string(kQuiet));
   EXPECT_EQ(ran.code, 0) << ran.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `paoding run` takes its values from, what it refuses, and how it looks for non-finite values.
+// `paoding run`: where its values come from, inputs that it refuses, and how it looks for non-finite values.
 #include <pty.h>
 #include <sys/ioctl.h>
 
@@ -49,7 +49,7 @@ TEST_F(RunFeeds, MayHaveWhatTheGraphHasNoPlaceForWhenThatIsSaid) {
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.err, "'adam/m/w' of " + path("run") + " is no input or parameter of the graph")) << ran.err;
   EXPECT_TRUE(has(ran.err, "--allow-surplus")) << ran.err;
-  // What has a place must fit it all the same.
+  // A tensor that the graph has a place for must still have its type.
   save("w.safetensors", {{"w", floats({2}, {1, 2})}, {"more", floats({1}, {1})}});
   const Ran wrong = run("run $D/scale.txt --device cpu --random 1 --allow-surplus --feed $D/w.safetensors");
   EXPECT_EQ(wrong.code, 1);
@@ -57,8 +57,8 @@ TEST_F(RunFeeds, MayHaveWhatTheGraphHasNoPlaceForWhenThatIsSaid) {
   EXPECT_FALSE(has(wrong.err, "'more'")) << wrong.err;
 }
 
-// What an optimizer remembers begins as it does in training, and numbers that index are below what they index: else the
-// second run's loss is NaN, where a run is not an error.
+// An optimizer's state begins as in training, and indices are in range: otherwise the second run would be an error, or
+// its loss NaN.
 TEST_F(RunFeeds, MadeUpForTrainingAreSuchAsItCanGoOnWith) {
   const Optimizer optimizers[] = {Sgd{.momentum = 0.9}, Adam{}, AdamW{}, RmsProp{.centered = true}, Lion{}, Lamb{},
                                   Adafactor{}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `paoding serve` asked over raw sockets for what HTTP leaves to a server's care: ports, addresses, methods, lengths,
-// media types, clients that stop to send, and little memory.
+// `paoding serve` over raw sockets: ports, addresses, methods, lengths, media types, clients that stop sending, and
+// little memory.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -82,7 +82,7 @@ TEST_F(ServeHttp, EveryRequestHasItsAnswerWhichIsCounted) {
   said(ask("GET", "/predict"), "405", "\r\nAllow: POST\r\n");
   said(ask("DELETE", "/health"), "405", "\r\nAllow: GET, HEAD\r\n");
   said(ask("BREW", "/health"), "501", "there is no method 'BREW'");
-  // Where a body ends is said once; what follows is no request.
+  // A body has one length; the bytes after it are no request.
   for (const char* lengths :
        {"Content-Length: 4\r\nContent-Length: 4\r\n\r\nbada", "Content-Length: 4\r\nContent-Length: 9\r\n\r\nbada",
         "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -94,7 +94,7 @@ TEST_F(ServeHttp, EveryRequestHasItsAnswerWhichIsCounted) {
   said(send_text(post + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nba\r\n2\r\nda\r\n0\r\n\r\n"),
        "200", "B A D A");
   said(send_text(post + "Transfer-Encoding: gzip\r\n\r\n"), "501", "Transfer-Encoding");
-  // What is too long, and sent whole all the same.
+  // A body that is too long, and sent whole all the same.
   said(ask("POST", "/predict", std::string(3'000'000, 'a')), "413", "more than 2000 bytes");
   std::string chunks = post + "Transfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 3000; ++i) chunks += "3e8\r\n" + std::string(1000, 'a') + "\r\n";
@@ -168,7 +168,7 @@ TEST_F(ServeHttp, LettersItDoesNotKnowAreRemarkedInTheAnswer) {
 }
 
 // Three clients that send all that a request may have and leave, over and over, and one that does everything right:
-// what nobody waits for is not run, so the model was asked for little more than what the honest one wanted.
+// abandoned requests are not run, so the model runs little more than the last client's.
 TEST_F(ServeHttp, ClientsThatSendAndLeaveStarveNobody) {
   start({"--executors", "1", "--wait", "0"});
   std::string many;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of images behind HTTP: pixels as bytes and as base64 get what `paoding predict` says of the same images.
+// A model of images over HTTP: pixels as bytes and as base64 get the answers of `paoding predict`.
 #include "cli/question.h"
 #include "tests/cli/serving_run.h"
 #include "tests/support/small_corpora.h"
@@ -67,7 +67,7 @@ TEST_F(ServeImages, PixelsGetWhatPredictSays) {
 
   start("fashion.pd", {});
   EXPECT_EQ(body_of(ask("POST", "/predict", "{\"inputs\": [" + list + "], \"best\": 10}", "application/json")), all);
-  // Of bytes the best alone.
+  // A request of bytes gets the best class alone.
   const std::string best = body_of(ask("POST", "/predict", pixels, "application/octet-stream"));
   std::vector<std::string> first;
   for (const std::string& one : expected) first.push_back(one.substr(0, one.find('}') + 1) + "]");

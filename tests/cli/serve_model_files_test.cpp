@@ -33,7 +33,7 @@ class ServeModelFiles : public ServingWords {
     ServingWords::SetUp();
     good_ = load_model_file(folder_ / "g2p.pd");
   }
-  // What all of them say of a file that was changed; `library`: whether Model::load can know.
+  // Expects that every command refuses the changed file with these words; `library`: Model::load does, too.
   void refused(const std::string& what, const ModelFile& file, const char* words, bool library = true) const {
     SCOPED_TRACE(what);
     save_model(folder_ / "bad.pd", file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `paoding serve` in a test's folder, and clients that say what they like over sockets.
+// `paoding serve` in a test's folder, and clients that send any bytes over sockets.
 #pragma once
 
 #include <arpa/inet.h>

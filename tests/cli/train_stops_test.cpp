@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training that is stopped, killed or fails, at any moment: what goes on from its checkpoints ends with the same bytes
-// as training that never stopped.
+// Training that is stopped, killed or fails, at any moment: resumed from its checkpoints it ends with the same bytes as
+// training that never stopped.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ TEST_F(TrainStops, TrainingTwiceGivesTheSameBytes) {
 TEST_F(TrainStops, StepsAndValidateAreKeptForResuming) {
   trained("whole", "--no-test --show 0 --steps 30 --validate 2");
   trained("parts", "--no-test --show 0 --steps 30 --validate 2 --save-minutes 0");
-  // As if killed behind step 29.
+  // Pretend that it was killed after step 29.
   fs::remove_all(folder_ / ("parts/" + checkpoints("parts").back()));
   const Ran ran = shell("paoding train g2p --out parts --resume --no-test --show 0");
   EXPECT_EQ(ran.code, 0) << ran.err;
@@ -81,7 +81,7 @@ TEST_F(TrainStops, StepsAndValidateAreKeptForResuming) {
 TEST_F(TrainStops, ACheckpointOfTheLastStepWithoutScoresIsScoredWhenResumed) {
   const auto whole = undisturbed();
   trained("parts", "--no-test --show 0 --save-minutes 0");
-  // What a kill between the last step's own checkpoint and its scores leaves.
+  // Make the folder that a kill between the last step's own checkpoint and its scores leaves.
   Checkpoint checkpoint = load_checkpoint(folder_ / "parts", true);
   checkpoint.manifest.epoch = 1;
   checkpoint.manifest.batch = checkpoint.manifest.step - load_manifest(folder_ / "parts", true).scores[0].first;
@@ -107,7 +107,7 @@ TEST_P(TrainStopsOn, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
   for (int round = 0; round < 6; ++round) {
     const int signal = round % 3 == 0 ? SIGINT : round % 3 == 1 ? SIGTERM : SIGHUP;
     const pid_t child = start(words_of_run("parts", round < 3 ? "--save-minutes=0" : "--save-minutes=5"));
-    // Once it says what it will do, signals are caught.
+    // Signals are caught from the first line of output on.
     for (int i = 0; i < 30'000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
     if (round > 0) wait_ms(std::uniform_real_distribution<>(0, 30)(random));
     const auto begin = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `paoding train` prints and writes, where it writes, and what it says about wrong words and wrong data.
+// `paoding train`: its output, its files, and its messages for wrong options and wrong data.
 #include <pty.h>
 #include <sys/ioctl.h>
 
@@ -224,7 +224,7 @@ TEST_F(Train, DamagedCheckpointsAreRefused) {
       EXPECT_TRUE(has(ran.err, "manifest says")) << ran.err;
     }
   }
-  // Its seals are right, what it says is not.
+  // Its checksums are right, its content is not.
   spill(tensors, whole);
   const Checkpoint good = load_checkpoint(folder_ / "a", true);
   const auto refused = [&](const Checkpoint& bad, const char* message) {

@@ -35,7 +35,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// What a checkpoint's folder holds, by file name.
+/// Contents of a checkpoint's folder, by file name.
 inline std::map<std::string, std::string> all_files(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::directory_iterator(folder)) files[entry.path().filename()] = slurp(entry.path());

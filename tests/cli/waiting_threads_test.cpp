@@ -8,7 +8,7 @@ namespace {
 
 class WaitingThreads : public Cli {
  protected:
-  // What OpenMP was told when it was loaded; its own is 300000.
+  // OpenMP's settings, as it prints them when it is loaded; its default spin count is 300000.
   std::string told(const std::string& environment) const {
     const Ran ran = shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose " + environment + " " +
                           program().string() + " --help");

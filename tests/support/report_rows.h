@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace's report says, as short texts to compare with.
+// A trace's report as short texts to compare with.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ inline std::vector<std::string> report_rows(const profile::Trace& trace, const p
   return all;
 }
 
-/// Of what is missing how many.
+/// The number of missing items, by kind.
 inline std::map<std::string, std::uint64_t> notes_of(const profile::Trace& trace) {
   std::map<std::string, std::uint64_t> all;
   for (const profile::Note& note : trace.notes()) all[note.text] = note.count;

@@ -31,7 +31,7 @@ class Vocabulary {
   std::map<std::string, std::int64_t, std::less<>> numbers_;
 };
 
-/// The characters of a UTF-8 text, each a string. Error (file) with `what` in it when the text is not UTF-8.
-std::vector<std::string> characters(std::string_view text, std::string_view what);
+/// The characters of a UTF-8 text, each a string. Error (file) with `name` in it when the text is not UTF-8.
+std::vector<std::string> characters(std::string_view text, std::string_view name);
 
 }  // namespace paoding::data
