@@ -50,7 +50,7 @@ def recordings(rows):
     op, phases and instances are the levels of detail. first_second_more: the same over the whole first second of a recording,
     its start included; the first recording of a process is the most, which makes what leaves stamps. longest_us: what the
     longest run of that second takes longer than the longest that nobody records; start_us, end_us: of the recording.
-    window_us: what 16 runs take longer in a CuptiWindow, its ends included, behind the first of the process.
+    window_us: what 16 runs take longer in a CuptiWindow, its ends included, after the first of the process.
     """
     made = {}
     for name, row in rows.items():

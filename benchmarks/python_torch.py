@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/python_torch.py [FOLDER]: paoding.torch.LSTM and GRU beside torch.nn's on the CPU, in turns, of the package in
-FOLDER (build/python). Medians; ms; with one thread its time on the processor, as others may be using the machine. Behind
+FOLDER (build/python). Medians; ms; with one thread its time on the processor, as others may be using the machine. After
 them, with one thread, layers so small that what counts is what a call costs its caller, and forward passes without
 gradients whose weights take as long to read as to multiply: quartiles of that time; us."""
 

@@ -43,7 +43,7 @@ def main():
     times = [value for value, time in zip(values, is_time) if time]
     ids = [value for value, time in zip(values, is_time) if not time]
     span = max(times) - min(times) + 1_000_000
-    # What lasts longest may end behind what begins last.
+    # What lasts longest may end after what begins last.
     durations = [int(float(one) * 1000) for one in re.findall(rb'"dur": ?(\d+(?:\.\d+)?)', body)]
     span += max(durations, default=0)
     step = max(ids, default=0) + 1

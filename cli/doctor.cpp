@@ -33,7 +33,7 @@ namespace {
 
 void print_row(std::string_view name, std::string_view text) { print("  {:<14}{}\n", name, text); }
 
-// The value behind the first "key : value" of a /proc file.
+// The value after the first "key : value" of a /proc file.
 std::string proc_value(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

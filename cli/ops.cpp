@@ -49,7 +49,7 @@ const char* kind_of(const AttrValue& value) {
   return names[value.index()];
 }
 
-// "xw, u, lengths?": a question mark behind those that may be absent.
+// "xw, u, lengths?": a question mark after those that may be absent.
 std::string inputs_text(const OpDef& op) {
   std::vector<std::string> names = op.inputs;
   for (int k = 0; k < op.optional_inputs; ++k) names[names.size() - 1 - static_cast<std::size_t>(k)] += '?';

@@ -69,7 +69,7 @@ std::string attr_text(const OpDef& op, const AttrSpec& attr) {
   return fmt::format("{}{} = {}", text, value == "None" ? " | None" : "", value);
 }
 
-// "a: ValueLike, *, axis: Ints | None = None": attributes behind inputs that may be absent go by name.
+// "a: ValueLike, *, axis: Ints | None = None": attributes after inputs that may be absent go by name.
 std::string parameters_text(const OpDef& op) {
   std::vector<std::string> all;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {

@@ -72,7 +72,7 @@ Question text_question(const std::string& body) {
 
 Question image_question(const std::string& body, std::size_t image_bytes) {
   if (body.size() % image_bytes != 0) {
-    wrong(fmt::format("the body has {} bytes; needed are images of {} bytes each, one behind the other", body.size(),
+    wrong(fmt::format("the body has {} bytes; needed are images of {} bytes each, one after the other", body.size(),
                       image_bytes));
   }
   Question question{{}, 1, true};

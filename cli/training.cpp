@@ -373,7 +373,7 @@ void Training::finish_step(std::int64_t behind) {
   log_.step(refreshed(), loss, step->batch.items, seconds);
 }
 
-// The step left parameters and the optimizer's state as they were, and so did those behind it: it is run again and
+// The step left parameters and the optimizer's state as they were, and so did those after it: it is run again and
 // looked at.
 void Training::fail_nonfinite(const models::Batch& batch, double loss, double norm, std::int64_t behind) {
   const auto graph = training_graph(batch.bucket);

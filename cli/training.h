@@ -83,7 +83,7 @@ class Training {
   std::optional<Profiler> profiler_;
   std::optional<ProfiledSteps> profiled_;
   std::string report_;  // of the last steps
-  Manifest manifest_;   // where training is: behind the last step whose loss is known
+  Manifest manifest_;   // where training is: after the last step whose loss is known
   // A step that has been started. Its loss is read when the next one has been: a GPU never waits for the host.
   struct StartedStep {
     models::Batch batch;

@@ -3,7 +3,7 @@
 // 2016): f = sigmoid(x Wf + h Uf + bf), n = tanh(x Wn + (f h) Un + bn), h' = (1 - f) h + f n.
 //
 // Nothing here says so, but the products with x leave the loop as one product over all time steps, the weight gradients
-// are one product each behind it, and the rest of a step runs as one product and one kernel per gate.
+// are one product each after it, and the rest of a step runs as one product and one kernel per gate.
 #include <iostream>
 #include <random>
 

@@ -45,7 +45,7 @@ BeamSearch beam_search(const Values& state, const BeamSearchOptions& options,
     Continuation next = step(words, Values(carried.begin() + 3, carried.end()));
     Graph& body = next.logits.graph();
     const std::int64_t V = next.logits.shape()[1];
-    // Behind an end there is nothing but the end, for certain.
+    // After an end there is nothing but the end, for certain.
     const Value is_end = equal(iota(body, Shape{1, V}, 1, i64), full(body, {}, options.end, i64));
     const Value after_end = select(is_end, zeros(body, {}), full(body, {}, kImpossible));
     const Value done = equal(reshape(is_done, Shape{R, 1}), full(body, {}, 1, i64));

@@ -26,7 +26,7 @@ struct Continuation {
 };
 
 /// The result of a search over B rows with K hypotheses each. words and parents [T, B, K] (i64): hypothesis k of step t
-/// is `words` behind hypothesis `parents` of the step before. totals [B, K]: sums of log probabilities, the best first.
+/// is `words` after hypothesis `parents` of the step before. totals [B, K]: sums of log probabilities, the best first.
 struct BeamSearch {
   Value words, parents, totals;
 };

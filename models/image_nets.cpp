@@ -6,7 +6,7 @@
 namespace paoding::models {
 namespace {
 
-// Convolutions with a batch norm behind, and the dense layer at the end, of one network.
+// Convolutions, each with a batch norm after it, and the dense layer at the end of a network.
 class Layers {
  public:
   Layers(Graph& graph, const ImageNetOptions& options) : graph_(graph), options_(options) {}

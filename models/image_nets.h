@@ -25,7 +25,7 @@ struct MobileNetOptions : ImageNetOptions {
   struct Stage {
     std::int64_t expansion, channels, blocks, stride;
   };
-  std::int64_t first = 32, last = 1280;  // channels of the convolutions before and behind the stages
+  std::int64_t first = 32, last = 1280;  // channels of the convolutions before and after the stages
   std::vector<Stage> stages = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
 };

@@ -216,9 +216,8 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
   };
   add_window("waited/first_window", "what 16 runs take longer in the first window under CUPTI, with its ends", 60e3,
              &Windows::first);
-  add_window("waited/window", "the same in windows behind it", 35e3, &Windows::later);
-  add_window("waited/behind_window", "what a recorded run takes longer behind a window under CUPTI", 0,
-             &Windows::after);
+  add_window("waited/window", "the same in windows after it", 35e3, &Windows::later);
+  add_window("waited/behind_window", "what a recorded run takes longer after a window under CUPTI", 0, &Windows::after);
 }
 
 Case span_case(bool is_on) {

@@ -130,7 +130,7 @@ Doubles turned(const Doubles& values, std::int64_t steps) {
   return made;
 }
 
-// One layer in both directions, the reverse one's results behind the other's.
+// One layer in both directions, the reverse one's results after the other's.
 Expected expect_both(const RecurrentLayers& s, const Feeds& feeds) {
   const Doubles xs = feeds.at("xs").to_doubles(), turned_xs = turned(xs, s.steps);
   const auto H = static_cast<std::size_t>(s.hidden), rows = static_cast<std::size_t>(s.steps * s.batch);

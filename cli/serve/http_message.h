@@ -22,7 +22,7 @@ struct HttpAnswer {
 /// {"error": message} with a status.
 HttpAnswer http_problem(int status, const std::string& message);
 
-/// Reads the requests of one connection, one behind the other.
+/// Reads the requests of one connection, one after the other.
 class HttpReader {
  public:
   explicit HttpReader(std::int64_t most_body_bytes) : most_body_bytes_(most_body_bytes) {}

@@ -255,7 +255,7 @@ struct HttpServer::State {
     }
   }
 
-  // Behind a request nothing more comes: the client is gone, or it only waits. Every answer begins in the same way: on
+  // After a request nothing more comes: the client is gone, or it only waits. Every answer begins in the same way: on
   // that the system of one that is gone answers with a reset.
   void find_out_who_left(Connection& c) {
     if (std::exchange(c.was_seen_to_end, true) || c.sent > 0) return;

@@ -10,7 +10,7 @@
 namespace paoding {
 
 /// A dense row-major array in the memory of a GPU: a result that a program has left there, or the caller's. Copies
-/// share the memory. The work that makes the value may still be under way: a reader is ordered behind it (make_wait) or
+/// share the memory. The work that makes the value may still be under way: a reader is ordered after it (make_wait) or
 /// waits for it (to_host). Any thread may use it, as may several.
 class DeviceTensor {
  public:
@@ -25,7 +25,7 @@ class DeviceTensor {
   const Device& device() const;
   void* address() const;
 
-  /// Orders all work that is enqueued in `stream` from here on behind the work that makes the value. `stream` is a
+  /// Orders all work that is enqueued in `stream` from here on after the work that makes the value. `stream` is a
   /// CUstream or cudaStream_t of the device; nullptr is the legacy default stream. The memory of a program's result is
   /// used again when its last copy is gone and all work enqueued by then, in any stream, has run. For a program whose
   /// runs may fail (an index out of range) the call waits for the run, and throws its error.

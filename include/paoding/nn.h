@@ -69,7 +69,7 @@ class Linear {
 };
 
 struct Conv2dLayerOptions {
-  Conv2dOptions conv = {};  // stride, padding, dilation, groups, and the activation behind the bias
+  Conv2dOptions conv = {};  // stride, padding, dilation, groups, and the activation after the bias
   bool bias = true;
   DType dtype = DType::f32;
   Initializer initial = {};  // of the weight; uniform in +-1 / sqrt(inputs / groups * KH * KW), as PyTorch has it

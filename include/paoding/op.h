@@ -71,7 +71,7 @@ enum class OpKind {
   reduction,   // becomes a reduce mask of a group
   view,        // moves no data of its own: slice, reshape, concat ...
   composed,    // written in terms of other ops; a node only if it has a gradient rule, until the passes start, and
-               // behind that only if one of the implementations registered for it claims the node
+               // after that only if one of the implementations registered for it claims the node
   kernel,      // has implementations per device
   structural,  // input, parameter, scan, group
 };

@@ -152,7 +152,7 @@ struct MinimizeOptions {
   /// of every run counts. The state of random ops ("random/state") moves on in a skipped run as in any;
   /// find_nonfinite() can look for the reason.
   bool skip_nonfinite = false;
-  /// With skip_nonfinite: the updates of all runs behind a skipped one are skipped too, until "optimizer/skipped" is
+  /// With skip_nonfinite: the updates of all runs after a skipped one are skipped too, until "optimizer/skipped" is
   /// set to 0. So runs may be started before the loss of the one before has been read.
   bool stop_at_nonfinite = false;
   /// With skip_nonfinite, which it implies: gradients that are non-finite where the factor can be lowered are no

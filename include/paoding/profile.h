@@ -102,7 +102,7 @@ struct StepWindow {
 };
 
 /// A stretch of the recording that is under way in which NVIDIA's CUPTI tells the kernels of GPUs, with the names of a
-/// library's: in front of it and behind it they leave their own stamps. It begins and ends between two runs, waits for
+/// library's: before and after it they leave their own stamps. It begins and ends between two runs, waits for
 /// the GPUs at both ends, and lets go of CUPTI at the end. No other thread uses a GPU at its ends, and graphs of others
 /// that are launched meanwhile cannot be launched again. Where CUPTI cannot be used the report says why. One at a time.
 class CuptiWindow {
@@ -126,7 +126,7 @@ class ProfiledSteps {
   explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op,
                          StepWindow by_cupti = {});
   ~ProfiledSteps();
-  /// Called in front of every step with its number, and behind the last with the number of the next.
+  /// Called in front of every step with its number, and after the last with the number of the next.
   void before(std::int64_t step);
   /// Null until the first of the steps.
   Profiler* profiler() { return profiler_ ? &*profiler_ : nullptr; }

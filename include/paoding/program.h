@@ -175,7 +175,7 @@ class Parameters {
 /// A result of a run, on its way from the device while others run.
 class Fetched {
  public:
-  /// Waits for the run, and for nothing behind it; the same value every time. Errors: those of the run. For threads it
+  /// Waits for the run, and for nothing after it; the same value every time. Errors: those of the run. For threads it
   /// counts as a call of the program that it comes from.
   const Tensor& value() const;
   /// Whether value() would not wait.
@@ -218,13 +218,13 @@ class Program {
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
   /// The same for a value on the program's GPU, which a copy enqueued in stream() brings. A program's result is copied
-  /// behind the run that makes it; work that fills the caller's own memory has to be ordered in front of stream(). All
-  /// work that is enqueued in `stream`, the caller's, from here on comes behind the copy, so that it may write there
+  /// after the run that makes it; work that fills the caller's own memory has to be ordered in front of stream(). All
+  /// work that is enqueued in `stream`, the caller's, from here on comes after the copy, so that it may write there
   /// (nullptr: the legacy default stream). Error (argument) when the value is on another device.
   void set_input(int index, const DeviceTensor& tensor, void* stream = nullptr);
-  /// Runs once. On a GPU it returns when the run is under way: runs of programs that share Parameters come one behind
+  /// Runs once. On a GPU it returns when the run is under way: runs of programs that share Parameters come one after
   /// the other there, and inputs that are set meanwhile are for the next. wait(), fetch() and Fetched::value() wait,
-  /// and throw the run's error; runs that were enqueued behind one that failed have done nothing, and fail likewise.
+  /// and throw the run's error; runs that were enqueued after one that failed have done nothing, and fail likewise.
   /// Errors: (argument) an input was never set, an index out of range; (device) the device fails; (cancelled) see
   /// CancelScope; and the exceptions of on_print and on_step. A run that throws has written no parameter and has
   /// nothing to fetch.
@@ -236,7 +236,7 @@ class Program {
   /// The same on the program's GPU, in memory of its own, without waiting. Error (argument) on the CPU, and for a
   /// Variant.
   DeviceTensor fetch_on_device(int index);
-  /// fetch() without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
+  /// fetch() without waiting: on a GPU a copy is enqueued after the run, which the next runs leave as it is.
   Fetched fetch_later(int index);
   /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread can interrupt.
   /// With Results::on_device it does not wait. Errors: as set_input, run, fetch and fetch_on_device; (argument) as

@@ -28,7 +28,7 @@ extern "C" {
 /* The gates of w, u and b, of G = 4, 3 or 1, lie in this order along the last axis. */
 typedef enum pd_cell {
   PD_LSTM = 0,     /* i, f, g, o: c' = f c + i g, h' = o tanh(c') */
-  PD_GRU = 1,      /* r, z, n: h' = n + z (h - n), n = tanh(x w_n + b_n + r (h u_n + b_m)); b has b_m behind b_n */
+  PD_GRU = 1,      /* r, z, n: h' = n + z (h - n), n = tanh(x w_n + b_n + r (h u_n + b_m)); b has b_m after b_n */
   PD_RNN_TANH = 2, /* h' = tanh(x w + h u + b) */
   PD_RNN_RELU = 3
 } pd_cell;
@@ -73,8 +73,8 @@ typedef struct pd_recurrent_forward_args {
   const void *x, *w, *u, *b; /* [T, B, I], [I, G H], [H, G H], [G H]; of a GRU b [4 H] */
   const void *h0, *c0;       /* [B, H]; c0 of an LSTM only */
   const int32_t*
-      lengths;  /* [B], with has_lengths: states behind a row's end are 0, and its last state is that of its end */
-  void* states; /* [T + 1, B, H]: h0 in front of what the steps leave; reverse: behind */
+      lengths;  /* [B], with has_lengths: states after a row's end are 0, and its last state is that of its end */
+  void* states; /* [T + 1, B, H]: h0 in front of what the steps leave; reverse: after */
   void *last_h, *last_c; /* [B, H], or null where nobody wants them */
   void* saved;           /* with is_training */
   void* workspace;

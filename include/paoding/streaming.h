@@ -27,7 +27,7 @@ struct StreamingOptions {
 class Streaming {
  public:
   /// The model for T steps of all sequences: xs [T, capacity, ..], lengths i32[capacity] (how many of the steps count
-  /// for a sequence, 0 for one that has none in this call), states [capacity, ..]. Gives the states behind that as
+  /// for a sequence, 0 for one that has none in this call), states [capacity, ..]. Gives the states after that as
   /// carries, those of sequences without a step unchanged, and results [T, capacity, ..] as outputs. The recurrences do
   /// so when they are given lengths and initial states:
   ///

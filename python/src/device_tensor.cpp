@@ -67,7 +67,7 @@ nb::object by_host(const DeviceTensor& self, const char* method, Options&&... op
 void bind_device_tensor(nb::module_& module) {
   nb::class_<DeviceTensor>(module, "DeviceTensor",
                            "A dense array in the memory of a GPU: a result that stays there. PyTorch, JAX and CuPy "
-                           "read it where it is, by DLPack, behind the run that makes it; programs take it as a feed.")
+                           "read it where it is, by DLPack, after the run that makes it; programs take it as a feed.")
       .def_prop_ro("dtype", &DeviceTensor::dtype)
       .def_prop_ro(
           "shape", [](const DeviceTensor& self) { return tuple_of(self.shape()); },

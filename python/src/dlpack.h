@@ -25,7 +25,7 @@ struct DlpackArray {
 /// elements that no dtype is; (shape) for more axes than 8.
 DlpackArray take_dlpack(nb::handle object, std::optional<void*> stream, const ArrayName& name);
 
-/// Error (argument) for elements that do not lie one behind the other. Strides of null: they do.
+/// Error (argument) for elements that do not lie one after the other. Strides of null: they do.
 void check_dense(const Shape& shape, const std::int64_t* strides, std::int64_t unit, const ArrayName& name);
 
 }  // namespace paoding::python

@@ -31,7 +31,7 @@ std::array<std::int64_t, count> extents(nb::handle given, const char* name) {
   return all;
 }
 
-/// In front of and behind each axis: of a number, one for each axis, or all.
+/// Before and after each axis: of a number, one for each axis, or all.
 template <std::size_t axes>
 std::array<std::int64_t, 2 * axes> padding_of(nb::handle given) {
   if (PyLong_Check(given.ptr()) == 0 && integers_of(given, "padding").size() == 2 * axes)

@@ -33,7 +33,7 @@ GraphOwner::~GraphOwner() {
 Graph& GraphOwner::get() const {
   if (graph_ == nullptr) {
     throw Error(ErrorKind::argument,
-                "a value of the body of a loop or branch is used behind the function that wrote it\n"
+                "a value of the body of a loop or branch is used after the function that wrote it\n"
                 "hint: return it from that function");
   }
   return *graph_;

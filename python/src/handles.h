@@ -65,7 +65,7 @@ std::vector<ValueHandle> wrap(const Values& values);
 /// The graph that is no body around a graph or body; null when Python did not make it.
 std::shared_ptr<GraphOwner> root_of(const Graph& graph);
 
-/// While it lives, a Python function writes the body of a loop or branch. Bodies that it met are over behind it.
+/// While it lives, a Python function writes the body of a loop or branch. Bodies that it met are over after it.
 class BodyFrame {
  public:
   /// `body`: the graph that ops without inputs go to, if it is known.

@@ -95,7 +95,7 @@ ValueHandle transposed(const ValueHandle& self, Ints axes) {
 // The part of each axis that a key takes, as slice() wants it, and the axes of the result.
 struct Selection {
   Ints start, end, step;
-  Ints shape;  // behind the slice: without axes that a number picked, with new ones
+  Ints shape;  // after the slice: without axes that a number picked, with new ones
 };
 
 void take_slice(nb::handle key, std::int64_t extent, Selection* into) {
@@ -104,7 +104,7 @@ void take_slice(nb::handle key, std::int64_t extent, Selection* into) {
   const Py_ssize_t count = PySlice_AdjustIndices(extent, &start, &stop, step);
   into->start.push_back(count == 0 ? 0 : start);
   into->step.push_back(count == 0 ? 1 : step);
-  // Just behind the last, which -1 is in front of the first.
+  // Just after the last, which -1 is in front of the first.
   into->end.push_back(count == 0 ? 0 : start + (count - 1) * step + (step > 0 ? 1 : -1));
   into->shape.push_back(count);
 }

@@ -173,11 +173,11 @@ def test_recurrent_layers_drop_in_training_alone(layer, tmp_path):
     np.testing.assert_array_equal(pd.Model.load(tmp_path / 'a.pd')(x=x)['y'].numpy(), plain)
 
 
-@pytest.mark.parametrize('where', ['behind a layer', 'in a loop', 'in attention'])
+@pytest.mark.parametrize('where', ['after a layer', 'in a loop', 'in attention'])
 def test_a_graph_that_drops_is_no_model_to_save(where, tmp_path):
     with pd.Graph() as graph, graph.scope('decoder'):
         x = graph.input('x', pd.f32, (4, 2, 8))
-        if where == 'behind a layer':
+        if where == 'after a layer':
             made = pd.dropout(x, 0.25)
         elif where == 'in a loop':
             made = pd.scan(lambda carry, each: (pd.dropout(carry + each, 0.25), None), x[0], x)[0]

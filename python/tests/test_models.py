@@ -59,7 +59,7 @@ def test_what_goes_wrong_in_a_step_is_said_and_leaves_nothing_behind():
             pd.scan(lambda c, _: 1 / 0, x, length=2)
         leaked = []
         pd.scan(lambda c, _: (leaked.append(c), (c + 1, None))[1], x, length=2)
-        with pytest.raises(pd.ArgumentError, match='behind the function that wrote it'):
+        with pytest.raises(pd.ArgumentError, match='after the function that wrote it'):
             leaked[0] + 1
         with pytest.raises(pd.ArgumentError, match='not nested as'):
             pd.scan(lambda c, _: ((c, c), None), x, length=2)

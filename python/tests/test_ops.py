@@ -101,7 +101,7 @@ VARIADIC = {'add_n', 'concat', 'stack'}
 
 
 def called(op, inputs, attrs):
-    if not hasattr(pd.ops, op):  # iota, constant .., and what is behind a function of another form
+    if not hasattr(pd.ops, op):  # iota, constant .., and what is after a function of another form
         return pd.call(op, *inputs, **attrs)
     function = getattr(pd.ops, op)
     names = {name.removeprefix('has_'): name for name in inspect.signature(function).parameters} | {'axes': 'axis'}

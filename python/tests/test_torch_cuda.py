@@ -186,7 +186,7 @@ def test_a_forward_pass_is_captured(kind):
     x, lengths = torch.randn(9, 5, 24, device='cuda'), torch.tensor([9, 1, 4, 2, 8], device='cuda')
     with torch.no_grad():
         graph, output = captured(lambda: ours(x, lengths=lengths)[0])
-        for _ in range(2):  # behind the capture other inputs, lengths and weights
+        for _ in range(2):  # after the capture other inputs, lengths and weights
             x.normal_()
             lengths.copy_(torch.tensor([2, 9, 3, 3, 5]))
             ours.weight_hh_l0.mul_(0.5)

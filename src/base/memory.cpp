@@ -38,7 +38,7 @@ const char* read_text(const char* path, char (&text)[kSize]) {
   return text;
 }
 
-// The number behind `key` in lines of "key: number kB", as bytes; -1 when it is not there.
+// The number after `key` in lines of "key: number kB", as bytes; -1 when it is not there.
 std::int64_t kilobytes_of(const char* text, const char* key) {
   const char* found = std::strstr(text, key);
   return found == nullptr ? -1 : std::atoll(found + std::strlen(key)) * 1024;

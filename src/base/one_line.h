@@ -10,7 +10,7 @@
 
 namespace paoding {
 
-/// `name` with characters that would end its line, or move the text behind it, as \x0a.
+/// `name` with characters that would end its line, or move the text after it, as \x0a.
 inline std::string one_line(std::string_view name) { return printable(name, ""); }
 
 /// "w, b", or "none".

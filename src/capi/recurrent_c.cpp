@@ -57,7 +57,7 @@ constexpr std::array<std::string_view, 18> kBackward = {"x",     "w",     "u",  
                                                         "d_w",   "d_u",   "d_b",      "d_h0",     "d_c0",     "d_b_hh"};
 
 // One direction: a plan, and the places of its operands and results in a call. Arguments that the caller leaves out lie
-// behind the plan's own workspace.
+// after the plan's own workspace.
 class Direction {
  public:
   Direction(const char* name, const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
@@ -153,7 +153,7 @@ struct pd_recurrent_plan {
     if (backward) text += "backward\n" + to_string(backward->plan());
   }
 
-  // The place of the cells in the saved memory, behind the gates.
+  // The place of the cells in the saved memory, after the gates.
   const void* cells_in(const void* saved) const {
     return saved == nullptr ? nullptr : static_cast<const std::byte*>(saved) + cells_offset;
   }

@@ -36,7 +36,7 @@ class ListFuser {
  public:
   ListFuser(VectorIsa isa, const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
       : isa_(isa), is_temporary_(is_temporary), single_row_(single_row), list_(list), last_read_(list.size()) {
-    std::vector<std::size_t> reader;  // per slot, the last reader of its contents behind instruction i
+    std::vector<std::size_t> reader;  // per slot, the last reader of its contents after instruction i
     for (std::size_t i = list.size(); i-- > 0;) {
       const Instruction& instruction = list[i];
       const std::uint16_t slots[] = {instruction.out, instruction.a, instruction.b, instruction.c};

@@ -7,7 +7,7 @@
 
 namespace paoding {
 
-// Calls each(i) for the first element and writes the jumps that end the rest behind it or a later one.
+// Calls each(i) for the first element and writes the jumps that end the rest after it or a later one.
 template <class Each>
 void VectorAssembler::each_of_rest(Each each) {
   Xbyak::Label done;

@@ -20,7 +20,7 @@ constexpr std::int64_t kMost = 96;  // elements of a tile
 constexpr std::size_t kSlots = 24;
 constexpr std::uint16_t kNumber = 20;  // slots from here on hold one element
 
-// Memory for every slot, filled with values that functions find hard; a check shows that memory behind a tile is
+// Memory for every slot, filled with values that functions find hard; a check shows that memory after a tile is
 // untouched.
 class Tiles {
  public:

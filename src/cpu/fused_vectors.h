@@ -47,7 +47,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   static Vector xmm(const Vector& a) { return Vector(Operand::XMM, a.getIdx()); }
   static Xbyak::Ymm ymm(const Vector& a) { return Xbyak::Ymm(a.getIdx()); }
 
-  /// A number for every lane, from memory behind the code.
+  /// A number for every lane, from memory after the code.
   Address every(double value) { return literal(pattern_of(value)); }
   Address every_bits(std::uint32_t bits) { return literal(bits | static_cast<std::uint64_t>(bits) << 32); }
   /// The operand that every lane reads of every_bytes() at `base`.
@@ -56,7 +56,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
     return is_wide_ ? Xbyak::util::ptr_b[base] : Xbyak::util::ptr[base];
   }
   void broadcast_literal(const Vector& d, double value);
-  /// Must be called behind the last instruction.
+  /// Must be called after the last instruction.
   void write_literals();
 
   /// d = prim(a). Functions of f32 use s(0)..s(3) and m0(); d is no register of an argument.

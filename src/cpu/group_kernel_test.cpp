@@ -470,7 +470,7 @@ TEST(CpuGroupKernel, RowsAskedForAheadChangeNothingAndNeedNotBeThere) {
   c.make_memory(random);
   for (const int threads : {1, 3}) check_kernel(c, threads);
 
-  // Behind the last row of x nothing may be read.
+  // After the last row of x nothing may be read.
   const std::size_t bytes = c.memory[0].bytes.size(), page = 4096;
   void* const mapped = mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);

@@ -82,7 +82,7 @@ enum class Spacing : std::uint8_t { dense, strided };
 TileRoutine find_load(DType stored, Spacing spacing);
 /// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the spacing allows.
 TileRoutine find_store(DType stored, Spacing spacing, bool streaming);
-/// Prefetches the elements `ahead` bytes behind a tile of `stored` elements at a.
+/// Prefetches the elements `ahead` bytes after a tile of `stored` elements at a.
 TileRoutine find_prefetch();
 /// out = a, which is one row (row_stride 0, col_stride 1), one column (1, 0) or one element (0, 0) of a compute dtype,
 /// in every row, column or element of `out`.

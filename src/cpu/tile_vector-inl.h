@@ -21,7 +21,7 @@ namespace paoding {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The first n < Lanes(d) elements, without touching those behind, which may be no memory of ours.
+// The first n < Lanes(d) elements, without touching the ones after them, which may be no memory of ours.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::size_t n) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2

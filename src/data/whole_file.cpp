@@ -82,7 +82,7 @@ class Inflater {
 }  // namespace
 
 namespace {
-/// Room behind the first `used` bytes: as much again, but never more than one byte over the limit, by which it is seen
+/// Room after the first `used` bytes: as much again, but never more than one byte over the limit, by which it is seen
 /// that there is more.
 void make_room(std::string* bytes, std::size_t used, std::uint64_t most_bytes) {
   if (used < bytes->size()) return;

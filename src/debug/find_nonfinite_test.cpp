@@ -147,7 +147,7 @@ TEST_P(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
   const Value weights = softmax(masked, 1);
   c.g.fetch("weights", weights);
   EXPECT_FALSE(c.find().has_value());
-  // With a mistake behind it, that is named.
+  // With a mistake after it, that is named.
   const Value x = c.input("x", {3}, {-1, 1, 1});
   c.g.fetch("loss", sum(weights * sqrt(x)));
   const NonfiniteReport report = c.found();
@@ -193,7 +193,7 @@ TEST_P(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
     const Value h0 = c.input("h0", {2}, {1, 1});
     const auto body = [&](const Values& carries, const Values& x) {
       const Scope scope(carries[0].graph(), "cell");
-      // log of 0.5 - 1 at time step 2; the carried value joins behind it.
+      // log of 0.5 - 1 at time step 2; the carried value joins after it.
       const Value h = log(x[0] - 1.0 + carries[0] * 0.0) * 0.1 + 1.0;
       return StepResult{{h}, {h}};
     };

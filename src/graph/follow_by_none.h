@@ -8,7 +8,7 @@
 
 namespace paoding {
 
-/// Puts some of `none` into the memory behind the list, which stays as long as it is.
+/// Puts some of `none` into the memory after the list, which stays as long as it is.
 template <class Each>
 void follow_by_none(std::vector<Each>* list, Each none = {}) {
   static_assert(std::is_trivially_destructible_v<Each>);

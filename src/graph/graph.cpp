@@ -157,7 +157,7 @@ void Graph::assign(const Value& parameter, const Value& value) {
   if (&BodyScope::home(*this) != this) {
     fail(ErrorKind::argument,
          "assign: parameter '{}' is assigned in a branch, but an assign takes effect in every run{}\n"
-         "hint: assign what the branch gives, behind it",
+         "hint: assign what the branch gives, after it",
          one_line(node(parameter.ref().node).name.str()), in_scope(scope.str()));
   }
   if (assign_of_.empty()) {
@@ -293,7 +293,7 @@ void Graph::compact(bool drop_inputs) {
       stack.pop_back();
     }
   };
-  // Mark needed nodes first, then order them: a rewrite may have put a node behind its users, but keeping the old order
+  // Mark needed nodes first, then order them: a rewrite may have put a node after its users, but keeping the old order
   // wherever possible keeps dumps readable.
   std::vector<char> needed(nodes_.size(), 0);
   std::vector<NodeId> open;

@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-// An elementwise op over time: lifted inputs of lower rank get axes of extent 1 behind the time axis, so that axes
+// An elementwise op over time: lifted inputs of lower rank get axes of extent 1 after the time axis, so that axes
 // aligned at the last one still are.
 Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
   const int rank = node.types[0].shape.rank() + 1;

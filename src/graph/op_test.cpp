@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// call() and register_op(): which calls they refuse, and that a refusal leaves no name behind in the graph.
+// call() and register_op(): which calls they refuse, and that a refusal leaves no name in the graph.
 #include "paoding/op.h"
 
 #include <gtest/gtest.h>

@@ -49,7 +49,7 @@ struct GroupIndex {
 
 /// A reduction whose result the group itself reads, at every point it was reduced over, with Prim::reduced. All of a
 /// group reduce over the same axes. Its pass over the points is that of stages()[value]; the Prim::reduced that reads
-/// it stands behind `value` in the Expr. The result has the compute dtype of `value`; it is not rounded to the dtype
+/// it stands after `value` in the Expr. The result has the compute dtype of `value`; it is not rounded to the dtype
 /// in which an unfused program would store it.
 struct GroupReduction {
   std::int32_t value = -1;  // node of the Expr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group's partitions: the work at each index along an axis that it does not reduce. A group that reads another's
-// results partition by partition can run behind it without waiting for all of it (gpu/codegen/vertical_launch.h).
+// results partition by partition can run after it without waiting for all of it (gpu/codegen/vertical_launch.h).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ std::int64_t partition_step(const Group& group, std::size_t operand, int axis);
 struct PartitionMemory {
   std::intptr_t begin = 0, end = 0;  // of all partitions
   std::int64_t step = 0;             // from a partition to the next; 0 where all are the same memory
-  std::int64_t bytes = 0;   // from the first of a partition to behind the last, except those that are `period` away
+  std::int64_t bytes = 0;   // from the first of a partition to the end of the last, except those that are `period` away
   std::int64_t period = 0;  // partitions lie again so far apart, along axes outside of the partitions'; 0 without such
   bool is_written = false;
 };

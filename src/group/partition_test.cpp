@@ -95,7 +95,7 @@ TEST(Shares, OfWhatTheOneWritesAndTheOtherReadsInItsOwnLayoutKeepApart) {
   EXPECT_TRUE(stay_within_partitions(scores, partition_memory(reads, 0, 1, 1 << 20)));
   EXPECT_FALSE(stay_within_partitions(scores, partition_memory(reads, 0, 1, (1 << 20) + 4))) << "its neighbour's";
   EXPECT_FALSE(stay_within_partitions(scores, partition_memory(reads, 0, 2, 1 << 20))) << "along the places";
-  EXPECT_TRUE(stay_within_partitions(scores, partition_memory(reads, 0, 1, (1 << 20) + 50 * 512))) << "behind it";
+  EXPECT_TRUE(stay_within_partitions(scores, partition_memory(reads, 0, 1, (1 << 20) + 50 * 512))) << "after it";
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_P(ScaledLoss, AtItsLeastAnOverflowIsASkippedUpdateAndStops) {
   EXPECT_EQ(scaled.get("optimizer/overflows"), 1);
   EXPECT_EQ(scaled.get("optimizer/skipped"), 1);
   scaled.run(1);
-  EXPECT_EQ(scaled.get("optimizer/skipped"), 2) << "those behind it are skipped too";
+  EXPECT_EQ(scaled.get("optimizer/skipped"), 2) << "those after it are skipped too";
   EXPECT_EQ(scaled.get("optimizer/loss_scale"), 16384);
   EXPECT_EQ(scaled.get("p"), 0);
 }

@@ -11,7 +11,7 @@ namespace {
 
 using namespace paoding;
 
-// Reads choices off the bytes; all zero behind the end.
+// Reads choices off the bytes; all zero after the end.
 struct Bytes {
   const std::uint8_t* at;
   const std::uint8_t* end;

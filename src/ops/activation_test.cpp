@@ -210,7 +210,7 @@ double nearest_of(DType dtype, long double exact) {
   const long double size = std::fabs(exact);
   const auto above = std::upper_bound(all.begin(), all.end(), size);
   const auto i = static_cast<std::size_t>(above - all.begin()) - 1;
-  // Behind the last number there would be one as far away again.
+  // After the last number there would be one as far away again.
   const long double low = all[i], high = i + 1 < all.size() ? all[i + 1] : 2 * low - all[i - 1];
   const bool is_up = size - low > high - size || (size - low == high - size && i % 2 == 1);
   const double found = !is_up ? static_cast<double>(low) : i + 1 < all.size() ? all[i + 1] : kActivationInfinity;

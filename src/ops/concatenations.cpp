@@ -181,7 +181,7 @@ Values compose_repeat(std::span<const Value> in, const Attrs& attrs) {
   const std::int64_t times = attrs.get_int("times");
   if (times < 0 || times > kMostPadding) call.fail(ErrorKind::shape, fmt::format("times = {}", times));
   check_product(call, shape[axis], times);
-  // The axes before and behind as one each, so that any rank has room for a new one.
+  // The axes before and after as one each, so that any rank has room for a new one.
   std::int64_t outer = 1, inner = 1;
   for (int k = 0; k < axis; ++k) outer *= shape[k];
   for (int k = axis + 1; k < shape.rank(); ++k) inner *= shape[k];
@@ -227,7 +227,7 @@ void register_joins() {
       .kind = OpKind::view,
       .inputs = {"a"},
       .attrs = {{.name = "before", .example = Ints{}, .required = true, .doc = "how many in front, per axis"},
-                {.name = "after", .example = Ints{}, .required = true, .doc = "how many behind, per axis"},
+                {.name = "after", .example = Ints{}, .required = true, .doc = "how many after, per axis"},
                 {.name = "value", .example = 0.0, .doc = "what is put there"},
                 {.name = "interior",
                  .example = Ints{},

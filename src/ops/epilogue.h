@@ -15,7 +15,7 @@ namespace paoding {
 
 struct Group;
 
-/// A group behind a kernel op of one result. Operands of the step: the call's inputs, the group's loads but for the
+/// A group after a kernel op of one result. Operands of the step: the call's inputs, the group's loads but for the
 /// first, the result where it is kept, the group's outputs.
 struct Epilogue {
   const Group& group;                    // load 0 is the kernel's result

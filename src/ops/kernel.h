@@ -130,7 +130,7 @@ void register_kernel(std::string op, KernelImplementation implementation);
 std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals);
 /// The first of them; nullptr when there is none, or no table.
 const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals);
-/// Prepares `chosen`, or the first behind it in the table that does not decline; `notes` gets a line per decline. Those
+/// Prepares `chosen`, or the first after it in the table that does not decline; `notes` gets a line per decline. Those
 /// that are text of paoding's own are prepared by `load`. Error (unsupported) when all decline.
 std::unique_ptr<PreparedKernel> prepare_kernel(
     const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,

@@ -257,7 +257,7 @@ Value batch_norm(const Value& x, const Value& gamma, const Value& beta, const Va
   check_range(op, "momentum", options.momentum, Range::between(0, 1));
   check_range(op, "epsilon", options.epsilon, Range::at_least(0));
   const std::int64_t channels = x.shape()[1];
-  Ints along(static_cast<std::size_t>(rank - 1), 1);  // [C, 1, ..]: beside the axes behind the channels
+  Ints along(static_cast<std::size_t>(rank - 1), 1);  // [C, 1, ..]: beside the axes after the channels
   along[0] = channels;
   const auto per_channel = [&](const char* name, const Value& value) {
     if (value.valid() && !(value.shape() == Shape{channels})) {

@@ -154,7 +154,7 @@ class Stack {
     return kind_ == Kind::gru ? options_.reset_after : !p.projection.valid();
   }
 
-  // Some steps of a layer: their outputs, and the states behind them.
+  // Some steps of a layer: their outputs, and the states after them.
   struct Steps {
     Value outputs;
     Values states;

@@ -101,7 +101,7 @@ Values compose_prod_others(std::span<const Value> in, const Attrs& attrs) {
   return {cast(select(is_zero, at_zero, elsewhere), in[0].dtype())};
 }
 
-// The gradient of its definition without a division: the product of those before times that of those behind, along the
+// The gradient of its definition without a division: the product of those before times that of those after, along the
 // reduced axes as one.
 Values prod_others_gradient(const GradCall& call) {
   const Value& a = call.inputs[0];

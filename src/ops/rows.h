@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that work along one axis see a layout as three: the axes before it as one, the axis, those behind it as one.
+// Kernels that work along one axis see a layout as three: the axes before it as one, the axis, those after it as one.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Rows {
 };
 std::optional<Rows> rows_of(const Layout& layout, int axis, int count = 1);
 
-/// The refusal where the axes before, at or behind `axis` do not merge, or the inner elements are not contiguous.
+/// The refusal where the axes before, at or after `axis` do not merge, or the inner elements are not contiguous.
 std::string rows_refusal(const Layout& layout, int axis, int count, const std::string& name);
 
 /// "[2, 0]": the index of element `flat` of a value of this shape.

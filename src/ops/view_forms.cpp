@@ -36,7 +36,7 @@ Values compose_flatten(std::span<const Value> in, const Attrs& attrs) {
   const Composition c("flatten", in, attrs);
   const int first = plain_axis(c.call, attrs.get_int("first"), shape.rank());
   const int last = plain_axis(c.call, attrs.get_int("last"), shape.rank());
-  if (first > last) c.call.fail(ErrorKind::shape, fmt::format("axis {} stands behind axis {}", first, last));
+  if (first > last) c.call.fail(ErrorKind::shape, fmt::format("axis {} stands after axis {}", first, last));
   Ints dims(shape.begin(), shape.begin() + first);
   std::int64_t merged = 1;
   for (int axis = first; axis <= last; ++axis) merged *= shape[axis];
@@ -203,7 +203,7 @@ void register_view_forms() {
                 {.shapes = {{}}},
                 {.shapes = {{4, 3}},
                  .attrs = {{"first", std::int64_t{1}}, {"last", std::int64_t{0}}},
-                 .error = "axis 1 stands behind axis 0"}},
+                 .error = "axis 1 stands after axis 0"}},
   });
 
   register_op({

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_to_convolutions: an image that is added to a convolution's result, and the ReLU behind that, become a part of the
+// add_to_convolutions: an image that is added to a convolution's result, and the ReLU after that, become a part of the
 // convolution, where the kernel that would run it does both:
 //
 //   a = conv2d_bias(x, w, bias);  s = add(a, r);  y = relu(s)
@@ -81,7 +81,7 @@ class ConvolutionAddition {
       const Node before = node(conv);
       if (std::get<std::string>(*before.attrs.find("activation")) != "none") continue;
       if (rewriter_.uses(conv.node) > 1) {
-        notes_.add(fmt::format("a sum stays behind {}: the convolution is needed elsewhere", before.label()));
+        notes_.add(fmt::format("a sum stays after {}: the convolution is needed elsewhere", before.label()));
         continue;
       }
       const Value made = call("conv2d_add",

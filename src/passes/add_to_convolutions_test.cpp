@@ -105,7 +105,7 @@ TEST(AddToConvolutions, SavesAResNetThePassesOverItsBlocks) {
   without.disabled_passes = {"add_to_convolutions"};
   const Plan plan = compile_plan(g, {}, chip).plan, before = compile_plan(g, without, chip).plan;
   EXPECT_EQ(count(plan, "conv2d_add"), 16);
-  // The result of each block's last convolution is neither written nor read; but behind the last block the mean over
+  // The result of each block's last convolution is neither written nor read; but after the last block the mean over
   // pixels added anyway.
   EXPECT_EQ(before.steps.size() - plan.steps.size(), 15U);
   const double blocks = 2.0 * 64 * (3 * 256 * 56 * 56 + 4 * 512 * 28 * 28 + 6 * 1024 * 14 * 14 + 2 * 2048 * 7 * 7);

@@ -36,7 +36,7 @@ constexpr double kLaunch = 2;                // us, of a kernel that copies an o
 
 std::int64_t rounded_up(std::int64_t extent, std::int64_t to) { return (extent + to - 1) / to * to; }
 
-// How much is added behind the rows, the columns of a and the columns of b of matmul(a, b).
+// How much is added after the rows, the columns of a and the columns of b of matmul(a, b).
 struct Added {
   std::int64_t m = 0, k = 0, n = 0;
   bool is_any() const { return m > 0 || k > 0 || n > 0; }
@@ -129,7 +129,7 @@ class ProductAlignment {
     rewriter_.replace({id, 0}, is_larger ? slice(made, start, Ints(shape.begin(), shape.end())).ref() : made.ref());
   }
 
-  // `ref` with so many zeros behind its last two axes: one value for all products that read it so.
+  // `ref` with so many zeros after its last two axes: one value for all products that read it so.
   Value padded(Ref ref, std::int64_t rows, std::int64_t columns) {
     if (rows == 0 && columns == 0) return graph_.value(ref);
     const auto [it, is_new] = padded_.try_emplace({ref, rows, columns});

@@ -7,7 +7,7 @@
 //   du = matmul(h, g) {transpose_a}
 // becomes in TF32, whose tensor cores want the left factors transposed (ops/matmul/product_rules.h),
 //   d = matmul(concat(transpose(x), transpose(h)), g);  dw, du = slices of d
-// and in 16 bits, where the factors of all layers are written behind each other, so that those of a layer are at one
+// and in 16 bits, where the factors of all layers are written one after the other, so that those of a layer are at one
 // distance,
 //   s = concat(x, hs, ..);  d = matmul(slice of s as [2, K, M], g) {transpose_a}       # [2, M, N]
 //
@@ -68,7 +68,7 @@ struct Pair {
   Stretch a, b;
 };
 
-// Sources that are to lie behind each other.
+// Sources that are to lie one after the other.
 struct Batch {
   std::vector<Ref> sources;
   std::vector<Pair> pairs;
@@ -304,7 +304,7 @@ class RowCombination {
     return it->second;
   }
 
-  // Puts the source of `b` right behind that of `a`, with the sources behind and in front of them.
+  // Puts the source of `b` right after that of `a`, with the sources after and before them.
   std::string link(const Pair& pair) {
     const std::size_t front = chain_of(pair.a.source), back = chain_of(pair.b.source);
     if (front == back || batches_[front].sources.back() != pair.a.source ||
@@ -355,8 +355,8 @@ class RowCombination {
     }
   }
 
-  // The slices that replace products belong to a product that is made where the last of them stood: behind other
-  // readers of the right factor that run right after it was made, and not behind all other nodes.
+  // The slices that replace products belong to a product that is made where the last of them stood: after other
+  // readers of the right factor that run right after it was made, and not after all other nodes.
   void place() {
     std::map<Ref, Ref> replaced;
     for (const std::vector<View>& views : views_) {

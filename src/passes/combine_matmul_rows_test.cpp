@@ -132,7 +132,7 @@ TEST(CombineMatmulRows, PutsNoValueAtTwoPlaces) {
   }
   Graph other;
   EXPECT_EQ(combine_on("h200", g).size(), 2U);
-  EXPECT_EQ(count_here(g, "matmul"), 2) << "x lies behind one and in front of the other";
+  EXPECT_EQ(count_here(g, "matmul"), 2) << "x lies after one and in front of the other";
 
   const Value p = tanh(other.input("p", bf16, {640, 512})), q = tanh(other.input("q", bf16, {641, 512}));
   const Value r = tanh(other.input("r", bf16, {641, 512}));

@@ -28,7 +28,7 @@ ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
   }
 }
 
-// The units that reach `last` and stand behind `first`, as far as a short walk shows: most of those that make a cycle
+// The units that reach `last` and stand after `first`, as far as a short walk shows: most of those that make a cycle
 // stand right before `last`, while `first` may have any number of users.
 ContractedGraph::Found ContractedGraph::look_before(int first, int last, std::vector<int>* before) {
   constexpr std::size_t kMostSeen = 64;
@@ -73,7 +73,7 @@ ContractedGraph::Answer ContractedGraph::find_behind(int first, int last, std::v
   return Answer::merged;
 }
 
-// The units that reach `last` and stand behind `first`; false when there are too many.
+// The units that reach `last` and stand after `first`; false when there are too many.
 bool ContractedGraph::find_before(int first, int last, std::vector<int>* before) {
   std::size_t steps = 0;
   const auto visit_inputs = [&](int unit) {
@@ -96,7 +96,7 @@ bool ContractedGraph::find_before(int first, int last, std::vector<int>* before)
   return true;
 }
 
-// Units that reach `last` come before the merged unit and those that `first` reaches behind it, in the same places.
+// Units that reach `last` come before the merged unit and those that `first` reaches after it, in the same places.
 void ContractedGraph::reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind) {
   const auto by_place = [&](int a, int b) { return place_[slot(a)] < place_[slot(b)]; };
   std::sort(before.begin(), before.end(), by_place);

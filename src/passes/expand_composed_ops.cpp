@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expand_composed_ops: a composed op with a gradient rule of its own stays one node until gradients have been taken.
 // Then a kernel that is registered for it may claim it, and it stays one node to the end; else its composition replaces
-// it. A check of indices that a GPU leaves out goes too. Behind this pass a composed op is a kernel op
+// it. A check of indices that a GPU leaves out goes too. After this pass a composed op is a kernel op
 // (OpDef::is_run_by_kernel).
 #include <fmt/format.h>
 

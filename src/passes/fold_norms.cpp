@@ -110,7 +110,7 @@ class NormFolding {
     const Type type = conv.types[0];
     const Ref weights = conv.inputs[1];
     if (type.shape.elements() < graph_.type(weights).shape.elements()) {
-      notes_.add(fmt::format("factors stay behind {}: its weights are larger than its result", conv.label()));
+      notes_.add(fmt::format("factors stay after {}: its weights are larger than its result", conv.label()));
       return;
     }
     DType dtype = type.dtype;  // the widest that is computed in

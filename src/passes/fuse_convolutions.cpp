@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuse_convolutions: ops behind a convolution become a part of it, and the mask of a max pool's gradient is applied
+// fuse_convolutions: ops after a convolution become a part of it, and the mask of a max pool's gradient is applied
 // before the gradient is scattered, not to every element after.
 //
 //   a = conv2d(x, w);  b = add(a, reshape(bias));  r = maximum(0, b);  y, i = max_pool2d(r)
@@ -147,7 +147,7 @@ class ConvolutionFusion {
 
   // ---- bias and activation ----
 
-  // The [O] that lies behind a bias [O, 1, 1] or [1, O, 1, 1].
+  // The [O] that lies after a bias [O, 1, 1] or [1, O, 1, 1].
   Value bias_of(Ref ref, std::int64_t channels) {
     const Shape& extents = shape(ref);
     if (extents.rank() < 3 || extents.rank() > 4 || extents.elements() != channels) return {};
@@ -166,11 +166,11 @@ class ConvolutionFusion {
     const Node& conv = node(argument);
     const Shape& weights = shape(conv.inputs[1]);
     const bool is_product = conv.attrs.get_int("groups") == 1 && weights[2] * weights[3] == 1;
-    if (has_limit && is_product) return {};  // a library's, which has no limit behind it
+    if (has_limit && is_product) return {};  // a library's, which has no limit after it
     if (std::get<std::string>(*conv.attrs.find("activation")) != "none") return {};
     // A new node counts as used once; the number that matters is how often the sum that it replaces was used.
     if (uses_of_bias_[argument.node] > 1) {
-      notes_.add(fmt::format("a relu stays behind {}: what it is applied to is needed elsewhere", conv.label()));
+      notes_.add(fmt::format("a relu stays after {}: what it is applied to is needed elsewhere", conv.label()));
       return {};
     }
     Attrs attrs = conv.attrs;

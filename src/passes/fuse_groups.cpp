@@ -108,10 +108,10 @@ class Fusion {
 
   // ---- values that go to their readers ----
 
-  // Marks values made of one image (and of less) for one op alone, which has to wait for sums or a kernel behind the
+  // Marks values made of one image (and of less) for one op alone, which has to wait for sums or a kernel after the
   // image: made where the image is made it would be written beside it.
   void find_late() {
-    std::vector<int> waits(static_cast<std::size_t>(size_), 0);  // for how many of those, one behind the other
+    std::vector<int> waits(static_cast<std::size_t>(size_), 0);  // for how many of those, one after the other
     for (NodeId id = 0; id < size_; ++id) {
       for (const Ref& ref : node(id).inputs) {
         const bool is_awaited = is_reduction(ref.node) || node(ref.node).op->is_run_by_kernel();

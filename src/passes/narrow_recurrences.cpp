@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // narrow_recurrences: the first half of mixed_precision: recurrences over time that a kernel may claim are made ops of
-// 16 bits before one is asked, since behind that pass there are only the loops that were not claimed.
+// 16 bits before one is asked, since after that pass there are only the loops that were not claimed.
 //
 //   states, cells, .. = lstm_recurrence(xw, u, h0, c0)
 // becomes

@@ -44,7 +44,7 @@ const std::vector<Pass>& pipeline() {
       {"hoist_products", "products that do not depend on the carried state leave the loop as one large product",
        hoist_products},
       {"sum_over_time", "sums carried through a loop become sums of stacked values after it", sum_over_time},
-      {"sink_products", "products that only feed stacked results move behind the loop as one large product",
+      {"sink_products", "products that only feed stacked results move after the loop as one large product",
        sink_products},
       {"combine_matmul_columns",
        "products of a loop with one operand are one product: on a GPU few rows are bound by launches",

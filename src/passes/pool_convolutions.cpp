@@ -99,11 +99,11 @@ class ConvolutionPooling {
     const Ref image = pool.inputs[0], y{id, 0}, index{id, 1};
     if (!is(image, "conv2d_bias") || !is_side_by_side(pool.attrs)) return;
     if (rewriter_.uses(image.node) > 1) {
-      return notes_.add(fmt::format("a pool stays behind {}: what it pools is needed elsewhere", node(image).label()));
+      return notes_.add(fmt::format("a pool stays after {}: what it pools is needed elsewhere", node(image).label()));
     }
     const Node conv = node(image);
     const std::string& activation = std::get<std::string>(*conv.attrs.find("activation"));
-    if (activation == "relu6") return notes_.add(fmt::format("a pool stays behind {}: it has a limit", conv.label()));
+    if (activation == "relu6") return notes_.add(fmt::format("a pool stays after {}: it has a limit", conv.label()));
     const bool has_relu = activation == "relu";
     // Readers of the index have to want 0 where the relu gives 0.
     for (const NodeId user : users(index)) {
@@ -111,9 +111,9 @@ class ConvolutionPooling {
       const bool fits = reader.op->name == "max_pool2d_grad" && !(reader.inputs[0] == index) &&
                         (!has_relu || unmasked(reader.inputs[0], y).valid());
       if (fits && !is_fetched(index)) continue;
-      return notes_.add(fmt::format("a pool stays behind {}: its index is needed by {}", conv.label(), reader.label()));
+      return notes_.add(fmt::format("a pool stays after {}: its index is needed by {}", conv.label(), reader.label()));
     }
-    if (is_fetched(index)) return notes_.add(fmt::format("a pool stays behind {}: its index is fetched", conv.label()));
+    if (is_fetched(index)) return notes_.add(fmt::format("a pool stays after {}: its index is fetched", conv.label()));
     Attrs attrs = conv.attrs;
     attrs.set("pool", pool.attrs.get_ints("kernel"));
     const Values made =

@@ -97,7 +97,7 @@ void PrecisionNeeds::walk_node(Graph& graph, NodeId id) {
     case PrecisionRole::none: return;
     case PrecisionRole::product: return need_all(kNarrow);
     case PrecisionRole::mover:
-      // Where both are wanted a view is there in both, and other values are rounded behind it.
+      // Where both are wanted a view is there in both, and other values are rounded after it.
       return need_all(node.op->kind != OpKind::view && wants_wide(bits) ? bits & ~kNarrow : bits);
     case PrecisionRole::storage: return need_all(kNarrow);  // unless it is narrow already
     case PrecisionRole::barrier:

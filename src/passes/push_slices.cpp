@@ -88,13 +88,13 @@ class SlicePusher {
     const std::int64_t whole = node.types[0].shape.elements();
     if (elements > whole) {
       notes_.add(
-          fmt::format("slices of {} {} stay behind it: they overlap, and {} elements would be computed instead "
+          fmt::format("slices of {} {} stay after it: they overlap, and {} elements would be computed instead "
                       "of {}",
                       node.label(), to_string(node.types[0]), elements, whole));
       return false;
     }
     if (ranges.size() > kMostParts) {
-      notes_.add(fmt::format("slices of {} {} stay behind it: it would be computed in {} parts, more than {}",
+      notes_.add(fmt::format("slices of {} {} stay after it: it would be computed in {} parts, more than {}",
                              node.label(), to_string(node.types[0]), ranges.size(), kMostParts));
       return false;
     }

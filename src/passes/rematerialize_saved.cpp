@@ -68,7 +68,7 @@ class Rematerializer {
 
   static std::optional<Recipe> recipe_of(const ScanParts& maker, Ref value) {
     Recipe recipe;
-    std::set<NodeId> cone{value.node};  // ids of a body stand behind those of their inputs
+    std::set<NodeId> cone{value.node};  // ids of a body stand after those of their inputs
     while (!cone.empty()) {
       const NodeId id = *cone.rbegin();
       cone.erase(std::prev(cone.end()));

@@ -129,7 +129,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   drop_unread(&constants);
 
   // The new body: inputs in positional order, then the needed nodes in an order that stands. Nodes that a pass
-  // appended may stand behind their users, so the order is found anew.
+  // appended may stand after their users, so the order is found anew.
   auto made = std::make_shared<Graph>();
   std::map<Ref, Ref> inside;
   std::vector<Ref> outer_inputs;

@@ -242,7 +242,7 @@ class Simplifier {
     return slice(value(input(whole, k)), range);
   }
 
-  // The index behind which each piece of a concatenation ends.
+  // The index after which each piece of a concatenation ends.
   const Ints& piece_ends(Ref concat, int axis) {
     const auto [it, is_new] = piece_ends_.try_emplace(concat.node);
     std::int64_t end = 0;

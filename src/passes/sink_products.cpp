@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sink_products: a product or reduction in a loop that no carry needs only feeds stacked results. It moves behind the
+// sink_products: a product or reduction in a loop that no carry needs only feeds stacked results. It moves after the
 // loop, where it is done for all steps at once on the stacked operands:
 //
 //   dx = scan(..) [ .. out = matmul(dg, w, transpose_b=true) ]
@@ -123,12 +123,11 @@ class Sink {
                                  return parts_.body.type(ref).shape.rank() == Shape::kMaxRank;
                                });
       if (is_too_deep) {
-        notes_.add(fmt::format("nothing is moved behind the loop: {} has as many axes as there may be", node.op->name));
+        notes_.add(fmt::format("nothing is moved after the loop: {} has as many axes as there may be", node.op->name));
         return false;
       }
       if (node.op->kind != OpKind::formula && node.op->kind != OpKind::composed && !node.op->lift) {
-        notes_.add(
-            fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));
+        notes_.add(fmt::format("nothing is moved after the loop: {} has no rule for all steps at once", node.op->name));
         return false;
       }
     }
@@ -159,7 +158,7 @@ class Sink {
       has_time[at] = any_time;
       std::string why_not;
       if (node.op->is_run_by_kernel() && !lift_node(tried, node, inputs, parts_.length, &why_not)) {
-        notes_.add("nothing is moved behind the loop: " + why_not);
+        notes_.add("nothing is moved after the loop: " + why_not);
         return false;
       }
     }
@@ -192,7 +191,7 @@ class Sink {
       PD_ASSERT(lifted.has_value(), "all_can_be_lifted() said it could");
       for (std::size_t k = 0; k < lifted->size(); ++k) outside_[{id, static_cast<std::int32_t>(k)}] = (*lifted)[k];
       if (is_worth_[static_cast<std::size_t>(id)]) {
-        notes_.add(fmt::format("moved {} {} behind {} steps", node.op->name, to_string(node.types[0]), parts_.length));
+        notes_.add(fmt::format("moved {} {} after {} steps", node.op->name, to_string(node.types[0]), parts_.length));
       }
     }
   }

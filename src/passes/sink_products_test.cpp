@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which products sink_products moves behind a loop, which it leaves there and why.
+// Which products sink_products moves after a loop, which it leaves there and why.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stack_carries: the states that the steps of a loop began with are its carries. Written as all results but the last,
-// behind the start, they would be a second copy in memory:
+// after the start, they would be a second copy in memory:
 //
 //   out = scan(h0, ..) [ next = tanh(..);  out = next ];  before = slice(concat(h0, out), 0..T)
 // becomes

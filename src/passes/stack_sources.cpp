@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // stack_sources: a loop stacks and carries the very values that its kernels write, so that nothing is copied to its
-// place. Parts and concatenations of these are made behind the loop, where they cost nothing or one copy of the whole.
+// place. Parts and concatenations of these are made after the loop, where they cost nothing or one copy of the whole.
 //
 // A part of a product is stacked, or carried, as the whole product:
 //   s = scan(c) [ p = matmul(..);  out = slice(p, 0..4);  next = slice(p, 4..8) ]
 // becomes
 //   w = scan(concat(0, c)) [ p = matmul(..);  out = p;  next = p ];  s = slice(w, 0..4)
 //
-// A concatenation of the loop's inputs or carries that is only stacked is made behind it; and a value that is stacked
+// A concatenation of the loop's inputs or carries that is only stacked is made after it; and a value that is stacked
 // beside a concatenation of it is a part of that one.
 #include <algorithm>
 #include <functional>
@@ -156,7 +156,7 @@ class StackSources {
         for (const auto& piece : pieces) values.push_back(piece());
         return concat(values, axis);
       });
-      notes_.add(fmt::format("{} {} is concatenated behind {} steps", concatenation.title(),
+      notes_.add(fmt::format("{} {} is concatenated after {} steps", concatenation.title(),
                              to_string(concatenation.types[0]), parts_.length));
     }
   }

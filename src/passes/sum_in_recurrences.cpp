@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a recurrence's gradient is summed over steps and rows, as for the gradient of a bias, the gradient's kernel sums
-// it: behind it, that would be a pass over all of it.
+// it: after it, that would be a pass over all of it.
 //
 //   dxw, dh0, dc0 = lstm_recurrence_grad(..);  db = sum(dxw, axes=[0,1])
 // becomes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that alias an input (output-to-input aliasing) which nothing reads behind their step: of the two half the
+// Results that alias an input (output-to-input aliasing) which nothing reads after their step: of the two half the
 // memory, in lines that are in the cache already.
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ bool is_whole_slot(const Plan& plan, const Operand& operand) {
 }
 
 // Whether the slots of both are touched by the step once each: that of the result by none before it, that of the input
-// by none behind it.
+// by none after it.
 bool are_in_one_step(const SlotUses& uses, std::size_t step, int made, int old) {
   const auto is_here = [&](const SlotUses::Use& use) { return use.step == step; };
   const auto &of_made = uses.of(made), &of_old = uses.of(old);

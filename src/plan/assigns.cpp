@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing parameters. Every read of a run sees the value at its start, so a new value is written into its parameter's
-// memory at once only where nothing reads the old one later, and nothing that may fail comes behind it; the very step
+// memory at once only where nothing reads the old one later, and nothing that may fail comes after it; the very step
 // that makes the new value may read the old one, element by element. Else the value waits in the arena and is copied at
 // the end.
 #include <algorithm>
@@ -96,7 +96,7 @@ std::string fault_refusal(const Target& target, const std::vector<Step>& steps, 
     if (faults[use.step] < 0) continue;
     const auto fault = static_cast<std::size_t>(faults[use.step]);
     return steps[fault].label.op +
-           (fault == use.step ? ", which makes it, may fail" : ", which may fail, comes behind it");
+           (fault == use.step ? ", which makes it, may fail" : ", which may fail, comes after it");
   }
   return "";
 }

@@ -52,7 +52,7 @@ TEST(Choice, HoldsWhatALibraryLaunchesInAConditionalNode) {
   EXPECT_TRUE(has(to_string(plan), "branch: a conditional node: matmul is cublaslt's")) << to_string(plan);
 }
 
-// A guard in front of the commit stands behind all of a loop, and a turn ends with the condition of the next.
+// A guard in front of the commit stands after all of a loop, and a turn ends with the condition of the next.
 TEST(GpuOrder, IsTheTreeOfTheLaunches) {
   Graph g;
   const Value w = g.parameter("w", f32, {4}), limit = g.input("limit", f32, {});
@@ -71,13 +71,13 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
     if (order[k].holds_bodies()) text += fmt::format("[{} to {}]", order[k].held->bodies[0].first, order[k].held->end);
     text += ' ';
   }
-  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the guard the kernel that
+  // The carry's start, the condition, the choice; a turn: the body and the condition; after the guard the kernel that
   // writes w.
   const std::string run = "launch launch choice[{} to {}] launch launch again guard launch ";
   EXPECT_EQ(text, fmt::format(fmt::runtime(run), 3, 6) + fmt::format(fmt::runtime(run), 11, 14)) << to_string(plan);
 }
 
-// The index of c follows from b, so c waits for it; a, which is planned behind c, could be anywhere.
+// The index of c follows from b, so c waits for it; a, which is planned after c, could be anywhere.
 TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
   Graph g;
   const Value p = g.input("p", boolean, {}), q = g.input("q", boolean, {}), x = g.input("x", f32, {4});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: the end of a plan, from the first write of a parameter on. Nothing in it can fail, so a run that fails
-// has written nothing. A step that writes a parameter comes behind every step that may fail, and so do the steps that
+// has written nothing. A step that writes a parameter comes after every step that may fail, and so do the steps that
 // need its result; where one of those may fail itself, the new value waits in the arena and is copied at the end.
 #include <algorithm>
 

@@ -63,7 +63,7 @@ TEST(Commit, WritesByACopyWhereAGatherReadsTheNewValue) {
   g.fetch("row", gather(next, g.input("id", i32, {})));
   const CompiledPlan made = planned(g);
   check_commit(made.plan);
-  EXPECT_TRUE(has_note(made.plan, "'w' is written by a copy at the end: gather, which may fail, comes behind it"))
+  EXPECT_TRUE(has_note(made.plan, "'w' is written by a copy at the end: gather, which may fail, comes after it"))
       << to_string(made.plan);
   EXPECT_FALSE(has_note(made.plan, "'v' is written by a copy")) << to_string(made.plan);
 }

@@ -24,7 +24,7 @@ Ints start_at(int rank, int axis, std::int64_t index) {
   return start;
 }
 
-// The boxes around the part of a pad without interior: along each axis those in front and behind, within the part's
+// The boxes around the part of a pad without interior: along each axis those before and after, within the part's
 // range of the axes before it.
 std::vector<Operand> gaps(const Operand& whole, const Padding& padding, const Shape& part) {
   std::vector<Operand> boxes;

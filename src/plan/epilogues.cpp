@@ -44,7 +44,7 @@ class KernelFusion {
     for_each_slot(step, [&](int touched, bool is_write) { found |= is_write && touched == slot; });
     return found;
   }
-  /// Whether anybody but these two steps, or behind the run, sees the contents of the slot.
+  /// Whether anybody but these two steps, or after the run, sees the contents of the slot.
   bool is_seen(int slot, std::size_t maker, std::size_t reader) const {
     const bool is_given_back = std::ranges::any_of(plan_.fetches, [&](const Plan::Fetch& fetch) {
       return fetch.operand.slot == slot ||
@@ -55,7 +55,7 @@ class KernelFusion {
     return is_seen;
   }
 
-  /// Whether `moved` may run before or behind all steps between `first` and `last`.
+  /// Whether `moved` may run before or after all steps between `first` and `last`.
   bool may_pass(const Step& moved, std::size_t first, std::size_t last) const {
     for (std::size_t i = first + 1; i < last; ++i) {
       bool is_in_the_way = false;
@@ -143,8 +143,8 @@ class EpilogueFusion : private KernelFusion {
     const KernelImplementation* const found = accepting(kernel, epilogue->name);
     if (found == nullptr) return false;
     if (const std::string why = epilogue->refusal(kernel.call, epilogue_of(fused), *kernel.kernel); !why.empty()) {
-      plan_.notes.push_back(fmt::format("{}: {} behind it is no end of {}: {}{}", kernel.call.op->name, group.label.op,
-                                        epilogue->name, why, in_scope(kernel.label.scope)));
+      plan_.notes.push_back(fmt::format("{}: {} after it is no epilogue of {}: {}{}", kernel.call.op->name,
+                                        group.label.op, epilogue->name, why, in_scope(kernel.label.scope)));
       return false;
     }
     fused.kernel = found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that become the epilogue of the kernel in front of them (ops/epilogue.h), or the prologue of the one behind
+// Groups that become the epilogue of the kernel in front of them (ops/epilogue.h), or the prologue of the one after
 // (ops/prologue.h).
 #pragma once
 

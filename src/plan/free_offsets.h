@@ -14,7 +14,7 @@ namespace paoding {
 /// First and last position of a time.
 using PositionRange = std::pair<int, int>;
 
-/// Bytes from the first of each range to behind the last; ranges are sorted and do not touch.
+/// Bytes from the first of each range to the end of the last; ranges are sorted and do not touch.
 class OffsetRanges {
  public:
   void add(std::int64_t begin, std::int64_t end);

@@ -82,7 +82,7 @@ void for_each_list(const std::vector<Step>& steps, const Visit& visit) {
   }
 }
 
-// The bytes from the first that a value's elements touch to behind the last, relative to its address.
+// The bytes from the first that a value's elements touch to the end of the last, relative to its address.
 std::pair<std::int64_t, std::int64_t> reach_of(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   if (shape.elements() == 0) return {0, 0};

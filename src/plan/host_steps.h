@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a program for a GPU that run on the CPU (class OnCpu). Neighbours make a segment, which is a small plan for
 // the CPU of its own: its inputs are copied from the device in front of it, its results that others read are copied
-// back behind it.
+// back after it.
 #pragma once
 
 #include <memory>

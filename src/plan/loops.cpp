@@ -50,7 +50,7 @@ bool is_stacked(const ScanView& view, Ref ref) {
   return false;
 }
 
-// The values of a carry: in front of the step, and behind it.
+// The values of a carry: in front of the step, and after it.
 std::pair<Ref, Ref> carried(const ScanView& view, int i) {
   const auto at = static_cast<std::size_t>(i);
   return {{view.body.inputs()[at], 0}, view.body.fetches()[at].ref};

@@ -89,7 +89,7 @@ struct Uses {
   }
 
   // On a GPU neighbouring groups have workspaces of their own, where they are small: they may run at the same time. Nor
-  // does one's small value lie where another's was: they may run partition by partition, one behind the other
+  // does one's small value lie where another's was: they may run partition by partition, one after the other
   // (group/partition.h). Kernels that share a launch keep all they have to themselves.
   static bool may_run_together(const Step& a, const Step& b) {
     if (a.pipeline >= 0 && a.pipeline == b.pipeline) return true;
@@ -125,7 +125,7 @@ struct Uses {
   }
 };
 
-// A slot that comes to life in one of several branches and is read behind them is a result of theirs: each branch that
+// A slot that comes to life in one of several branches and is read after them is a result of theirs: each branch that
 // runs writes it itself, so before that it holds nothing.
 void find_gaps(const Uses& uses, const std::vector<Uses::Use>& list, Slot* slot) {
   const auto add_gap = [&](int first, int last) {

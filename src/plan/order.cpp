@@ -128,7 +128,7 @@ class Scheduler {
       reads_[at(id)].push_back(source);
       readers_[at(source)].push_back(id);
     }
-    // A reader of a view reads the value behind it, for as long.
+    // A reader of a view reads the viewed value, for as long.
   }
 
   // List scheduling: `before` lists the nodes that have to come first, `behind` those that wait for a node.

@@ -90,7 +90,7 @@ struct Step {
   std::vector<Operand> operands;  // its inputs, then its outputs
   std::size_t reads = 0;
 
-  Group group;  // Kind::group; Kind::kernel: behind it, or, has_prologue, in front of its input 0 (plan/epilogues.h)
+  Group group;  // Kind::group; Kind::kernel: after it, or, has_prologue, in front of its input 0 (plan/epilogues.h)
   bool has_prologue = false;
   KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
@@ -129,7 +129,7 @@ struct Step {
 struct Plan {
   TargetPtr target = std::make_shared<const Target>();
   std::vector<Step> steps;
-  /// The index in `steps` at which the commit begins: the first that writes a parameter, behind all that may_fault();
+  /// The index in `steps` at which the commit begins: the first that writes a parameter, after all that may_fault();
   /// their number where none writes one.
   std::size_t commit = 0;
   std::vector<Slot> slots;
@@ -215,7 +215,7 @@ struct Launch {
   Kind kind = Kind::run;
   std::vector<std::size_t> targets = {};  // positions in the list; its size stands for the end
   bool is_commit = false;                 // of the plan's commit
-  std::size_t end = 0;  // of a select: the position behind all that its branches, or the turns of its loop, consist of
+  std::size_t end = 0;  // of a select: the position after all that its branches, or the turns of its loop, consist of
 };
 
 /// Which of `count` the number at `index` chooses: the last when there is none of that number.

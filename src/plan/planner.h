@@ -113,10 +113,10 @@ class Planner {
   std::string in_place_refusal(const Operand& made, int target) const;
 
   // commit.cpp
-  /// For each step: one that may fail and can only run behind it, or the step itself where it may; -1 when there is
+  /// For each step: one that may fail and can only run after it, or the step itself where it may; -1 when there is
   /// none.
   std::vector<int> faults_behind(const std::vector<Step>& steps) const;
-  /// Puts steps that write parameters, and those that need their results, behind every step that may fail.
+  /// Puts steps that write parameters, and those that need their results, after every step that may fail.
   void order_commit();
 
   // branches.cpp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // On a GPU steps that only make the new values of parameters come last, where their inputs are small: side by side they
-// share launches (gpu/codegen/grouped_launch.h), and nothing reads an old value behind them, so that it need not be
+// share launches (gpu/codegen/grouped_launch.h), and nothing reads an old value after them, so that it need not be
 // kept.
 #include <set>
 

@@ -16,7 +16,7 @@ struct DeviceTensor::State {
   const Device device;
   void* address = nullptr;
 
-  /// Orders work that is enqueued in `stream` from here on behind the work that makes the value.
+  /// Orders work that is enqueued in `stream` from here on after the work that makes the value.
   virtual void order_before(void* /*stream*/) {}
   /// Notes that the stream may read the value: whoever drops it then may have left such work there.
   virtual void note_reader(void* /*stream*/) {}

@@ -53,13 +53,13 @@ class Executor {
     read(dense, &tensor);
     return tensor;
   }
-  /// Reads results of the last run later, unchanged by any run behind it.
+  /// Reads results of the last run later, unchanged by any run after it.
   virtual std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) = 0;
   /// The same in memory of its own on the executor's GPU.
   virtual DeviceTensor keep(const Operand& /*dense*/) { no_device_memory(); }
   /// On a GPU the CUstream that everything is enqueued in.
   virtual void* stream() const { return nullptr; }
-  /// Orders all that is enqueued from here on behind all that the other has enqueued.
+  /// Orders all that is enqueued from here on after all that the other has enqueued.
   virtual void follow(Executor& /*other*/) {}
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
@@ -96,7 +96,7 @@ class LaunchWatcher {
 };
 
 /// The state that the programs of one store share on a device: whether one of their runs has failed, so that those
-/// enqueued behind it do nothing.
+/// enqueued after it do nothing.
 class SharedFailure {
  public:
   virtual ~SharedFailure() = default;

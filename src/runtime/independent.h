@@ -11,7 +11,7 @@
 
 namespace paoding {
 
-/// The bytes that an operand may touch, from the first to behind the last.
+/// The bytes that an operand may touch, from the first to the end of the last.
 struct Extent {
   std::intptr_t begin = 0, end = 0;
   bool is_written = false;

@@ -11,7 +11,7 @@ template <class T>
 class LiveSet {
  public:
   static LiveSet& get() {
-    static auto* the_set = new LiveSet;  // never destroyed: a recording may end behind main()
+    static auto* the_set = new LiveSet;  // never destroyed: a recording may end after main()
     return *the_set;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: whatever bytes a model file has, it is read or Error says why not; and with the checksum that its
-// content would have, so that the code behind the check is reached too, it becomes a model whose inputs can be asked
+// content would have, so that the code after the check is reached too, it becomes a model whose inputs can be asked
 // for, or an Error. Bytes that change nothing of a file are read back as they were written.
 // Build and run: make fuzz
 #include <cstdint>

@@ -44,7 +44,7 @@ struct Parameters::Store {
   std::map<std::string, Entry, std::less<>> entries;  // which stay where they are
   mutable std::mutex adding;                          // of these two: programs add states of random numbers
   Shadows shadows;
-  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
+  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes after it
   // there.
   std::shared_mutex running;
   std::mutex writing;  // taken by writers before `running`, and kept while a callback lets others read

@@ -50,7 +50,7 @@ std::uint64_t next_number() {
 
 }  // namespace
 
-// The members that run() reads stand first: behind a long run caches are cold.
+// The members that run() reads stand first: after a long run caches are cold.
 struct alignas(64) Program::Compiled {
   std::atomic<bool> is_in_use{false};
   bool is_ready = false;       // every input has been set
@@ -91,7 +91,7 @@ struct alignas(64) Program::Compiled {
 
    private:
     Compiled& compiled_;
-    std::unique_ptr<Compiled> gone_;  // freed behind use_
+    std::unique_ptr<Compiled> gone_;  // freed after use_
     ProgramUse use_;
   };
 
@@ -280,7 +280,7 @@ struct alignas(64) Program::Compiled {
                                                 : "");
   }
 
-  // Once it is checked: a Tensor, or a DeviceTensor and the stream that goes on behind it.
+  // Once it is checked: a Tensor, or a DeviceTensor and the stream that goes on after it.
   template <class... Value>
   void set_input(std::size_t at, const Value&... value) {
     static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
@@ -309,7 +309,7 @@ struct alignas(64) Program::Compiled {
   std::vector<AnyTensor> run_with(std::span<const Feed> feeds, LeftOut left_out, Results wanted);
 };
 
-// Behind a run that has written there is nothing left that the host's memory could be missing for.
+// After a run that has written there is nothing left that the host's memory could be missing for.
 std::vector<AnyTensor> Program::Compiled::run_with(std::span<const Feed> feeds, LeftOut left_out, Results wanted) {
   for (const Feed& feed : feeds) {
     std::visit([&](const auto& value) { check_input(static_cast<std::size_t>(feed.input), value); }, feed.value);

@@ -67,7 +67,7 @@ TEST(FarResults, AreFarInEveryTurnOfALoop) {
   const Step* each = launches.add(0, 1);
   for (int i = 0; i < 3; ++i) launches.add(0, 2 + i);
   launches.list.push_back(launches.list.front());
-  launches.list.push_back(launches.list.front());  // right behind
+  launches.list.push_back(launches.list.front());  // right after
   EXPECT_FALSE(launches.is_far(each, 2'000)) << "though 5,000 bytes lie between the first two";
   launches.list.pop_back();
   EXPECT_FALSE(launches.is_far(each, 2'000)) << "the next run begins with it";

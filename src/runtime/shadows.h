@@ -39,7 +39,7 @@ class Shadows {
   class Outdated {
    public:
     explicit Outdated(std::set<std::string> written = {}) : written_(std::move(written)) {}
-    /// Called behind a run.
+    /// Called after a run.
     void mark(Shadows& shadows);
 
    private:

@@ -88,7 +88,7 @@ std::int64_t Streaming::sequences() const { return std::count(is_there_.begin(),
 void Streaming::check(const Tensor& xs, std::span<const std::int32_t> lengths) const {
   const std::int64_t steps = xs.shape().rank() > 0 ? xs.shape()[0] : 0;
   if (steps < 1 || !(xs.shape() == behind({steps, options_.capacity}, options_.input.shape))) {
-    fail(ErrorKind::shape, "Streaming: xs has shape {}, needed is [T, {}] with {} behind it, T > 0",
+    fail(ErrorKind::shape, "Streaming: xs has shape {}, needed is [T, {}] with {} after it, T > 0",
          to_string(xs.shape()), options_.capacity, to_string(options_.input.shape));
   }
   if (static_cast<std::int64_t>(lengths.size()) != options_.capacity) {

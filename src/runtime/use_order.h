@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that several users share: whom the next one has to come behind. Readers may be there together.
+// Memory that several users share: whom the next one has to come after. Readers may be there together.
 #pragma once
 
 #include <algorithm>

@@ -52,7 +52,7 @@ TEST(UseOrder, OrdersAllThatConflict) {
     struct Use {
       int user;
       bool writes;
-      std::set<std::size_t> behind;  // uses that it comes behind
+      std::set<std::size_t> behind;  // uses that it comes after
     };
     std::vector<Use> uses;
     const auto last_of = [&](int user) {

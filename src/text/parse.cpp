@@ -120,7 +120,7 @@ class Parser : PartReader {
       left.push_back(name("a name"));
     }
     if (!peek().is('=')) {
-      unexpected(peek().is('(') ? "'=': name the results, as in 'y = neg(x)';" : "'=' behind the names");
+      unexpected(peek().is('(') ? "'=': name the results, as in 'y = neg(x)';" : "'=' after the names");
     }
     take();
     if (peek().is_word("input") || peek().is_word("parameter")) {
@@ -157,7 +157,7 @@ class Parser : PartReader {
   void assign(Graph& graph, const Names& names, const Names* outer) {
     const Token at = take();
     const Value parameter = find(graph, names, outer, name("the parameter to assign to"));
-    expect('=', "behind the parameter");
+    expect('=', "after the parameter");
     const Value value = find(graph, names, outer, name("a value"));
     Tail tail;
     names_tail(&tail);
@@ -189,7 +189,7 @@ class Parser : PartReader {
 
   void gradients_statement(Graph& graph, Names* names, const Names* outer, const std::vector<Token>& left) {
     const Token keyword = take();
-    expect('(', "behind gradients");
+    expect('(', "after gradients");
     Values outputs = values(graph, *names, outer), seeds;
     if (peek().is(';')) {
       take();
@@ -200,12 +200,12 @@ class Parser : PartReader {
     } else if (outputs.size() > 2) {
       fail_at(keyword, "several outputs are separated from their seeds by ';', as in gradients(a, b; seed_a, seed_b)");
     }
-    expect(')', "behind the outputs and seeds");
+    expect(')', "after the outputs and seeds");
     if (!peek().is_word("by")) unexpected("'by' and the values to differentiate by");
     take();
-    expect('(', "behind by");
+    expect('(', "after by");
     const Values inputs = values(graph, *names, outer);
-    expect(')', "behind the values to differentiate by");
+    expect(')', "after the values to differentiate by");
 
     walked_ += gradient_cost(graph);
     if (walked_ > kMaxWalked) {
@@ -218,9 +218,9 @@ class Parser : PartReader {
     const Token at = peek();
     const OpDef& op = find_versioned();
     if (op.name == "assign") fail_at(at, "assign gives no value: it is a statement, as in 'assign w = x'");
-    expect('(', "behind the op");
+    expect('(', "after the op");
     const Values inputs = values(graph, *names, outer);
-    expect(')', "behind the inputs");
+    expect(')', "after the inputs");
     const Attrs attrs = attributes(op);
     std::vector<std::shared_ptr<Graph>> bodies;
     while (peek().is('[')) bodies.push_back(body(names));

@@ -185,7 +185,7 @@ Attrs PartReader::attributes(const OpDef& op) {
   if (!peek().is('{')) return attrs;
   take();
   while (!peek().is('}')) {
-    if (!attrs.entries().empty()) expect(',', "or '}' behind the attribute");
+    if (!attrs.entries().empty()) expect(',', "or '}' after the attribute");
     const Token token = peek();
     if (token.kind != TokenKind::word && token.kind != TokenKind::quoted) unexpected("an attribute");
     take();
@@ -198,7 +198,7 @@ Attrs PartReader::attributes(const OpDef& op) {
                                  known.empty() ? "none" : known));
     }
     if (attrs.find(token.text) != nullptr) fail_at(token, fmt::format("attribute {} stands twice", describe(token)));
-    expect('=', "behind the attribute's name");
+    expect('=', "after the attribute's name");
     attrs.set(token.text, attr_value(*spec));
   }
   take();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the parts of statements of graph text: names, numbers, types, attributes, and the tail behind a call. Errors
+// Reads the parts of statements of graph text: names, numbers, types, attributes, and the tail after a call. Errors
 // (file) name the token found and the one expected, and show the line.
 #pragma once
 
@@ -20,7 +20,7 @@ class PartReader {
 
   explicit PartReader(std::string_view text) : lexer_(text) {}
 
-  // The tail that may stand behind a call.
+  // The tail that may stand after a call.
   struct Tail {
     Token at;
     std::vector<Type> types;

@@ -115,7 +115,7 @@ TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
     EXPECT_FALSE(fs::exists(folder_ / "out.safetensors"));
   }
   for (const auto& entry : fs::directory_iterator(folder_.path())) {
-    EXPECT_FALSE(entry.path().filename().string().starts_with(".paoding-")) << entry.path() << " was left behind";
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".paoding-")) << entry.path() << " was left over";
   }
 }
 

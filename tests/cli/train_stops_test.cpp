@@ -200,7 +200,7 @@ TEST_P(TrainStopsOn, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
   EXPECT_GE(with_progress, 1);
   RecordProperty("killed", killed);
   if (wanted != nullptr) {
-    std::printf("%d killed of %d starts, %d of them behind a new checkpoint; %d runs ended with the same bytes\n",
+    std::printf("%d killed of %d starts, %d of them after a new checkpoint; %d runs ended with the same bytes\n",
                 killed, starts, with_progress, runs + 1);
   }
 }
@@ -221,7 +221,7 @@ TEST_F(TrainStops, AFullDiskKeepsTheLastCheckpoint) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const auto& entry : fs::directory_iterator(folder_ / "a")) {
     const std::string name = entry.path().filename();
-    EXPECT_TRUE(name == ".lock" || name == "curve.svg" || name.starts_with("step-")) << name << " was left behind";
+    EXPECT_TRUE(name == ".lock" || name == "curve.svg" || name.starts_with("step-")) << name << " was left over";
   }
 }
 
@@ -256,7 +256,7 @@ TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
 }
 
 TEST_F(TrainStops, WhatWasTrainedBeforeAStepThatIsNotFiniteIsSaved) {
-  // Only the word with a z meets the poisoned row, some steps behind the checkpoint.
+  // Only the word with a z meets the poisoned row, some steps after the checkpoint.
   folder_.write("data/g2p/cmudict-en-us.dict", dictionary(150) + "zoda Z O D A\n");
   trained("a", "--no-test --show 0 --steps 4");
   Checkpoint poisoned = load_checkpoint(folder_ / "a", true);

@@ -55,7 +55,7 @@ Document read(const fs::path& path) {
   return document;
 }
 
-// Commands of `paoding`: of blocks line by line, behind a pipe too, without remarks; of spans whole.
+// Commands of `paoding`: of blocks line by line, after a pipe too, without remarks; of spans whole.
 std::vector<std::string> commands_of(const Document& document) {
   std::vector<std::string> commands;
   const auto add = [&](const std::string& text) {

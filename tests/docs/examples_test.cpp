@@ -41,7 +41,7 @@ Ran run_program(const std::string& example, const std::string& argument = "", co
   return ran;
 }
 
-// The number behind `label` in `text`.
+// The number after `label` in `text`.
 double number_behind(const std::string& text, const std::string& label) {
   const auto at = text.find(label);
   return at == std::string::npos ? std::numeric_limits<double>::quiet_NaN() : std::stod(text.substr(at + label.size()));

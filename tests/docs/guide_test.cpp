@@ -80,7 +80,7 @@ TEST_F(Guide, HasItsCodeFromProgramsThatAreBuilt) {
   }
 }
 
-// Single blanks, no remark behind the code.
+// Single blanks, no remark after the code.
 std::string code_of(const std::string& line) {
   static const std::regex remark(R"(\s+//.*)"), blanks(R"(\s+)"), ends("^ | $");
   return std::regex_replace(std::regex_replace(std::regex_replace(line, remark, ""), blanks, " "), ends, "");

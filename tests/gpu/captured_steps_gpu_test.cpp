@@ -22,7 +22,7 @@ std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.bytes()), static_cast<std::size_t>(tensor.size_bytes())};
 }
 
-// Every parameter and the optimizer's state behind three steps, and the fetches of each step.
+// Every parameter and the optimizer's state after three steps, and the fetches of each step.
 Bytes trained(const std::string& name, Execution execution, bool fuses_launches = true) {
   const auto task = make_task(name);
   const Options all = task->options();

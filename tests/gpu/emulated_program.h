@@ -138,7 +138,7 @@ class EmulatedProgram {
   }
 
  private:
-  // Aligned as the driver's memory is, and where the emulation looks for it; nothing lies behind it.
+  // Aligned as the driver's memory is, and where the emulation looks for it; nothing lies after it.
   class Memory {
    public:
     explicit Memory(std::int64_t count) {

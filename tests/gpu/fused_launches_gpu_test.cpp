@@ -102,7 +102,7 @@ TEST(FusedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
     const Value x = reshape(g.input("x", f32, {64 * 48}), {64, 48});
     std::vector<Value> rows;
     for (int i = 0; i < 4; ++i) rows.push_back(sum(x * double(i + 1), Ints{0}));  // side by side
-    const Value y = softmax(rows[0] + rows[1]), z = cumsum(y);                    // one behind the other
+    const Value y = softmax(rows[0] + rows[1]), z = cumsum(y);                    // one after the other
     g.fetch("y", y + rows[2]);
     g.fetch("z", z * rows[3]);
     g.fetch("all", sum(y * z));
@@ -272,7 +272,7 @@ TEST(FusedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
   Graph many, small;
   build_attention(many, 2, 128, 50, 32, 0.3);
   const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan_for_gpu(many)), "\n"));
-  EXPECT_TRUE(has(told, " kernels one behind the other in 128 CTAs, 2 times; ")) << told;
+  EXPECT_TRUE(has(told, " kernels one after the other in 128 CTAs, 2 times; ")) << told;
   EXPECT_TRUE(has(told, " us expected, ")) << told;
   EXPECT_TRUE(has(told, ", which it reads: step ")) << told;
   EXPECT_TRUE(has(told, " is no stage: ")) << told;
@@ -286,7 +286,7 @@ TEST(FusedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
   PD_SKIP_WITHOUT_A_GPU();
   Parameters parameters(many, gpu_here());
   const std::vector<std::string> notes = Program(many, on_gpu(), &parameters).report().plan_notes;
-  EXPECT_TRUE(std::ranges::any_of(notes, [](const auto& note) { return has(note, "one behind the other"); }));
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const auto& note) { return has(note, "one after the other"); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -45,7 +45,7 @@ TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
   PD_CUDA(driver.cuStreamEndCapture(stream.get(), &captured));
   CUgraphExec runnable = nullptr;
   PD_CUDA(driver.cuGraphInstantiate(&runnable, captured, 0));
-  ga.write(fed.at("a"));  // behind the capture
+  ga.write(fed.at("a"));  // after the capture
   PD_CUDA(driver.cuGraphLaunch(runnable, stream.get()));
   check();
   gy.write(Dense(30, 0));

@@ -131,7 +131,7 @@ TEST_F(ProfilerOnGpu, StampsSayOfAllReplaysWhatCuptiSaysOfItsOwn) {
   EXPECT_TRUE(are_near) << reports;
 }
 
-// Nodes of bodies are numbered behind all others, of which only the GPU knows which run: both see the same.
+// Nodes of bodies are numbered after all others, of which only the GPU knows which run: both see the same.
 TEST_F(ProfilerOnGpu, SeesBodiesOfLoopsAndBranchesByBoth) {
   Graph g;
   const Value n = g.input("n", i32, {}), x = g.input("x", f32, {3});
@@ -218,7 +218,7 @@ TEST_F(ProfilerOnGpu, NamesTheKernelsThatALibraryChose) {
   EXPECT_EQ(by_stamps["exp"], by_cupti["exp"]);
 }
 
-// Runs that keep the chip busy, one behind the other between two events: their kernels take the time between the
+// Runs that keep the chip busy, one after the other between two events: their kernels take the time between the
 // events, and all of that is some op's.
 TEST_F(ProfilerOnGpu, KernelsTakeWhatEventsSayOfThemTogether) {
   if (is_pretended()) GTEST_SKIP() << "NOT CHECKED: needs times of a GPU";

@@ -85,7 +85,7 @@ TEST(WaitedRuns, OfProgramsThatShareAStreamEachTellsItsOwnEnd) {
   }
 }
 
-// Behind the gate a run that failed has written nothing, and says so, also where nobody asked the driver.
+// After the gate a run that failed has written nothing, and says so, also where nobody asked the driver.
 TEST(WaitedRuns, ThatFailWriteNothingAndSaySo) {
   PD_SKIP_WITHOUT_A_GPU();
   OnBoth both([](Graph& g) {

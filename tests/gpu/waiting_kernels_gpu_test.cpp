@@ -59,7 +59,7 @@ std::vector<unsigned> exchanged() {
   return words;
 }
 
-// For all threads of all CTAs of a cooperative grid: all see each thread's earlier stores behind it. `counter` is the
+// For all threads of all CTAs of a cooperative grid: all see each thread's earlier stores after it. `counter` is the
 // launch's own, and keeps its value from launch to launch: its highest bit turns with every round.
 const char* const kGridBarrier = R"cuda(
 #ifdef PD_EMULATE
@@ -156,7 +156,7 @@ TextLaunch made(const std::string& name, const std::string& text, const std::str
   parts.threads = name == "end_run" ? kEndThreads : kThreads;
   parts.sizes.number("steps", kWaitingSteps);
   parts.functions = before + k_exchange_cu + kGridBarrier + text;
-  if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n";  // not for those behind it
+  if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n";  // not for those after it
   parts.operands = {"unsigned* out"};
   parts.call = name + "(out, scratch, size)";
   parts.ctas = name == "exchange" ? kCluster : name == "end_run" ? 2 : kGrid;

@@ -71,7 +71,7 @@ TEST(Cancellation, EndsALoopWithoutAnEndAndNothingIsWritten) {
       Parameters parameters(g, device);
       Program program(g, options, &parameters);
       const Tensors feeds{{"x", Tensor::from(f32, {64}, Dense(64, 1.0))}};
-      // The print may stand behind the loop, or be handed over behind it: then the run is called off when it begins.
+      // The print may stand after the loop, or be handed over after it: then the run is called off when it begins.
       const std::string plan = program.plan_text();
       is_under_way = device.kind != DeviceKind::cpu || plan.find("print") > plan.find("repeat");
       EXPECT_LT(seconds_after_cancelling(is_under_way, [&] { program.run(feeds); }), 1);

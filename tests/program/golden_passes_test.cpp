@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each pass, shown on a graph made for it: tests/golden/passes/NAME.txt says in its first lines the purpose of the
-// pass, then has the graph in front of it and behind it. A new pass needs such a file: write the first lines and the
+// pass, then has the graph before and after it. A new pass needs such a file: write the first lines and the
 // graph in front, and PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*' adds the rest.
 //
 //   # the effect of the pass, and its reason        at least two lines, for a reader
@@ -55,7 +55,7 @@ path folder() { return golden::folder() / "passes"; }
 struct PassFile {
   std::string head;                 // comments and the line "for:", as they stand
   std::string before;               // the graph in front
-  std::vector<std::string> wanted;  // the words behind "for:"
+  std::vector<std::string> wanted;  // the words after "for:"
 };
 
 PassFile read_pass_file(const path& file) {

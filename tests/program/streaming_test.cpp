@@ -110,7 +110,7 @@ TEST(StreamingSequences, SayWhatIsWrong) {
   EXPECT_EQ(message_of([&] {
               streaming.run(Tensor(f64, {2, 3, kInputs}), lengths);
             }),
-            "Streaming: xs has shape [2, 3, 3], needed is [T, 4] with [3] behind it, T > 0");
+            "Streaming: xs has shape [2, 3, 3], needed is [T, 4] with [3] after it, T > 0");
   StreamingOptions wrong = options_for(Device::cpu());
   wrong.states[1].shape = {kHidden + 1};
   EXPECT_NE(message_of([&] { Streaming(wrong, streamed_step); }), "");

@@ -126,7 +126,7 @@ std::size_t write_ops(const fs::path& folder) {
   return count;
 }
 
-// Types behind an op are optional, and half of the text.
+// Types after an op are optional, and half of the text.
 std::string without_types(const std::string& text) {
   std::istringstream lines(text);
   std::string shorter;

@@ -313,7 +313,7 @@ class Evaluation {
     return result;
   }
 
-  // Inputs: carries, sequences, constants; outputs: last carries, then each step's fetches behind them, stacked.
+  // Inputs: carries, sequences, constants; outputs: last carries, then each step's fetches after them, stacked.
   std::vector<Dense> run_scan(const Node& node) {
     const std::size_t carries = at(node.attrs.get_int("carries")), sequences = at(node.attrs.get_int("sequences"));
     const std::int64_t length = node.attrs.get_int("length");

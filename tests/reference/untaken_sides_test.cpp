@@ -43,7 +43,7 @@ std::vector<Case> cases() {
       {"power", [](const Value& v) { return if_positive(v, pow(v, expand(zero(v) + 1.5, v.shape()))); }, x, {0, 0, 3}},
       {"the other side", [](const Value& v) { return where(less_equal(v, 0.0), 0.0, sqrt(v)); }, x, {0, 0, 0.25}},
       {"x log x", [](const Value& v) { return if_positive(v, v * log(v)); }, x, {0, 0, std::log(4.0) + 1}},
-      {"one behind the other",
+      {"one after the other",
        [](const Value& v) { return if_positive(v, tanh(sqrt(v)) * 2.0); },
        x,
        {0, 0, 2 * (1 - std::tanh(2.0) * std::tanh(2.0)) / 4}},

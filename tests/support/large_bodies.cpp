@@ -73,7 +73,7 @@ void hoisted(Graph& g, std::int64_t n) {  // every product of the body leaves it
   g.fetch("y", made.outputs[0]);
 }
 
-void sunk(Graph& g, std::int64_t n) {  // every product of the body moves behind it
+void sunk(Graph& g, std::int64_t n) {  // every product of the body moves after it
   const Value xs = input(g, {3, 4, 4}, "xs"), start = input(g, {4, 4}, "h"), w = input(g, {4, 4}, "w");
   const StepResult made = scan({start}, {xs}, [&](const Values& carry, const Values& element) {
     Values outputs;

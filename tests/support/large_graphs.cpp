@@ -173,7 +173,7 @@ void rotating_assigns(Graph& g, std::int64_t n) {  // each takes the next one's 
   for (std::size_t i = 0; i < all.size(); ++i) g.assign(all[i], all[(i + 1) % all.size()]);
 }
 
-void read_assigns(Graph& g, std::int64_t n) {  // the old values are read behind the new ones
+void read_assigns(Graph& g, std::int64_t n) {  // the old values are read after the new ones
   Values old;
   for (std::int64_t i = 0; i < n / 4; ++i) {
     const Value p = g.parameter(numbered("p", i), f32, {4, 4});

@@ -31,7 +31,7 @@ struct TransformerOptions {
   std::int64_t feed_forward = 0;  // width between the two products of the feed-forward part; 4 times the width when 0
   FeedForwardKind activation = FeedForwardKind::relu;
   double dropout = 0;       // of attention weights, of both parts' results, and within the feed-forward part
-  bool norm_first = false;  // norms stand in front of the parts instead of behind the sums
+  bool norm_first = false;  // norms stand in front of the parts instead of after the sums
   double epsilon = 1e-5;    // of the norms
   double rotary_base = 0;   // of self-attention: MultiHeadAttentionOptions::rotary_base
   bool memory = true;       // of a decoder: it attends to a memory; without, it is a language model's layer

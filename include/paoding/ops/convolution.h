@@ -9,7 +9,7 @@
 
 namespace paoding {
 
-/// The op behind a convolution: none, or an elementwise one.
+/// The op after a convolution: none, or an elementwise one.
 enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
 
 /// How a window moves over an image. Axis 0 is vertical, axis 1 horizontal.

@@ -11,7 +11,7 @@
 namespace paoding {
 
 /// The sum of products that `formula` names, as NumPy's einsum has it: "bij,bjk->bik" is a product of matrices, "ii->i"
-/// a diagonal, "bi,bi->b" a product of every row. A letter stands for an axis; letters that are not behind the arrow
+/// a diagonal, "bi,bi->b" a product of every row. A letter stands for an axis; letters that are not after the arrow
 /// are summed over. "..." stands for the axes that have no letter, which broadcast from the last one on. Without an
 /// arrow the result has the axes of "...", then the letters that are there once, in the order of the alphabet. Spaces
 /// do not count.

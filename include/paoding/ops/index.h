@@ -3,7 +3,7 @@
 // count from the end. Their values are known only when the program runs: when one is out of range Error (argument)
 // names the op, the position, the number and the range, for gathers and for scatters alike; that run has no results and
 // has written no parameter, and the next run() starts afresh. On the CPU run() throws it, on a GPU the wait() or
-// fetch() behind the run, with the same text: the first such step of the run, the first such index of the step.
+// fetch() after the run, with the same text: the first such step of the run, the first such index of the step.
 #pragma once
 
 #include "paoding/graph.h"

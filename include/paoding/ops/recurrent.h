@@ -24,14 +24,14 @@ std::pair<Value, Value> lstm_cell(const Value& x, const Value& h, const Value& c
 /// One GRU step. x [B, I], h [B, H], w [I, 3H], u [H, 3H]; gates in the order r, z, n; r, z = sigmoid of their third of
 /// x w + h u + b; h' = (1 - z) n + z h. With `reset_after` (cuDNN, PyTorch) n = tanh(x w_n + b_n + r (h u_n + b_m)) and
 /// b is [4H] in the order r, z, n, m. Without (Cho et al. 2014) n = tanh(x w_n + b_n + (r h) u_n) and b is [3H]; the
-/// step then has two products, one behind the other. Returns h'.
+/// step then has two products, one after the other. Returns h'.
 Value gru_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool reset_after = true);
 
 /// One step of the plain recurrence (Elman 1990): h' = tanh(x w + h u + b), or the larger of that sum and 0 with
 /// `relu`. x [B, I], h [B, H], w [I, H], u [H, H], b [H].
 Value rnn_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool relu = false);
 
-/// The results of lstm_recurrence(). `states` and `cells` [T + 1, B, H] have the start first (last in reverse), behind
+/// The results of lstm_recurrence(). `states` and `cells` [T + 1, B, H] have the start first (last in reverse), after
 /// it each step's result; beyond the end of a row states are 0, and cells keep their last values.
 struct LstmRecurrence {
   Value states, cells;
@@ -87,7 +87,7 @@ struct RecurrentOptions {
   Value lengths = {};
   /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
   Values initial_h = {}, initial_c = {};
-  double dropout = 0;  // between layers, not behind the last
+  double dropout = 0;  // between layers, not after the last
   /// This share of the numbers of u is 0 in a run, the same ones in all steps and rows (Merity et al. 2017): kernels
   /// that run all steps at once still do.
   double recurrent_dropout = 0;

@@ -338,7 +338,7 @@ def recurrent(
     is_reverse: bool,
     is_training: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
+    """States [T + 1, B, H] (h0 in front, after in reverse), last h, last c (empty but for LSTMs), and what the backward
     pass needs. Weights and biases are as PyTorch keeps them."""
     refuse_tangents('paoding::recurrent', (x, w, u, b_ih, b_hh, h0, c0))
     states, last_h, last_c, saved, *_ = forward(

@@ -41,7 +41,7 @@ def by_steps(
     counts = None
     if lengths is not None:
         counts = (torch.arange(steps, device=x.device).unsqueeze(1) < lengths).unsqueeze(2)
-        x = torch.where(counts, x, 0)  # whatever stands behind a row's end has no part in gradients
+        x = torch.where(counts, x, 0)  # whatever stands after a row's end has no part in gradients
     of_x = linear(x, w, b_ih)
     outputs: list[Tensor] = [h] * steps
     for t in range(steps - 1, -1, -1) if is_reverse else range(steps):

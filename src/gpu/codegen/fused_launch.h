@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch that does the work of several kernels: side by side (grouped_launch.h) or one behind the other
+// A launch that does the work of several kernels: side by side (grouped_launch.h) or one after the other
 // (vertical_launch.h). The texts are those of the kernels alone, as functions.
 #pragma once
 
@@ -27,12 +27,12 @@ class FusedLaunch {
   TextLaunch launch_;
 };
 
-/// Every kernel of our own begins with this text, which ends behind its launch bounds' opening parenthesis.
+/// Every kernel of our own begins with this text, which ends after its launch bounds' opening parenthesis.
 inline constexpr std::string_view kKernelHead = "extern \"C\" __global__ void __launch_bounds__(";
 
 void replace_all(std::string* text, std::string_view what, std::string_view by);
 
-/// The kernel's own text inside a fused launch, which is the part behind the prelude.
+/// The kernel's own text inside a fused launch, which is the part after the prelude.
 std::string_view own_text(const TextLaunch& launch);
 /// The kernel as a function `run` that is told which CTA it is.
 std::string as_function(std::string_view own);

@@ -11,7 +11,7 @@
 
 namespace paoding::gpu {
 
-/// The kernel of a canonical group, where its schedule says so with one behind it that adds up; none where every output
+/// The kernel of a canonical group, where its schedule says so with one after it that adds up; none where every output
 /// is empty. `alignment`: for each operand, bytes that its address will be a multiple of. `stage_threads`: see
 /// schedule_group().
 TextPlan plan_group(const Group& canonical, std::span<const int> alignment, const Target& target,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one group's kernel: group_text.cpp the parts around the loop, group_loop.cpp the loop and the code behind it.
+// Writes one group's kernel: group_text.cpp the parts around the loop, group_loop.cpp the loop and the code after it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
   TextLaunch run();
-  /// The launch behind it, of a schedule that adds up later (group_later_sums.cpp).
+  /// The launch after it, of a schedule that adds up later (group_later_sums.cpp).
   TextLaunch add_later();
 
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behind the members' text and the constants kMembers, kMostMembers and kOperands.
+// After the members' text and the constants kMembers, kMostMembers and kOperands.
 struct Member {
   unsigned long long first;  // of its CTAs
   void* operands[kOperands];

@@ -21,7 +21,7 @@ constexpr int kMaxStageThreads = 1024;
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 // The same where a value takes the place of its operands: for a while both are there.
 constexpr std::int64_t kCarriedWords = 48;
-// The same with the loads of the row behind it.
+// The same with the loads of the row after it.
 constexpr std::int64_t kFetchedWords = 56;
 // Registers of an SM, and those of a thread for all that is not held.
 constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;

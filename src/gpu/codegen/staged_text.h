@@ -48,13 +48,13 @@ class StagedText : public KernelText {
   void emit_row_loads();
   void emit_shift();
   void emit_row_load(std::size_t load, const std::string& suffix);
-  /// Loads into packs of these names behind their operand's, in a shifted row those around its vectors too.
+  /// Loads into packs of these names after their operand's, in a shifted row those around its vectors too.
   void emit_held_loads(const std::string& suffix, const std::string& edge);
   void emit_fetch();
   void emit_steps(bool needs_count, const std::string& first, const Pass* pass = nullptr);
   void emit_carried_start(const Pass& pass);
   void emit_load(std::size_t load, const std::string& pack, const std::string& count);
-  /// Brackets the code for the elements before and behind the vectors of a shifted row, one a thread.
+  /// Brackets the code for the elements before and after the vectors of a shifted row, one a thread.
   void begin_edge();
   void end_edge();
   void emit_pass(const Pass& pass);

@@ -16,7 +16,7 @@
 
 namespace paoding::gpu {
 
-/// Every kernel's body begins with this text, behind grid_dependency_wait().
+/// Every kernel's body begins with this text, after grid_dependency_wait().
 inline constexpr std::string_view kBegin =
     "  if (threadIdx.x == 0) leave_stamp(scratch);\n  if (is_called_off(scratch)) return;\n";
 
@@ -27,7 +27,7 @@ struct TextParts {
   int threads = 256;                       // of a CTA: kThreads in the text
   int resident_ctas = 0;                   // of an SM, so that registers are kept to; 0: as many as come of it
   std::string constants = {};              // text before Sizes
-  std::string functions = {};              // text behind it
+  std::string functions = {};              // text after it
   std::vector<std::string> operands;       // parameters: "const float* a"
   std::vector<std::string> maps = {};      // names of parameters
   std::string call;                        // the kernel's body

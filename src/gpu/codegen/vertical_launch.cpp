@@ -180,7 +180,7 @@ VerticalLaunch::VerticalLaunch(std::span<const FusedStage* const> stages, std::i
   name_entry(
       "vertical",
       fmt::format(
-          "// {} kernels one behind the other, every CTA its partition of each.\n{}\n{}\n"
+          "// {} kernels one after the other, every CTA its partition of each.\n{}\n{}\n"
           "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
           "    const LaunchScratch scratch, const __grid_constant__ Sizes size) {{\n  grid_dependency_wait();\n{}"
           "  const LaunchScratch none = {{}};\n  const long long partition = blockIdx.x;\n{}}}\n",
@@ -191,7 +191,7 @@ VerticalLaunch::VerticalLaunch(std::span<const FusedStage* const> stages, std::i
   launch_.block = static_cast<unsigned>(threads_of(partitions, target));
   launch_.leaves_stamp = true;
   launch_.overlaps_before = overlaps_before(target, launch_);
-  launch_.why = fmt::format("{} kernels one behind the other in {} CTAs", stages.size(), partitions);
+  launch_.why = fmt::format("{} kernels one after the other in {} CTAs", stages.size(), partitions);
 }
 
 void VerticalLaunch::place(std::size_t member, void* const* operands, void* /*workspace*/, void* /*tickets*/) {

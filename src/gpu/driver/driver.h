@@ -240,7 +240,7 @@ class Stream {
 
   CUstream get() const { return stream_; }
   void wait_idle() const;
-  /// Work that is enqueued from here on runs behind the event as it was recorded last.
+  /// Work that is enqueued from here on runs after the event as it was recorded last.
   void wait_for(const Event& event) const;
 
  private:

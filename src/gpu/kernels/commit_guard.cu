@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard stands in front of a run's first write of a parameter, behind all kernels that may leave a fault. If there
+// The guard stands in front of a run's first write of a parameter, after all kernels that may leave a fault. If there
 // is a fault, or the run was called off, it closes: kernels that write then do nothing, in this run and in every later
 // one, and the host gets the fault. words: the number of runs so far, then the launches' fault words. report, in the
-// host's memory: the number of the run that failed, that of the first run behind it, the fault words.
+// host's memory: the number of the run that failed, that of the first run after it, the fault words.
 PD_DEVICE void commit_guard(unsigned* failed, const unsigned* cancelled, unsigned long long* words,
                            unsigned long long* report, const Sizes& size) {
   __shared__ unsigned found;

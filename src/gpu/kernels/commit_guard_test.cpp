@@ -51,7 +51,7 @@ TEST(CommitGuardKernel, TellsWhichRunLeftAFaultAndWhichWasTheFirstBehindIt) {
   guard.words[1 + 599] = 7;
   guard.run();
   EXPECT_EQ(guard.failed, 1u);
-  guard.words[1] = 5;  // of a run behind it
+  guard.words[1] = 5;  // of a run after it
   guard.run();
   guard.run();
   EXPECT_EQ(guard.report[0], 2u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ---- Sums of rows of any number of threads, and of the parts that CTAs leave for a launch behind theirs ----
+// ---- Sums of rows of any number of threads, and of the parts that CTAs leave for a launch after theirs ----
 
 // `leave(row, sum)` is called for each of kRows rows of kLanes neighbouring threads by one thread: a warp adds up the
 // values of a row's threads.

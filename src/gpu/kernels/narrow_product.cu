@@ -10,7 +10,7 @@ constexpr int kInPiece = 8;                   // elements of 16 bytes
 // Elements from row to row in shared memory: eight rows of 16 bytes lie in different banks.
 constexpr int kStrideA = kDepth + kInPiece, kStrideB = kColumns + kInPiece;
 
-// Rows of `from` from `row` on, and of these `columns` elements from `column` on; zeros behind `rows` and
+// Rows of `from` from `row` on, and of these `columns` elements from `column` on; zeros after `rows` and
 // `all_columns`.
 template <int kCount, int kWidth, int kStride>
 PD_DEVICE void bring_rows(Stored* to, const Stored* from, Index stride, Index row, Index rows, Index column, Index columns) {

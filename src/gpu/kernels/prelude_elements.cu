@@ -43,7 +43,7 @@ PD_DEVICE unsigned long long gpu_clock() {
   return ns;
 #endif
 }
-// Called by one thread of every CTA, behind grid_dependency_wait().
+// Called by one thread of every CTA, after grid_dependency_wait().
 PD_DEVICE void leave_stamp(const LaunchScratch& scratch) {
   if (scratch.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *scratch.stamp = gpu_clock();
 }

@@ -106,9 +106,9 @@ PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
 
 // The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8, of
 // the blocks that are its part's. While the tensor cores work on a block, the words of the next one are loaded. Exact
-// products add up each block by itself, as the tensor cores truncate their sums; a block's low rows have places behind
+// products add up each block by itself, as the tensor cores truncate their sums; a block's low rows have places after
 // the stages, kLowPlaces in turn: a warp may be at the products of a block while another has waited for them and makes
-// the rows of the block behind the next.
+// the rows of the block after the next.
 PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mbarriers* mbarriers, int all_blocks) {
   const int of_part = threadIdx.x / kOfPart, blocks = (all_blocks - of_part + kParts - 1) / kParts;
   const Words lane;

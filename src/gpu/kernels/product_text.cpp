@@ -35,7 +35,7 @@ struct Extents {
   }
 
  private:
-  // For few rows it is less than half of an SM's, so that the kernel behind the product may begin beside it.
+  // For few rows it is less than half of an SM's, so that the kernel after the product may begin beside it.
   static std::int64_t most_stage_bytes(const ProductTile& tile) { return (tile.rows == 32 ? 110 : 192) << 10; }
   std::int64_t stage_bytes_, low_bytes_, sum_bytes_;
 };

@@ -212,7 +212,7 @@ TEST(ProductText, GivesIeeeSumsOfNonFiniteFactorsInExactF32) {
 }
 
 // Factors that are NaN all over must not make a product many times as long. Only the first 16 factors of the row
-// can be read through the pointer: a kernel that went on behind the NaN would fault.
+// can be read through the pointer: a kernel that went on after the NaN would fault.
 TEST(ProductText, StopsTheSumWithoutSplittingAtANaN) {
   const ProductShape shape{
       .m = 1, .n = 4, .k = 2048, .a_stride = 2048, .b_stride = 4, .out_stride = 4, .is_exact = true};

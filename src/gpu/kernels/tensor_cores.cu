@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Primitives of matrix product kernels: tiles of an operand that TMA loads into shared memory, products of a group of
-// four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu; code that is generated for a
-// number of sums stands behind it.
+// four warps, the shared memory of the other CTAs of a cluster. Stands after exchange.cu; code that is generated for a
+// number of sums stands after it.
 
 #ifdef PD_EMULATE
 using emulation::TmaTile;
@@ -62,7 +62,7 @@ PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int r
       "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mbarrier))
       : "memory");
 }
-// Orders this thread's accesses to shared memory before those of copies that are asked for behind the next barrier.
+// Orders this thread's accesses to shared memory before those of copies that are asked for after the next barrier.
 PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Prefetches the tensor map of an operand before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
@@ -88,7 +88,7 @@ PD_DEVICE unsigned long long tile_descriptor(TmaTile tile, int step) {
   return (unsigned long long)(1u << 30 | 64u) << 32 | (tile + step * 2);
 }
 // Elements 16 `step` and up along K of a TMA tile of 16-bit elements: of rows that lie along K, or of rows of 64 that
-// lie across it, one for every k, with the TMA tiles of the next 64 behind 64 k's. Eight rows lie `pitch` rows behind
+// lie across it, one for every k, with the TMA tiles of the next 64 after 64 k's. Eight rows lie `pitch` rows after
 // the eight before, and may begin at any row: which piece of 16 bytes is where follows from the address.
 template <bool kIsAcross, class T> PD_DEVICE unsigned long long tile_descriptor(const T* tile, int step, unsigned pitch) {
   const unsigned start = shared_address(tile) >> 4 & 0x3fff;

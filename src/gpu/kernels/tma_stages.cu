@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory as kStages stages, which one thread has filled by TMA while warps multiply the contents of others.
-// Stands behind tensor_cores.cu and kStages.
+// Stands after tensor_cores.cu and kStages.
 
 // The CTA's dynamic shared memory from where TMA tiles may lie: they want whole KBs.
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that write a run's results into the host's memory, without a copy that the host would have to prepare.
 
-// The value of a print, behind those of before. log: bytes in use, bytes that found no room, then a record for each
+// The value of a print, after those of before. log: bytes in use, bytes that found no room, then a record for each
 // value: which launch's, its bytes, those padded to a multiple of 8.
 template <class Of>
 PD_DEVICE void log_value(const unsigned char* from, unsigned long long bytes, unsigned long long launch,
@@ -20,12 +20,12 @@ PD_DEVICE void log_value(const unsigned char* from, unsigned long long bytes, un
   for (unsigned long long i = threadIdx.x; i < bytes; i += kThreads) values[i] = from[i];
 }
 
-// A result, each element of a list behind the others.
+// A result, each element of a list after the others.
 PD_DEVICE void pack(unsigned char* to, const unsigned char* from, int bytes) {
   for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
 }
 
-// Moves small values behind a run that is waited for, such as results that belong in the host's memory.
+// Moves small values after a run that is waited for, such as results that belong in the host's memory.
 PD_DEVICE void move_value(unsigned char* to, const unsigned char* from, int bytes) {
   if ((((unsigned long long)to | (unsigned long long)from | (unsigned long long)bytes) & 15) == 0) {
     for (int i = threadIdx.x; i < bytes / 16; i += kThreads) ((uint4*)to)[i] = ((const uint4*)from)[i];

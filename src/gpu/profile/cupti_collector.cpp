@@ -103,7 +103,7 @@ void add_record(const CUpti_Activity* record, Collection* all) {
     return;
   }
   if (activity.start_ns == 0 || activity.duration_ns < 0) {
-    ++all->lost.timeless;  // it would move all that comes behind it
+    ++all->lost.timeless;  // it would move all that comes after it
     return;
   }
   all->activities.push_back(std::move(activity));
@@ -126,7 +126,7 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   std::free(buffer);
 }
 
-// A launch may start while the one in front of it ends, and then waits for it: its own time begins behind that.
+// A launch may start while the one in front of it ends, and then waits for it: its own time begins after that.
 void cut_waits(std::vector<GpuActivity>* activities) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> ends;  // of a device and stream
   for (GpuActivity& activity : *activities) {

@@ -52,7 +52,7 @@ class CuptiCollector {
 };
 
 /// GpuActivity::node of a node of an executable graph: nodes count in the order in which they were captured, those of
-/// bodies behind all others. Only while CUPTI collects. Error (device).
+/// bodies after all others. Only while CUPTI collects. Error (device).
 std::uint64_t node_number(CUgraphExec exec, std::uint32_t node);
 
 }  // namespace paoding::gpu

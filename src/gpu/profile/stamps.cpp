@@ -102,7 +102,7 @@ std::optional<ClockReading> ClockReader::read() {
   const auto take = [&](std::int64_t before, std::int64_t after, std::int64_t gpu_ns) {
     if (after - before < best.width_ns) best = {before + (after - before) / 2, gpu_ns, after - before};
   };
-  // The host's time is read once more behind each answer, so that a delay of the host counts as part of the round trip.
+  // The host's time is read once more after each answer, so that a delay of the host counts as part of the round trip.
   const std::int64_t launched = steady_ns();
   kernel_.start(stream_.get(), operands, {});
   answered_.record(stream_.get());

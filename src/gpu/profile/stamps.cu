@@ -8,14 +8,14 @@ PD_DEVICE void stamp(Word* at) {
   if (threadIdx.x == 0) *at = gpu_clock();
 }
 
-// In a loop, where a launch has many: list[0] is how many there are, behind it are pairs of which and when.
+// In a loop, where a launch has many: list[0] is how many there are, after it are pairs of which and when.
 PD_DEVICE void list_stamp(Word* list, Word which, Word most) {
   if (threadIdx.x != 0) return;
   const Word at = list[0]++;
   if (at < most) list[1 + 2 * at] = which, list[2 + 2 * at] = gpu_clock();
 }
 
-// Runs behind all other kernels and copies the stamps into the next place of a ring in the host's memory, which is
+// Runs after all other kernels and copies the stamps into the next place of a ring in the host's memory, which is
 // whole once its first word is the number of the replay. Stamps are reset to 0.
 PD_DEVICE void keep_stamps(Word* stamps, Word* replays, Word* ring, Word words, Word places) {
   const Word end = gpu_clock(), number = *replays + 1;

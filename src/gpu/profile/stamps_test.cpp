@@ -80,7 +80,7 @@ TEST(ClockLine, ShowsAReadingThatIsOffTheLine) {
   EXPECT_GT(line.residual_ns(), 30'000);
 }
 
-// A late reading comes from a host that was interrupted in its round trip, right behind a good reading.
+// A late reading comes from a host that was interrupted in its round trip, right after a good reading.
 TEST(ClockLine, DoesNotBendForAReadingThatNoClockCanHaveGiven) {
   constexpr std::int64_t kApart = 1'000'000, kOff = 400'000;
   for (const bool is_first : {true, false}) {

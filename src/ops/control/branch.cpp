@@ -311,7 +311,7 @@ void register_branch() {
       .attrs = {{.name = "common",
                  .example = std::int64_t{0},
                  .required = true,
-                 .doc = "how many results every body gives; what a body fetches behind them is its own"},
+                 .doc = "how many results every body gives; what a body fetches after them is its own"},
                 {.name = "owners",
                  .example = std::vector<std::int64_t>{},
                  .doc = "for each further output the body whose own result it is"}},

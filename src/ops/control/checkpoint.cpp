@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint: a part of the model of which the backward pass keeps the inputs only. A node with a body until gradients
 // have been made; then the pass inline_checkpoints puts the body in its place. The gradient is computed by a copy of
-// the body behind a barrier, which keeps the copy from being recognised as the computation before, and which waits for
+// the body after a barrier, which keeps the copy from being recognised as the computation before, and which waits for
 // the incoming gradient, so that the copy runs no earlier than it is needed.
 #include "base/check.h"
 #include "graph/body_scope.h"

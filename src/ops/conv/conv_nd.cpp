@@ -71,7 +71,7 @@ Value conv_transpose2d(const Value& x, const Value& w, const Value& bias, const 
   check_rank(op, "x", x, 4), check_rank(op, "w", w, 4);
   check_range(op, "stride", x, options.stride, 1), check_range(op, "padding", x, options.padding, 0);
   check_range(op, "dilation", x, options.dilation, 1), check_range(op, "output_padding", x, options.output_padding, 0);
-  // The convolution whose gradient this is reads up to stride - 1 rows behind its last window, no more: the other rows
+  // The convolution whose gradient this is reads up to stride - 1 rows after its last window, no more: the other rows
   // of output_padding come out of the padding at the end, and where that is used up, rows of zeros do it.
   std::array<std::int64_t, 2> size{}, more{}, above{};
   std::array<std::int64_t, 4> padding = options.padding;

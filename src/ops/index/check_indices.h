@@ -15,7 +15,7 @@ struct CheckIndicesOptions {
   std::string what = "indices";  // the error's name for them, as "cross_entropy: labels"
 };
 /// `indices` as they are, i32 or i64. A run in which one is above `most`, or below 0 unless it may be, fails as that of
-/// a gather with such an index does. Readers of the result come behind the check. A PlacedGraph on a GPU, whose runs
+/// a gather with such an index does. Readers of the result come after the check. A PlacedGraph on a GPU, whose runs
 /// nobody waits for, tells of none.
 Value check_indices(const Value& indices, std::int64_t most, const CheckIndicesOptions& options = {});
 

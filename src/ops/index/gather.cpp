@@ -127,7 +127,7 @@ Value with_steps(const LiftCall& call, std::size_t i) {
   return expand(call.inputs[i], to_shape(dims));
 }
 
-// Indices that differ from step to step, as one per element of [steps, before.., indices as one, behind..].
+// Indices that differ from step to step, as one per element of [steps, before.., indices as one, after..].
 Value index_per_element(const Value& indices, const Shape& shape, int axis) {
   Ints thin(static_cast<std::size_t>(shape.rank()), 1);
   thin[0] = shape[0];

@@ -103,7 +103,7 @@ HWY_INLINE void with_rows(std::int64_t rows, const Work& work) {
 HWY_INLINE std::int64_t groups_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 HWY_INLINE std::int64_t start_of(std::int64_t group, std::int64_t rows) { return rows * group / groups_of(rows); }
 
-// Rows first .. end - 1 of a, k numbers of each from `from` on: a group behind the other, of each number all rows.
+// Rows first .. end - 1 of a, k elements of each from `from` on: one group after the other, of each element all rows.
 template <class T>
 void pack_rows(const BlockProduct<T>& p, std::int64_t first, std::int64_t end, std::int64_t from, std::int64_t k) {
   constexpr std::int64_t kTogether = 16;  // numbers, of which all groups are packed, then the next: a few lines of a

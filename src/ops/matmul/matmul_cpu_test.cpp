@@ -149,7 +149,7 @@ TEST(MatmulOnTheCpu, TakesMoreBatchAxesThanAPrimitive) {
   expect_right(g, "onednn", 1e-5);
 }
 
-// A slice with a step: a row ends behind where the next one begins, which oneDNN cannot describe.
+// A slice with a step: a row ends after where the next one begins, which oneDNN cannot describe.
 TEST(MatmulOnTheCpu, TakesStridesThatInterleave) {
   for (const std::int64_t rows : {2, 9, 60}) {
     for (const std::int64_t columns : {1, 5, 40}) {

@@ -47,7 +47,7 @@ std::int64_t first_within(std::int64_t step, std::int64_t modulus, std::int64_t 
 
 // The first window along the axis that holds padding only; `outputs` when every window holds an element.
 std::int64_t first_empty_window(const WindowAxis& axis) {
-  // Windows that start inside hold an element, those that start behind the image none.
+  // Windows that start inside hold an element, those that start after the image none.
   const std::int64_t behind = std::min((axis.size + axis.before + axis.stride - 1) / axis.stride, axis.outputs);
   const std::int64_t inside = std::min((axis.before + axis.stride - 1) / axis.stride, axis.outputs);
   if (inside == 0) return behind;

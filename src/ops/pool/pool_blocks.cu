@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a max pool in 16 bits: a thread has 8 channels of a block of kStrideH x kStrideW pixels, which the
 // same windows read, and brings the gradient of each window, and its choice, once for all of them. Where a group stands
-// behind it (gpu/conv_epilogue.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from block
+// after it (gpu/conv_epilogue.h) that goes on from it, and nobody writes it. CTAs stay, so that sums go on from block
 // to block.
 
 constexpr int kPieces = kColumns / 8, kRows = kThreads / kPieces;

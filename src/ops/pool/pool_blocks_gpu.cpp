@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of max pools in 16 bits, with their channels innermost, by threads that have a block of pixels which the
-// same windows read, and the groups behind them in one kernel with them: the gradient has several times the elements
+// same windows read, and the groups after them in one kernel with them: the gradient has several times the elements
 // that it is made of, so each group makes it anew.
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max pools in 16 bits by rows, and their gradients by blocks: alone, with the group in front that makes their input,
-// and with the groups behind that make the gradient by themselves, in the emulation, against float64.
+// and with the groups after that make the gradient by themselves, in the emulation, against float64.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Case {
   DType dtype;
   Pool2dOptions options;
 };
-// Blocks that begin in front of the image and end behind it, windows that end within it, two tiles of channels.
+// Blocks that begin in front of the image and end after it, windows that end within it, two tiles of channels.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {{2, 64, 14, 12}, bf16, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1, 1, 1}}},
@@ -55,7 +55,7 @@ void fetch_image(Graph& g, const char* name, const Value& image) {
   g.fetch(name, transpose(image, std::array<std::int64_t, 4>{0, 2, 3, 1}));
 }
 
-// The graph behind the first norm of a network: sums of the gradient, and a value made of it and, not in one group, of
+// The graph after the first norm of a network: sums of the gradient, and a value made of it and, not in one group, of
 // those.
 void build(Graph& g, const Case& c) {
   const Value x = image(g, "x", c.dtype, c.x), y = max_pool2d(x, c.options);
@@ -128,7 +128,7 @@ TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
   built.check();
 }
 
-// The graph behind the first convolution of a network: a norm that has its statistics, and its activation.
+// The graph after the first convolution of a network: a norm that has its statistics, and its activation.
 void build_behind_group(Graph& g, const Case& c) {
   const auto per_channel = [&](const char* name) {
     return reshape(g.input(name, f32, {c.x[1]}), Shape{1, c.x[1], 1, 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max pools in 16 bits, with their channels innermost, by threads that keep the rows that windows below each other
-// share: of an image, or of a group's result in front (a norm and its activation behind a network's first convolution,
+// share: of an image, or of a group's result in front (a norm and its activation after a network's first convolution,
 // which are the largest of all that it has).
 #include <algorithm>
 

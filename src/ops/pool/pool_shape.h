@@ -39,7 +39,7 @@ struct PoolTaps {
 };
 
 /// The taps that every position along one axis of the result combines. They are looked up where images commonly end,
-/// and computed behind that: a result of a billion positions takes no memory but its own.
+/// and computed after that: a result of a billion positions takes no memory but its own.
 class PoolAxis {
  public:
   PoolAxis() = default;

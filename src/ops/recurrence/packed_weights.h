@@ -21,7 +21,7 @@ Value packed_weights(const Value& u, std::int64_t depth);
 Value plain_weights(const Value& u, std::int64_t gates);
 bool are_packed(const Type& u);
 
-/// u as lanes of a GPU multiply it: [H, gates, H], by units, of each its gates' columns one behind the other.
+/// u as lanes of a GPU multiply it: [H, gates, H], by units, of each its gates' columns one after the other.
 Value weights_by_units(const Value& u);
 bool are_by_units(const Type& u);
 /// H of either.

@@ -8,7 +8,7 @@
 namespace paoding {
 
 /// The op that a scan is: lstm_recurrence, gru_recurrence or rnn_recurrence. Its step is the cell and nothing else, and
-/// it stacks nothing but its carried values, in front of or behind the step; the sums of gates are one product of h,
+/// it stacks nothing but its carried values, in front of or after the step; the sums of gates are one product of h,
 /// and products and values that do not depend on the state. Empty for another scan; where it comes close, `why_not`
 /// gives the reason.
 std::string recurrence_of(const ScanView& scan, std::string* why_not = nullptr);

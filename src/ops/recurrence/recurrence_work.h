@@ -51,7 +51,7 @@ struct RecurrenceWork {
   const float* dlast_c;
   void *dxw, *dhu, *dh0;
   float* dc0;
-  void* dbias;         // sums of the gates' gradients over steps and rows, those of a GRU's second bias behind them
+  void* dbias;         // sums of the gates' gradients over steps and rows, those of a GRU's second bias after them
   bool is_dbias_wide;  // it is f32
 
   // ---- memory of the kernel ----
@@ -60,10 +60,10 @@ struct RecurrenceWork {
   std::int64_t blocks_of_panel = 1;  // that are not dealt out one by one
   float* sums;                       // [B, gates * H], where u is not packed
   float* from_bias;                  // [gates * H]: the bias, or zeros
-  void* left[2];          // factors: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
-  float *c, *d_h;         // [B, H]
-  float* totals;          // of each group: dbias [2, biases * H]; null where nobody reads it
-  TeamBarrier* barriers;  // of all threads, then of each group's
+  void* left[2];                     // factors: states [B, H] before and after a step; gates' gradients [B, gates * H]
+  float *c, *d_h;                    // [B, H]
+  float* totals;                     // of each group: dbias [2, biases * H]; null where nobody reads it
+  TeamBarrier* barriers;             // of all threads, then of each group's
 
   // ---- of a thread ----
   int group, member, members;       // of its group

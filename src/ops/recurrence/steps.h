@@ -50,14 +50,14 @@ Value gate_of(const Value& gates, int part, std::int64_t hidden);
 Value where_counted(const Value& counts, const Value& a, const Value& otherwise);
 /// The same with 0.
 Value zero_unless_counted(const Value& counts, const Value& a);
-/// [T + 1, ..]: `start` in front of the states of all steps, or behind them where steps go backwards.
+/// [T + 1, ..]: `start` in front of the states of all steps, or after them where steps go backwards.
 Value with_start(const Value& start, const Value& made, bool is_reverse);
-/// The T entries of such a value before the steps, or behind them.
+/// The T entries of such a value before the steps, or after them.
 Value before_steps(const Value& states, bool is_reverse);
 Value behind_steps(const Value& states, bool is_reverse);
 /// The entry of the start.
 Value start_of(const Value& states, bool is_reverse);
-/// The h that each step began with, where the step counts: of `states` those before the steps; behind the end of a row,
+/// The h that each step began with, where the step counts: of `states` those before the steps; after the end of a row,
 /// where the reverse direction begins and states are 0, `start`.
 Value states_before(const Value& states, const Value& start, const Value& lengths, bool is_reverse);
 /// The gradient for u of products h u of all steps: `before` [T, B, H] and the products' gradients [T, B, N].
@@ -71,7 +71,7 @@ Value slope_of_sigmoid(const Value& y);
 Value slope_of_tanh(const Value& y);
 
 /// The common form of the three recurrences, by the places of their inputs and results: u is input 1, states are result
-/// 0, and behind the inputs listed here come lengths and a bias.
+/// 0, and after the inputs listed here come lengths and a bias.
 struct RecurrenceForm {
   const char* op;                     // its gradient over time is the op of this name and "_grad"
   std::size_t inputs;                 // that are always there
@@ -87,7 +87,7 @@ struct RecurrenceForm {
   std::vector<AttrSpec> attrs() const;
   std::vector<AttrSpec> gradient_attrs() const;
 };
-/// The gradient of such an op: an op over time, and a product for the weights behind it.
+/// The gradient of such an op: an op over time, and a product for the weights after it.
 Values gradient_over_time(const RecurrenceForm& form, const GradCall& call);
 /// A call of such an op without a bias; lengths may be absent.
 Values call_over_time(const RecurrenceForm& form, Values inputs, const Value& lengths, bool reverse, bool relu = false);

@@ -69,7 +69,7 @@ Values compose_cumprod(std::span<const Value> in, const Attrs& attrs) {
   const bool reverse = attrs.get_bool("reverse");
   const std::int64_t extent = type.shape[axis];
   if (type.shape.elements() == 0) return {in[0]};
-  // The part that has a neighbour `distance` before it (behind it, in reverse), that neighbour, and the others.
+  // The part that has a neighbour `distance` before it (after it, in reverse), that neighbour, and the others.
   const auto moved = [&](const Value& a, std::int64_t distance) {
     return reverse ? slice(a, axis, distance, extent) : slice(a, axis, 0, extent - distance);
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sort, topk and cumsum on the CPU, rows shared out among threads. Elements are sorted as unsigned numbers in the same
-// order, with their place behind them: that makes any sort stable, and none calls back for a comparison.
+// order, with their place after them: that makes any sort stable, and none calls back for a comparison.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -99,7 +99,7 @@ class CpuExecutor : public Executor {
     const Prepared* const* targets = nullptr;  // of a select or jump
     std::size_t target_count = 0;
     DType chooser = DType::i32;     // read by a select
-    const Prepared* end = nullptr;  // of a select: the launch behind all that it chooses among
+    const Prepared* end = nullptr;  // of a select: the launch after all that it chooses among
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
 
@@ -203,7 +203,7 @@ class CpuExecutor : public Executor {
     return &launch + 1;
   }
 
-  // A select's span ends behind the branch that it chose, so that reports nest that; all turns of a loop are one span.
+  // A select's span ends after the branch that it chose, so that reports nest that; all turns of a loop are one span.
   void run_recorded() {
     const bool has_phases = Recorder::phases_active();
     open_.clear();

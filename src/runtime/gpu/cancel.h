@@ -53,7 +53,7 @@ class GpuCancel {
   gpu::TextLaunch text_;
   std::unique_ptr<gpu::LoadedKernel> poll_;
   gpu::Event idle_;
-  gpu::Event paced_[2];  // one behind the other
+  gpu::Event paced_[2];  // one after the other
 };
 
 }  // namespace paoding

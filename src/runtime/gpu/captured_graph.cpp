@@ -56,7 +56,7 @@ class CapturedGraph::Capture {
   }
 
  private:
-  // The node that was the last one behind each entry.
+  // The node that was the last one after each entry.
   using Lasts = std::vector<std::pair<std::size_t, CUgraphNode>>;
 
   // Before the capture, in which not everything can be made.

@@ -36,7 +36,7 @@ class CapturedGraph : public GraphBudget::Graph {
     CUgraphNode node;
     std::size_t of;
     bool runs_always;      // not so: in a conditional node, or one
-    std::uint32_t number;  // in the order of their capture, those of bodies behind all others
+    std::uint32_t number;  // in the order of their capture, those of bodies after all others
   };
   /// Those that entries made, in the order of their capture, those of bodies before those around them.
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -150,7 +150,7 @@ CommitGuard::CommitGuard(const gpu::GpuDevice& device, const gpu::Stream& stream
 
 CommitGuard::~CommitGuard() {
   try {
-    if (has_guard_) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
+    if (has_guard_) stream_.wait_idle(), check(0);  // later runs may be enqueued after one that nobody waited for
   } catch (...) {                                   // the device is gone, and so are their runs
   }
   const std::lock_guard lock(failure_->mutex_);

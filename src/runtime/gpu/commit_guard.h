@@ -25,7 +25,7 @@ class GpuFailure : public SharedFailure {
  public:
   explicit GpuFailure(const gpu::GpuDevice& device);
 
-  /// After one of the guards has closed: waits for all that was enqueued behind it, which does nothing, notes for each
+  /// After one of the guards has closed: waits for all that was enqueued after it, which does nothing, notes for each
   /// program which of its runs that were, and opens the guards again.
   void recover();
 
@@ -40,7 +40,7 @@ class GpuFailure : public SharedFailure {
 /// The places of guards and polls, and the facts about launches that decide them.
 struct GuardPlan {
   std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
-  std::vector<std::size_t> guards;            // launches that a guard is behind: one for each repeat
+  std::vector<std::size_t> guards;            // launches after which a guard runs: one for each repeat
   std::vector<std::size_t> polls;             // launches that a poll is in front of
   bool has_loop = false;                      // without a length: it may have to be called off
   double expected_us = 0;                     // of a run
@@ -77,7 +77,7 @@ class CommitGuard {
 
   // ---- of runs ----
 
-  /// Held while a part of a run is enqueued, where one behind may have to do nothing.
+  /// Held while a part of a run is enqueued, where a later one may have to do nothing.
   std::unique_lock<std::mutex> lock() const {
     return has_guard_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
   }

@@ -49,7 +49,7 @@ Shelf& shelf() {
   return *all;
 }
 
-// One launch, in which nothing is chosen, and behind which the host has nothing to do.
+// One launch, in which nothing is chosen, and after which the host has nothing to do.
 bool is_one_graph(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order) {
   const auto is_plain = [](const LaunchEntry& entry) {
     return entry.kind == LaunchEntry::Kind::launch || entry.kind == LaunchEntry::Kind::guard ||

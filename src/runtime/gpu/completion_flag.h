@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completion flag of a run that somebody waits for at once. The driver's wait takes a microsecond longer than it
 // takes to see a word change in the host's memory, and a copy of a result seven: so where run after run is waited for
-// before the next is started, one more kernel behind the run counts up a word there, and where results of all of them
+// before the next is started, one more kernel after the run counts up a word there, and where results of all of them
 // were read it copies the small ones into the host's memory in front of that. It costs the GPU a microsecond, which a
 // run that nobody waits for does not pay.
 #pragma once
@@ -46,7 +46,7 @@ class CompletionFlag {
   /// Whether entry `k` of the order is launched in a run that has a completion flag; start() does the work of the
   /// others.
   bool leaves(std::size_t k) const { return k < moved_from_; }
-  /// Enqueued behind all other entries.
+  /// Enqueued after all other entries.
   void start(Signals signals, CUstream stream) const;
 
   /// Before a run: the signal that pays for it.

@@ -24,7 +24,7 @@ std::int64_t read(const std::uint64_t& word) {
 }  // namespace
 
 CopyStamps& CopyStamps::get() {
-  static auto* the_stamps = new CopyStamps;  // never destroyed: a recording may end behind main()
+  static auto* the_stamps = new CopyStamps;  // never destroyed: a recording may end after main()
   return *the_stamps;
 }
 

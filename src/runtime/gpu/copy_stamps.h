@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When copies that the host does not wait for began and ended on a GPU: a stamp's kernel in front of each and one
-// behind it, in its stream, for as many copies as may be without costing the program more than stamps may.
+// after it, in its stream, for as many copies as may be without costing the program more than stamps may.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +23,7 @@ class CopyStamps {
 
   /// Right before a copy. Nothing where this one gets no stamps.
   std::optional<std::size_t> begin(const gpu::GpuDevice& device, CUstream stream);
-  /// Right behind it. `number`: that of the span which is the copy on the host.
+  /// Right after it. `number`: that of the span which is the copy on the host.
   void end(const gpu::GpuDevice& device, CUstream stream, std::size_t place, profile::SiteId site,
            std::uint32_t number);
 

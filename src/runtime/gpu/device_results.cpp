@@ -30,7 +30,7 @@ class DeviceResults::Value : public DeviceTensor::State {
     address = block_.memory.pointer();
   }
 
-  // The memory goes into the pool, where its next use comes behind its readers.
+  // The memory goes into the pool, where its next use comes after its readers.
   ~Value() override {
     try {
       leave();

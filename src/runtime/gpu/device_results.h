@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that stay on the GPU: copied behind the run that made them into memory of their own, which is used again.
+// Results that stay on the GPU: copied after the run that made them into memory of their own, which is used again.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class DeviceResults {
   DeviceResults(const DeviceResults&) = delete;
   DeviceResults& operator=(const DeviceResults&) = delete;
 
-  /// A copy of the last run's result, enqueued behind the run.
+  /// A copy of the last run's result, enqueued after the run.
   DeviceTensor start(CUdeviceptr at, const Type& type);
 
  private:
@@ -31,7 +31,7 @@ class DeviceResults {
     gpu::Event made;
     gpu::Event left;            // by its readers, where one event can say so
     bool was_read = false;      // in another stream than that which writes it
-    bool is_left_last = false;  // where it cannot: behind all that the device has been given
+    bool is_left_last = false;  // where it cannot: after all that the device has been given
   };
   /// Outlives the program, as its results may.
   struct Pool {

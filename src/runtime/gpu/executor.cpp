@@ -553,7 +553,7 @@ class GpuExecutor : public Executor {
     return picked(layout, copied.data());
   }
 
-  // The members that run() reads are together, here and at the end: behind a long run caches are cold.
+  // The members that run() reads are together, here and at the end: after a long run caches are cold.
   const Plan& plan_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
@@ -565,7 +565,7 @@ class GpuExecutor : public Executor {
   std::function<void(const StepSeen&)> on_step_;
   LaunchWatcher* watcher_;
   const std::size_t repeats_;
-  gpu::Event behind_;               // all that it has enqueued, when another comes behind it
+  gpu::Event behind_;               // all that it has enqueued, when another comes after it
   std::vector<DeviceMemory> own_;   // of slots outside the arena
   std::vector<CUdeviceptr> bases_;  // per slot
   std::vector<bool> is_input_;      // per slot

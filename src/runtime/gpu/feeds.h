@@ -33,7 +33,7 @@ class GpuFeeds {
   /// Later writes to it go elsewhere.
   void move(int slot, CUdeviceptr at) { feeds_.at(slot).at = at; }
   void write(int slot, const Tensor& tensor);
-  /// Copies the value where the run stands in its stream, behind the work that makes it; `stream` goes on behind the
+  /// Copies the value where the run stands in its stream, after the work that makes it; `stream` goes on after the
   /// copy.
   void write(int slot, const DeviceTensor& tensor, CUstream stream);
   /// Lets go of the callers' memory that has been read.

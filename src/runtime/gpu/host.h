@@ -23,7 +23,7 @@ class GpuHost {
           const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds);
 
   const HostLaunches& launches() const { return launches_; }
-  /// The launch behind the segment that begins with this launch; the launch itself where none does.
+  /// The launch after the segment that begins with this launch; the launch itself where none does.
   std::size_t behind(std::size_t launch) const;
   /// A value that is fed: true where nobody but segments reads it, so that it need not be on the device.
   bool write(int slot, const Tensor& tensor);

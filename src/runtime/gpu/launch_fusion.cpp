@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostLaunches = 256;  // that are looked at together
 
-// Whether a step may go together with its likes: one kernel of our own, or a group with the kernels that sum behind it.
+// Whether a step may go together with its likes: one kernel of our own, or a group with the kernels that sum after it.
 bool may_be_grouped(const Step& step) {
   if (step.text == nullptr || step.text->launches.empty()) return false;
   return step.text->launches.size() == 1 || step.kind == Step::Kind::group;
@@ -32,7 +32,7 @@ std::vector<gpu::FusedMember> members_of(const std::vector<const Step*>& steps, 
   return members;
 }
 
-// Whether the kernels behind the steps' first ones, which go together, do so too.
+// Whether the kernels after the steps' first ones, which go together, do so too.
 bool all_may_be_grouped(const std::vector<const Step*>& steps) {
   const std::size_t count = steps[0]->text->launches.size();
   for (const Step* step : steps) {

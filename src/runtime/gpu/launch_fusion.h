@@ -45,7 +45,7 @@ class LaunchFusion {
   // One text and its schedule, for every turn of the loop that its steps are in.
   struct Kernel {
     std::vector<const Step*> steps;
-    std::vector<std::unique_ptr<gpu::FusedLaunch>> launches;  // one behind the other, as the steps' own
+    std::vector<std::unique_ptr<gpu::FusedLaunch>> launches;  // one after the other, as the steps' own
     std::vector<gpu::LoadedKernel> loaded;
     std::string expected;  // of a run
   };

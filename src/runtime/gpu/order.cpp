@@ -18,7 +18,7 @@ class Order {
     auto guard = guards_.guards.begin();
     for (std::size_t i = 0; i < launches_.size();) {
       const std::size_t next = add(i, &beside_);
-      // Behind all that the launches of before the commit are in.
+      // After all that the launches of before the commit are in.
       for (; guard != guards_.guards.end() && *guard < next; ++guard)
         order_.push_back({LaunchEntry::Kind::guard, *guard});
       i = next;
@@ -27,7 +27,7 @@ class Order {
   }
 
  private:
-  // The choice that stands last in a list of launches, where only its branches are behind it.
+  // The choice that stands last in a list of launches, where only its branches are after it.
   struct Beside {
     std::shared_ptr<LaunchEntry::Held> choice = {};
     std::size_t end = 0;
@@ -38,7 +38,7 @@ class Order {
     for (std::size_t i = begin; i < end;) i = add(i, &beside);
   }
 
-  // Adds the entries of the launch; returns the launch behind them.
+  // Adds the entries of the launch; returns the launch after them.
   std::size_t add(std::size_t i, Beside* beside) {
     const Launch& launch = launches_[i];
     const auto segment = std::ranges::lower_bound(on_host_, i, {}, [](const auto& each) { return each.first; });

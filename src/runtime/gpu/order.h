@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of a run's entries on a GPU: launches, choices among branches, guards and polls. The content of a
-// conditional node stands behind its choice.
+// conditional node stands after its choice.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ struct GuardPlan;
 struct LaunchEntry {
   enum class Kind : std::uint8_t {
     launch,
-    guard,    // behind `launch`
+    guard,    // after `launch`
     poll,     // in front of it
-    choice,   // `launch` reads an index; with bodies a conditional node comes behind it
+    choice,   // `launch` reads an index; with bodies a conditional node comes after it
     again,    // at the end of the body of a loop: its choice once more
     host,     // a segment of steps that run on the CPU, of which `launch` is the first
     asked,    // a choice that the host makes, since such a segment is in one of its branches
-    results,  // behind all launches: small results to the host
+    results,  // after all launches: small results to the host
   };
   /// The selects or bodies of a choice.
   struct Held {
     /// For a choice without a conditional node: the selects that it chooses for at once, itself the first.
     std::vector<std::size_t> selects = {};
-    /// For one with it, and for the host's: the bodies to choose among, as segments of the order, and the place behind
+    /// For one with it, and for the host's: the bodies to choose among, as segments of the order, and the place after
     /// all.
     std::vector<std::pair<std::size_t, std::size_t>> bodies = {};
     std::size_t end = 0;
@@ -46,7 +46,7 @@ struct LaunchEntry {
 /// Whether the launch is the choice of a conditional node: of a loop without a length, or of a branch that is one.
 bool is_conditional(const Launch& launch);
 
-/// Segments of launches that run on the CPU: the first launch, and the one behind the last.
+/// Segments of launches that run on the CPU: the first launch, and the one after the last.
 using HostLaunches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// `packs_results`: the last entry does.
@@ -61,9 +61,9 @@ struct Segment {
     asked,  // the host reads the index of its one entry: targets[index] is next
   };
   Kind kind = Kind::graph;
-  bool prints = false;             // values are handed over behind it
+  bool prints = false;             // values are handed over after it
   std::size_t first = 0, end = 0;  // of the order
-  std::size_t next = 0;            // the segment behind it; their number is the end of the run
+  std::size_t next = 0;            // the segment after it; their number is the end of the run
   std::vector<std::size_t> targets = {};
 };
 

@@ -13,8 +13,8 @@
 
 namespace paoding {
 
-/// The bytes from the first to behind the last element of a strided value; `before`: how many of them lie before the
-/// element of index 0 (strides may be negative).
+/// The bytes from the first to the end of the last element of a strided value; `before`: how many of them lie before
+/// the element of index 0 (strides may be negative).
 struct ByteRange {
   std::int64_t before = 0, bytes = 0;
 };

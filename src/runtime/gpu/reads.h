@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results on their way to the host: copied behind the run that made them, into pinned memory that is used again.
+// Results on their way to the host: copied after the run that made them, into pinned memory that is used again.
 #pragma once
 
 #include <exception>
@@ -25,7 +25,7 @@ class GpuReads {
     CUdeviceptr at;
     Type type;
   };
-  /// Reads results of the last run, behind it.
+  /// Reads results of the last run, after it.
   std::unique_ptr<LaterRead> start(const std::vector<Source>& sources);
 
  private:

@@ -20,7 +20,7 @@ constexpr std::size_t kToldAtOnce = 2048;            // spans, some 0.2 ms
 }  // namespace
 
 StampTimes& StampTimes::get() {
-  static auto* the_times = new StampTimes;  // never destroyed: a recording may end behind main()
+  static auto* the_times = new StampTimes;  // never destroyed: a recording may end after main()
   return *the_times;
 }
 
@@ -104,7 +104,7 @@ ReplayLaunch StampTimes::next_launch(std::uint32_t run) {
   return {run, launches_.fetch_add(1, std::memory_order_relaxed), steady_ns()};
 }
 
-// Places replays in time as far as the ones behind them are known.
+// Places replays in time as far as the ones after them are known.
 void StampTimes::place(Clock* clock, bool is_over) {
   if (clock->line.readings().empty()) {
     if (is_over) unplaced_ += std::exchange(clock->waiting, {}).size() + std::exchange(clock->copies, {}).size();
@@ -117,7 +117,7 @@ void StampTimes::place(Clock* clock, bool is_over) {
   });
   // Stamped in full and with their ends only are read at different times: none in between may come later.
   for (const auto& [number, replay] : clock->waiting) {
-    if (replay.is_plain) continue;  // its length follows from the replay behind it
+    if (replay.is_plain) continue;  // its length follows from the replay after it
     const bool is_early = clock->line.covers(replay.end_ns) && replay.launch.at_ns + kLateNs < steady_ns();
     if (!is_early) break;
     clock->told_to = std::max(clock->told_to, number + 1);
@@ -154,7 +154,7 @@ profile::TrackId StampTimes::track_of(const StampedReplay& replay) {
   return found.first->second;
 }
 
-// A replay lies behind its launch and before it was seen to have ended, however far a busy host's reading was off.
+// A replay lies after its launch and before it was seen to have ended, however far a busy host's reading was off.
 std::int64_t StampTimes::host_ns(const Clock& clock, const StampedReplay& replay, std::int64_t gpu_ns) {
   const std::int64_t begin = clock.line.to_host(replay.begin_ns), end = clock.line.to_host(replay.end_ns);
   const std::int64_t late = std::max<std::int64_t>(end - replay.seen_ns, 0);
@@ -198,7 +198,7 @@ void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
   parts[profile::kNone].ns += replay.end_ns - replay.marks.front().at_ns;
 }
 
-// A plain replay begins behind the one in front of it and its own launch, takes as long as others, and is over when the
+// A plain replay begins after the one in front of it and its own launch, takes as long as others, and is over when the
 // next begins, or by now: the time of others does not move it out of the recording.
 void StampTimes::tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next) {
   const Known& known = known_[replay.site];

@@ -27,7 +27,7 @@ constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has
 constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
 constexpr std::uint64_t kMostEndsEvery = 32;
 constexpr double kEndsCost = 3.5;  // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
-constexpr std::size_t kEnds = 3;   // stamps behind all others: the end, and two more, for the time of a stamp's kernel
+constexpr std::size_t kEnds = 3;   // stamps after all others: the end, and two more, for the time of a stamp's kernel
 constexpr std::size_t kStampHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
 constexpr int kPatienceMs = 500;       // at the end of a recording, for replays under way in streams of others
 
@@ -73,7 +73,7 @@ struct GpuStamps::Replays {
     void* operands[] = {word(i)};
     stamp.start(stream, operands, {});
   }
-  // Launched like a library's kernels: behind all work of the launch in front of it.
+  // Launched like a library's kernels: after all work of the launch in front of it.
   void start_stamp_alone(std::size_t i, CUstream stream) const {
     void* operands[] = {word(i)};
     stamp_alone.start(stream, operands, {});

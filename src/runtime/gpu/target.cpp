@@ -35,7 +35,7 @@ StepNeeds lower_for_gpu(Step& step, const Target& target) {
   if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].pipelined_layers == 1)) step.pipeline = -1;
   if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
-  // The chosen one may decline when it is prepared: there is room for all that come behind it.
+  // The chosen one may decline when it is prepared: there is room for all that come after it.
   std::vector<std::string> unused;
   for (const KernelImplementation* kernel : accepting_kernels(step.call, &unused)) {
     if (kernel->workspace_bytes) {

@@ -32,7 +32,7 @@ struct Recording {
 };
 
 Recording& recording() {
-  static auto* the_recording = new Recording;  // never destroyed: a recording may end behind main()
+  static auto* the_recording = new Recording;  // never destroyed: a recording may end after main()
   return *the_recording;
 }
 

@@ -95,7 +95,7 @@ struct Machine {
   void* body_argument = nullptr;
 };
 
-// Never destroyed: a program that still has work for the GPU as it ends launches kernels behind the destructors of
+// Never destroyed: a program that still has work for the GPU as it ends launches kernels after the destructors of
 // their library, which was loaded later than whatever launches them.
 inline Machine& machine = *new Machine;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The knowledge that CTAs which wait for each other have of each other's stores: a CTA may read a store of another
-// plainly only where a release behind the store was seen by an acquire in front of the load. Where it was not shows in
+// plainly only where a release after the store was seen by an acquire in front of the load. Where it was not shows in
 // any schedule, whatever the values. Within a warp all is taken to be in order, and threads of a CTA are the schedules'
 // matter.
 #pragma once

@@ -86,7 +86,7 @@ class Schedule {
   bool is_ready(int number) const {
     return (machine.ready_warps[static_cast<std::size_t>(number / 64)] >> (number % 64) & 1) != 0;
   }
-  // The first from `number` on, behind the last one from the beginning.
+  // The first from `number` on, after the last one from the beginning.
   int ready_from(int number) const {
     const auto& words = machine.ready_warps;
     const std::size_t first = static_cast<std::size_t>(number / 64);

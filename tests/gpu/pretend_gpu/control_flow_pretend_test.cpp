@@ -103,7 +103,7 @@ TEST(ControlFlowOnAGpu, NestsLoopsAndBranches) {
   }
 }
 
-// Work behind it writes nothing; the next run does.
+// Work after it writes nothing; the next run does.
 TEST(ControlFlowOnAGpu, CallsOffALoopThatNeverEnds) {
   Graph g;
   const Value k = g.parameter("k", f32, {2}), step = g.input("step", f32, {});

@@ -409,7 +409,7 @@ std::size_t count_nodes(const CUgraph_st& graph) {
   return count;
 }
 
-// The nodes of an executable graph, numbered in the order in which they were made, those of bodies behind all others.
+// The nodes of an executable graph, numbered in the order in which they were made, those of bodies after all others.
 std::vector<Piece> cloned_nodes(const CUgraph_st& graph, std::uint32_t number, std::uint32_t* next) {
   std::vector<Piece> nodes = graph.nodes;
   std::vector<std::pair<Piece*, const CUgraph_st::Condition*>> conditional;

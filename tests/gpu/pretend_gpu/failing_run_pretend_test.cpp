@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that fails on a GPU writes nothing, nor does any that was enqueued behind it; the error comes with the next
+// A run that fails on a GPU writes nothing, nor does any that was enqueued after it; the error comes with the next
 // wait, and then the next run works. Written values are compared with the CPU's programs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -78,7 +78,7 @@ TEST(FailingRunOnAGpu, ComesOutAtTheNextWaitAndStopsWhatIsBehindIt) {
     both.program->run();
     set_feeds(*both.program, -3);
     both.program->run();
-    set_feeds(*both.program, 9);  // another fault, behind the first: nobody hears of it
+    set_feeds(*both.program, 9);  // another fault, after the first: nobody hears of it
     both.program->run();
     set_feeds(*both.program, 0);
     both.program->run();

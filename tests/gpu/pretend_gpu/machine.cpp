@@ -155,7 +155,7 @@ bool Machine::run_one() {
   return true;
 }
 
-// The body that is taken comes next; the node of a loop once more behind it.
+// The body that is taken comes next; the node of a loop once more after it.
 void Machine::decide(const Piece& node, std::deque<Piece>* queue) {
   const Conditional& of = *node.conditional;
   if (of.is_loop ? *of.value == 0 : *of.value >= of.bodies.size()) return;

@@ -111,7 +111,7 @@ class Machine : public Gpu {
   CUstream make_stream();
   CUevent make_event();  // stays to the end: something may wait for one that was destroyed
   void drop_stream(CUstream given);
-  /// Puts the piece behind the work in the stream, or into the graph that it captures.
+  /// Puts the piece after the work in the stream, or into the graph that it captures.
   void enqueue(CUstream given, Piece piece);
   /// Runs work that can run, anywhere, until `is_done`. False when nothing can run any more, or the device has broken.
   bool run_until(const std::function<bool()>& is_done);
@@ -122,7 +122,7 @@ class Machine : public Gpu {
 
   /// Numbers of nodes, graphs and launches.
   std::uint64_t next_number() { return ++last_number_; }
-  /// Called behind a piece that CUPTI shows.
+  /// Called after a piece that CUPTI shows.
   std::function<void(const Piece& piece, std::int64_t start_ns, std::int64_t end_ns)> ran = {};
   bool keeps_order = true;
   unsigned timeless_every = 0;

@@ -23,7 +23,7 @@ struct CuptiFaults {
   unsigned doubled_every = 0;      // comes twice
   unsigned backwards_every = 0;    // ends before it begins
   unsigned foreign_every = 0;      // is said to be of a graph that nobody made
-  unsigned overlapping_every = 0;  // goes on for 100 us, into the ones behind it, as where launches need not wait
+  unsigned overlapping_every = 0;  // goes on for 100 us, into the ones after it, as where launches need not wait
   std::int64_t clock_step_ns = 0;  // by which the clock of records is set at once
   int refusal = 0;                 // the error that whoever asks for records is given
 };
@@ -32,7 +32,7 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
 
-  /// Decides the order of all work from here on. `haste`: up to so many pieces of work run behind every call; with 0
+  /// Decides the order of all work from here on. `haste`: up to so many pieces of work run after every call; with 0
   /// nothing runs before it is waited for.
   virtual void schedule(unsigned seed, unsigned haste) = 0;
 

@@ -43,7 +43,7 @@ inline void expect_y_of(Program& program, const Graph& g, const Graph& wide) {
             Program(wide).run(to_tensors(wide, feeds)).at("y").to_doubles());
 }
 
-/// A loop of kernels, and one behind it that is no group.
+/// A loop of kernels, and one after it that is no group.
 inline void build_loop(Graph& g) {
   const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
   const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {

@@ -233,7 +233,7 @@ TEST_F(ProfileOnAGpu, SeesTheStepsOfARunStepByStep) {
 }
 
 // `paoding profile` begins before there is any program, and ends with the process: kernels are recorded from the first
-// run on, and their stamps are read behind the destructors of libraries that were loaded since.
+// run on, and their stamps are read after the destructors of libraries that were loaded since.
 TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
   const std::filesystem::path paoding = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "paoding";
   if (!std::filesystem::exists(paoding)) GTEST_SKIP() << "NOT CHECKED: " << paoding << " is not built";

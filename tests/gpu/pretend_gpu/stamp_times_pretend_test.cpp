@@ -8,7 +8,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// One that took ten seconds by its stamps, and three behind it that are taken to be as long, in a recording of less.
+// One that took ten seconds by its stamps, and three after it that are taken to be as long, in a recording of less.
 TEST(StampTimes, PutReplaysWithoutStampsIntoTheRecording) {
   Graph graph;
   build_loop(graph);

@@ -342,14 +342,14 @@ TEST_F(StampsOnAGpu, AreFewInRunsThatTheyWouldSlowDown) {
   EXPECT_EQ(calls, static_cast<std::uint64_t>(runs)) << report;
   std::int64_t before = 0;
   for (profile::SpanId i = 0; i < seen.trace().size(); ++i) {
-    // A span that took no time begins with the one behind it, and may stand on either side.
+    // A span that took no time begins with the one after it, and may stand on either side.
     if (!seen.trace().on_gpu(i) || seen.trace().duration(i) == 0) continue;
     EXPECT_GE(seen.trace().start(i), before) << "two at once in one stream";
     before = seen.trace().end(i);
   }
 }
 
-// More than are told at once: replays that a reading of the clock has placed are told over the launches behind it.
+// More than are told at once: replays that a reading of the clock has placed are told over the launches after it.
 TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   Graph small;
   small.fetch("y", exp(small.input("x", f32, {7})));

@@ -26,7 +26,7 @@ constexpr double kLeastBusy = 0.94, kLeastBusyPooled = 0.88;
 
 std::int64_t whole_lines(std::int64_t bytes) { return round_up(bytes, kLine); }
 
-// The first image of a thread; that of the one behind the last is the number of images.
+// The first image of a thread; that of the one after the last is the number of images.
 std::int64_t first_image(std::int64_t images, int threads, int thread) { return images * thread / threads; }
 
 Layout of_images(Layout layout, std::int64_t images) {
@@ -272,7 +272,7 @@ class ConvolutionByImages : public PreparedKernel {
     }
   }
 
-  // The weights in front of all, or the sums of all threads behind them; then each thread's own memory.
+  // The weights in front of all, or the sums of all threads after them; then each thread's own memory.
   void lay_out() {
     const auto weight_bytes = static_cast<std::int64_t>(weights_lie_.get_size());
     const auto given = given_weights(shape_);

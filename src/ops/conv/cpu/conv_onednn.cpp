@@ -57,7 +57,7 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive, const dn
   const Dims strides{shape.axes[0].stride, shape.axes[1].stride};
   const Dims dilation{shape.axes[0].dilation - 1, shape.axes[1].dilation - 1};
   const Dims before{shape.axes[0].before, shape.axes[1].before};
-  // oneDNN wants the padding that the last window uses, not the rows behind it.
+  // oneDNN wants the padding that the last window uses, not the rows after it.
   const auto used_after = [&](std::size_t i) {
     const WindowAxis& axis = shape.axes[i];
     return axis.input(axis.outputs - 1, axis.kernel - 1) + 1 - axis.size;
@@ -156,7 +156,7 @@ std::string onednn_refusal(const ConvShape& shape) {
     const std::string name = make_convolution(shape, false).name;
     if (name.starts_with("ref")) return "it has only its reference loops for this convolution";
     // On AArch64, for one, the element that is added to an image of channels inside comes from another place (2.6.3).
-    if (shape.has_added && name == "gemm:ref") return "behind its products it adds an image wrongly";
+    if (shape.has_added && name == "gemm:ref") return "it adds an image to its products wrongly";
     return "";
   } catch (const dnnl::error& error) {
     return fmt::format("it has no such convolution here ({})", error.what());

@@ -190,7 +190,7 @@ std::string epilogue_text(gpu::TextParts* parts, const Epilogue& epilogue, int a
   text.raw("}");
 
   if (ahead > 0) {
-    // A thread's piece of each image, one image behind the other for all threads.
+    // A thread's piece of each image, one image after the other for all threads.
     text.raw("PD_DEVICE void ask_pixel(char* slot, const EpilogueOperands& epilogue, Index at) {");
     int image = 0;
     for (std::size_t i = 1; i < group.loads.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 using Axes = std::array<std::int64_t, 3>;
 constexpr Axes kPixels{0, 2, 3};
 
-// The ops behind a convolution `y` of an image of `x` by `w`.
+// The ops after a convolution `y` of an image of `x` by `w`.
 struct EndCase {
   const char* what;
   Shape x, w;
@@ -90,7 +90,7 @@ const std::vector<EndCase>& end_cases() {
        {.stride = {2, 2}, .padding = {3, 3, 3, 3}},
        statistics},
       {"an activation and a residual", {2, 32, 9, 8}, {136, 32, 3, 3}, bf16, {.stride = {2, 1}}, activation},
-      {"a limit behind few channels", {2, 24, 19, 17}, {104, 24, 1, 1}, f16, {}, limited},
+      {"a limit after few channels", {2, 24, 19, 17}, {104, 24, 1, 1}, f16, {}, limited},
       {"what reads where it is", {3, 32, 9, 8}, {72, 32, 2, 2}, bf16, {}, numbered},
       {"a gradient's mask and sums", {3, 136, 13, 11}, {40, 136, 1, 1}, bf16, {}, masked_residual, true},
       {"the same of nine taps", {2, 64, 12, 13}, {40, 64, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, masked_residual, true},
@@ -146,7 +146,7 @@ TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); 
 TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1, 1 << 20); }
 TEST(ConvEnd, IsRightWhereTheNextTileComesMeanwhile) { check_in_emulation(1, 0); }
 
-// A residual block with batch norms in training: sums from 0 behind convolutions, the masked gradient and its sums.
+// A residual block with batch norms in training: sums from 0 after convolutions, the masked gradient and its sums.
 TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
   Graph g;
   const Shape x_shape{2, 32, 8, 8};
@@ -215,7 +215,7 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
   EXPECT_FALSE(seen.empty());
 }
 
-// Two convolutions, and both groups behind the second: the first one's sums, and the epilogue of the second.
+// Two convolutions, and both groups after the second: the first one's sums, and the epilogue of the second.
 TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
   Graph g;
   const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));

@@ -139,7 +139,7 @@ std::string patch_refusal(const KernelCall& call) {
     }
     const bool has_tma = call.target->major == 9 && shape.dtype != DType::f32;
     if (has_tma && std::max(p.channels, p.columns) > kMostPooledChannels) {
-      return fmt::format("{} channels to {} in 16 bits: by TMA, with a pool behind, as fast", p.channels, p.columns);
+      return fmt::format("{} channels to {} in 16 bits: by TMA, with a pool after it, as fast", p.channels, p.columns);
     }
   }
   if (shape.dtype == DType::f64) return "f64, for which it has no products";

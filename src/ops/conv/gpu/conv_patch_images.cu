@@ -96,7 +96,7 @@ PD_DEVICE void multiply_by_channels(float (&sum)[kTilesM][kTilesN][4], const Sto
   }
 }
 
-// Channels that are no whole step: element by element; `offsets` says where (tap, channel) k is, -1 behind the last.
+// Channels that are no whole step: element by element; `offsets` says where (tap, channel) k is, -1 after the last.
 PD_DEVICE void multiply_by_words(float (&sum)[kTilesM][kTilesN][4], const Stored* patch, const Stored* weights,
                                  const Window* windows, const int* offsets) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

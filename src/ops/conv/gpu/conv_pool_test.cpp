@@ -161,7 +161,7 @@ TEST(ConvPool, IsRightOnAGpu) {
   made.check(kPoolRoundings);
 }
 
-// NaN, equal numbers and results of which none is above 0: as the pool behind a convolution has it.
+// NaN, equal numbers and results of which none is above 0: as the pool after a convolution has it.
 TEST(ConvPool, TakesTheFirstOfEqualWindowsAndNoneWhereTheReluGivesZero) {
   Graph g;
   const Value x = g.input("x", f32, {1, 1, 2, 8}), w = g.input("w", f32, {1, 1, 1, 1}), b = g.input("b", f32, {1});

@@ -32,7 +32,7 @@ std::string product_refusal(const KernelCall& call) {
   if (size > 4) return "f64";
   if (shape.is_empty()) return "an extent is 0";
   if (shape.groups > 1) return fmt::format("{} groups", shape.groups);
-  if (shape.has_limit) return "a limit, which the library's products do not have behind them";
+  if (shape.has_limit) return "a limit, which the library's products do not have after them";
   for (const WindowAxis& axis : shape.axes) {
     if (axis.kernel != 1) return fmt::format("{} taps along an axis", axis.kernel);
     if (axis.stride != 1 || axis.outputs != axis.size || axis.before != 0) return "a stride or padding";

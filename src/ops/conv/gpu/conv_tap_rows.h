@@ -28,7 +28,7 @@ struct TapRows {
   std::int64_t rows_brought = 0, row_apart = 1;  // for a row of windows; of its taps
 
   explicit TapRows(const ConvShape& shape);
-  /// Bytes of the workspace: the image from its start on, and the weights behind it.
+  /// Bytes of the workspace: the image from its start on, and the weights after it.
   std::int64_t image_bytes() const;
   std::int64_t row_bytes() const { return columns * kChannels * size_bytes(dtype); }
   std::int64_t weight_bytes() const { return outputs * kernel_rows * channels * size_bytes(dtype); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and gradients for their images, by TMA: the tile, the data that a CTA keeps, and which groups behind
+// Convolutions, and gradients for their images, by TMA: the tile, the data that a CTA keeps, and which groups after
 // are worth having as epilogues.
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // The factors of conv_tma_images.cu where an image has few channels: a tile is a row of windows, and a stage has all
 // rows of the image that it reads, as conv_tap_rows.cu lays them out, 16 bytes a pixel, which come at once. Pixels a
 // stride apart lie side by side there, so a tap's pixels of 8 windows are 128 bytes, as the tensor cores take a factor
-// that is not in TMA tiles; the next tap's may be anywhere behind. A CTA keeps the weights.
+// that is not in TMA tiles; the next tap's may be anywhere after. A CTA keeps the weights.
 
 constexpr int kRowElements = kPlanes * kPlanePixels * 8, kBroughtElements = kRowsBrought * kRowElements;
 constexpr int kTapElements = kColumns * kDepth, kKeptElements = kKernelRows * kTapElements;

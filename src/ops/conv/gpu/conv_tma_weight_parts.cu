@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common part of conv_tma_weights.cu, conv_tma_patch_weights.cu and conv_tma_row_weights.cu: the part of the sums
-// that a CTA makes, and where it leaves them. Stands behind kTileRows and kTileColumns, in the units in which columns
+// that a CTA makes, and where it leaves them. Stands after kTileRows and kTileColumns, in the units in which columns
 // are counted: channels, or chunks of them.
 
 // A tile of rows and columns, and the blocks of windows from `first` to `last` that are added up for it.

@@ -57,7 +57,7 @@ std::string tile_constants(std::int64_t rows, std::int64_t columns) {
   return fmt::format("constexpr int kTileRows = {}, kTileColumns = {};\n", rows, columns);
 }
 
-// The launches of a gradient whose sums, of tiles and parts of blocks, lie in the workspace: behind the image, where
+// The launches of a gradient whose sums, of tiles and parts of blocks, lie in the workspace: after the image, where
 // that is laid out first.
 struct Counts {
   std::int64_t rows, channels, taps;  // of the sums

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a convolution's gradient for its weights, [part, o, tap, channel], and of that for its bias, [part, o]
-// behind them, added up in their order and put where they lie. Threads that are kWidth apart share an element.
+// after them, added up in their order and put where they lie. Threads that are kWidth apart share an element.
 template <class T, class Bias> PD_DEVICE void add_parts(const float* partial, T* out, Bias* of_bias, const Sizes& size) {
   __shared__ float shared[kThreads];
   int rest = blockIdx.x * kWidth + threadIdx.x % kWidth;

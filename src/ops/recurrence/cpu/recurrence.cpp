@@ -24,7 +24,7 @@ struct CellForm {
 };
 constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru", 3}, {CellKind::rnn, "rnn", 1}};
 
-// A matrix whose columns are dense, one behind the other.
+// A matrix whose columns are dense, one after the other.
 bool is_by_columns(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   return shape.rank() == 2 && !layout.is_dense() && layout.strides[0] == 1 && layout.strides[1] == shape[0];

@@ -244,7 +244,7 @@ struct Places {
   HWY_INLINE auto* step(V* values) const {
     return typed(values, (t * w.rows + row) * w.hidden + first);
   }
-  // [T + 1, B, H]: the state behind the step, the state in front of it, the start.
+  // [T + 1, B, H]: the state after the step, the state in front of it, the start.
   template <class V>
   HWY_INLINE auto* entry(V* values) const {
     return entry_at(values, w.is_reverse ? t : t + 1);
@@ -303,7 +303,7 @@ HWY_INLINE void add_up(const RecurrenceWork& w, D d, std::int64_t gate, std::int
   store(d, hn::Add(load(d, total), value), total);
 }
 
-// Fills the rows of `left` up behind `count` numbers.
+// Fills the rows of `left` up after `count` numbers.
 template <class M>
 HWY_INLINE void fill_rows_up(const RecurrenceWork& w, std::int64_t count) {
   const std::int64_t stride = RecurrenceWork::stride_of(M::kNumbers, count);

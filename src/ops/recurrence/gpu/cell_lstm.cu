@@ -51,7 +51,7 @@ struct Cell {
     c = gates[1] * c + gates[0] * gates[2];
     h = gates[3] * cell_tanh(c);
   }
-  // Stores the step's results, in the elements of [steps, batch, hidden] from `after` and `here` on: behind the row's
+  // Stores the step's results, in the elements of [steps, batch, hidden] from `after` and `here` on: after the row's
   // last one zeros, and the cell state as it was.
   PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index here, const CellPlace& place,
                       int hidden) const {

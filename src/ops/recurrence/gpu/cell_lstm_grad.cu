@@ -15,7 +15,7 @@ struct Operands {
 struct Cell {
   static constexpr int kSums = 4;
   float dh, dc;            // gradients of the step's results
-  // The values of the next step, as stored until they are there: the cell state behind it and in front of it, and so
+  // The values of the next step, as stored until they are there: the cell state after it and in front of it, and so
   // on.
   Pack<State, 1> c, next_c;
   Pack<Stored, 1> gates[4], dstate;

@@ -11,7 +11,7 @@ struct Operands {
 struct Cell {
   static constexpr int kSums = 1;
   float dh;                   // the gradient of the step's result
-  Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state behind it
+  Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state after it
   float of_h, slope;          // of the prepared step: its state's gradient; the slope, or the state
 
   PD_DEVICE void start(const Operands& operands, Index at) {

@@ -16,7 +16,7 @@ struct StepMemory {
 };
 
 // This thread's pieces of rows first .. first + kChunk of the weights; `units` of a piece are there. The compiler would
-// move loads of constant memory behind the next barrier, one by one to where they are used.
+// move loads of constant memory after the next barrier, one by one to where they are used.
 PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Stored* column, int first, int depth,
                             Index stride, int units) {
 #pragma unroll
@@ -33,7 +33,7 @@ PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Store
   }
 }
 
-// This thread's elements of first .. first + kChunk of every row, zeros behind the last.
+// This thread's elements of first .. first + kChunk of every row, zeros after the last.
 using Factors = float[kRows][kChunk / kThreads];
 PD_DEVICE void load_factors(Factors& mine, const Stored* from, int first, int depth) {
 #pragma unroll

@@ -339,7 +339,7 @@ class RecurrenceText : public gpu::TextParts {
 
  private:
   void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
-  // Words of 64 bits behind the CTA group's own.
+  // Words of 64 bits after the CTA group's own.
   std::int64_t phases_at() const { return round_up(cta_group_.state_words + arrivals_, 2); }
 
   const CtaGroup& cta_group_;

@@ -8,7 +8,7 @@
 // Weights are multiplied by Factors: elements as stored, or f32 where lanes multiply.
 constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
-constexpr int kHidden = kGroupCtas * kUnits;                  // the elements behind the last unit are zero
+constexpr int kHidden = kGroupCtas * kUnits;                  // the elements after the last unit are zero
 // Forward, CTAs may share out K (recurrence_sum_peers.cu): each has a part of the state, and multiplies it for all
 // units of its partial-sum peers and its own.
 constexpr bool kSharesState = kSingleBuffered && kSumPeers > 1;
@@ -61,7 +61,7 @@ PD_DEVICE float sum_of_parts(const float* first) {
   return total;
 }
 
-// Called behind stores of factors, in front of the barrier that the products wait for.
+// Called after stores of factors, in front of the barrier that the products wait for.
 PD_DEVICE void factors_stored() {
   if constexpr (kWgmma) copies_follow_stores();
 }
@@ -75,7 +75,7 @@ PD_DEVICE int staged_column(int gate, int unit) {
 
 // Brings rows of u into shared memory, of each row the part of the units from `of` * kMatrixUnits on. It takes kGroups
 // groups of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. All threads call it; the rows are
-// there behind a barrier.
+// there after a barrier.
 template <int kGroups, int kGroupRows, int kAtOnce>
 PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int first, int hidden) {
   constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kMatrixUnits / kPiece, kLines = kGroups * kAtOnce;
@@ -146,8 +146,8 @@ struct Shared {
   }
 };
 
-// Where a step's elements of [steps, batch, hidden] begin, with a start in front or behind: the entry before it, its
-// own, the one behind it; and the state that it began with, which is not before it where the reverse direction enters a
+// Where a step's elements of [steps, batch, hidden] begin, with a start before or after: the entry before it, its
+// own, the one after it; and the state that it began with, which is not before it where the reverse direction enters a
 // row.
 struct StepElements {
   Index before, here, after, began;
@@ -166,7 +166,7 @@ template <class T> PD_DEVICE T* kept_known(T* value) {
 #endif
   return value;
 }
-// Has a value of a gradient's cell computed while lanes wait for other CTAs' results rather than behind that wait.
+// Has a value of a gradient's cell computed while lanes wait for other CTAs' results rather than after that wait.
 PD_DEVICE float prepared(float value) {
 #ifndef PD_EMULATE
   if constexpr (kSimtFma) asm volatile("" : "+f"(value));

@@ -32,7 +32,7 @@ struct InputAhead {
   PD_DEVICE void start(const Operands& operands, const Sizes& size, int steps, const TimeOf& time_of) {
     next(operands, size, 0, steps, time_of);
   }
-  // For step `step`, behind the one before it. Who reads it waits for its own copies, and then for all threads.
+  // For step `step`, after the one before it. Who reads it waits for its own copies, and then for all threads.
   template <class TimeOf>
   PD_DEVICE void next(const Operands& operands, const Sizes& size, int step, int steps, const TimeOf& time_of) {
     if (step >= steps) return;

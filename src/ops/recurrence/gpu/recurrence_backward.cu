@@ -62,7 +62,7 @@ PD_DEVICE void run_backward(const Operands& operands, const LaunchScratch& scrat
     fetch(0);
     if (turn == 0) products.begin(shared, place);
 
-    // Computes the part of a step that needs no gradients from the step behind it, when its loads are there.
+    // Computes the part of a step that needs no gradients from the step after it, when its loads are there.
     const auto prepare = [&](int step) {
       if (step >= steps) return;
 #pragma unroll

@@ -34,7 +34,7 @@ PD_DEVICE void store_both(unsigned* at, unsigned first, unsigned second) {
 
 struct PartExchange {
   static constexpr bool kIsTogether = true;  // all threads take parts
-  unsigned* places;  // two of [kGroupCtas to][kGivers from][kUnits][kPartRows]; behind them [kGroupCtas from][kGates][kRows][kUnits]
+  unsigned* places;  // two of [kGroupCtas to][kGivers from][kUnits][kPartRows]; after them [kGroupCtas from][kGates][kRows][kUnits]
   float* totals;     // [kPartSharers][kUnits][kTotalStride]
   PlaceEpochs epochs;
   int rank;

@@ -77,7 +77,7 @@ template <class Copy> PD_DEVICE void copy_to_others(const Copy& copy, int rank) 
   if (to < kGroupCtas - 1) copy(to + (to >= rank));
 }
 
-// Behind it mbarriers and places are there for all; or nobody sends any more.
+// After it mbarriers and places are there for all; or nobody sends any more.
 PD_DEVICE void synchronize_cta_group() {
   if constexpr (kGroupCtas > 1) cluster_barrier();
   else __syncthreads();

@@ -4,7 +4,7 @@
 // (kParts). Threads that have cells finish them, while the others wait for the next state, and the results go to every
 // CTA of the CTA group (StateExchange).
 
-// Shared memory behind the parts that all recurrences have; weights are staged here at first.
+// Shared memory after the parts that all recurrences have; weights are staged here at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
 PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
   return (float*)(shared.work + (kSharesState ? 0 : kStates * kStateBytes));
@@ -159,7 +159,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
       const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
     };
-    // Steps behind the last of the CTA group's rows: the reverse direction passes them before it begins.
+    // Steps after the last of the CTA group's rows: the reverse direction passes them before it begins.
     const auto keep_behind = [&] {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -268,7 +268,7 @@ PD_DEVICE void run_forward(const Operands& operands, const LaunchScratch& scratc
         float h[kCells];
 #pragma unroll
         for (int i = 0; i < kCells; ++i) h[i] = place[i].at >= 0 ? cell[i].h : 0.0f;
-        // Without a branch, behind which lanes would have to synchronize.
+        // Without a branch, after which lanes would have to synchronize.
         if (kIsNarrow || !is_last) exchange.give(h, word, after, aim, state + 1, kIsNarrow && is_last);
       } else {
 #pragma unroll

@@ -84,7 +84,7 @@ struct StateExchange {
   }
   // The other half of it.
   PD_DEVICE void take_half(int step) const { wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2); }
-  // Behind all that others wait for: the state that comes where that of step `step` came is expected.
+  // After all that others wait for: the state that comes where that of step `step` came is expected.
   PD_DEVICE void taken(int step) const {
     if (kGivesEach && kGroupCtas > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kGroupCtas);
   }

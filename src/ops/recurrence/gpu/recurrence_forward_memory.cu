@@ -57,7 +57,7 @@ struct StateExchange {
   }
   PD_DEVICE bool takes_part() const { return true; }
   PD_DEVICE void come() const {}
-  // The epochs are there when they are needed, behind data that come meanwhile.
+  // The epochs are there when they are needed, after data that come meanwhile.
   PD_DEVICE void ask() {
     if constexpr (kLlProtocol) epochs[0] = load_relaxed(told), epochs[1] = load_relaxed(told + 1);
     sums.ask();
@@ -117,7 +117,7 @@ struct StateExchange {
             (unsigned)kept_known((int)epoch_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
             (unsigned)kept_known((int)epoch_of(step + 1))};
   }
-  // The sums of this thread's cells, where partial-sum peers have parts of them; for all threads, behind a barrier.
+  // The sums of this thread's cells, where partial-sum peers have parts of them; for all threads, after a barrier.
   PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* own, const CellPlace (&place)[kCells],
                        int step) {
     if constexpr (!kSharesState) return;

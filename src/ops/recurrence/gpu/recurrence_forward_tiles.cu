@@ -145,7 +145,7 @@ struct ForwardWeights {
   PD_DEVICE void store(float* sums, const unsigned char* vectors, const Await& await, const Beside& beside) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
-    // The second group multiplies behind the first, which applies its gates' activations and sends its half meanwhile.
+    // The second group multiplies after the first, which applies its gates' activations and sends its half meanwhile.
     const bool is_second = kUnitsPerWarpgroup && threadIdx.x >= kTogether;
     if constexpr (kUnitsPerWarpgroup) {
       if (is_second) barrier_wait(5, kThreads);

@@ -2,7 +2,7 @@
 // States of few rows as words in memory by the LL protocol (as in NCCL), one of each cell, whose epoch bit tells
 // whether they have come: a word is f32, or has a factor of 16 bits in its higher half; and the lowest bit, of f32 a
 // 2^24th of it, is an epoch that changes with each use of the word's place. Words of four units of a row are a piece,
-// behind which those of the other rows lie.
+// after which those of the other rows lie.
 struct LlWords {
   static constexpr bool kAreHalved = sizeof(Factor) == 2;
 

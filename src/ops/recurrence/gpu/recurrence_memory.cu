@@ -20,7 +20,7 @@ struct PlaceEpochs {
 
   PD_DEVICE void begin() { before[0] = load_relaxed(told), before[1] = load_relaxed(told + 1); }
   PD_DEVICE unsigned of(int step) const { return ((step % 2 == 0 ? before[0] : before[1]) + 1 + step / 2) & 1; }
-  // Behind so many steps; for one CTA of a CTA group, when all have begun.
+  // After so many steps; for one CTA of a CTA group, when all have begun.
   PD_DEVICE void end(int steps) const {
     if (threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
     const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place

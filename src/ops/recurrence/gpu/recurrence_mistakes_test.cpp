@@ -137,7 +137,7 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   mistakes.expect_found();
 }
 
-// A CTA's plain reads of others' stores, sums of several CTA groups above all, are behind a synchronization that orders
+// A CTA's plain reads of others' stores, sums of several CTA groups above all, are after a synchronization that orders
 // the two; of mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says
 // so.
 TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {

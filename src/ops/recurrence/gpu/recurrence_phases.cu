@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time goes before, in and behind the steps, as one thread sees it: ns by phase, added to those of earlier
+// Where the time goes before, in and after the steps, as one thread sees it: ns by phase, added to those of earlier
 // launches, where the plan asks for it (kTellsPhases). Else nothing is left of it.
 enum Phase {
   kBringing,  // weights

@@ -21,7 +21,7 @@ struct LaunchEpoch {
   unsigned* launches;
   unsigned epoch;
 
-  // Behind those before.
+  // After those before.
   PD_DEVICE void begin(unsigned* own) {
     launches = own;
     epoch = (load_relaxed(launches) + 1) & 1;

@@ -72,7 +72,7 @@ struct ForwardWeights {
 #pragma unroll
         for (int n = 0; n < kAtOnce; ++n) {
           const bool is_inside = (piece + 1) * 32 <= kDepthPieces || piece * 32 + lane < kDepthPieces;
-          // Behind the last weights are zero.
+          // After the last weights are zero.
           const uint4 bits = load_piece(first + (is_inside ? (piece * 32 * kRows + begin + n) * 16 : (begin + n) * 16));
           h[piece % kPiecesAtOnce][n] = {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
                                          __uint_as_float(bits.w)};
@@ -143,7 +143,7 @@ struct ForwardWeights {
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
     return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
-  // Rows of u are staged as columns, one behind the other for each row of the matrix: lanes get 4 elements along K at
+  // Rows of u are staged as columns, one after the other for each row of the matrix: lanes get 4 elements along K at
   // once. The lanes' stores, each 4 units of a row of u, go to different banks.
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {

@@ -43,7 +43,7 @@ struct StreamedWeights {
   PD_DEVICE void put(int chunk, int piece, float4 w) {
     put(chunk, piece, make_uint4(__float_as_uint(w.x), __float_as_uint(w.y), __float_as_uint(w.z), __float_as_uint(w.w)));
   }
-  // Behind the last of them, when nobody stages weights any more.
+  // After the last of them, when nobody stages weights any more.
   PD_DEVICE void start() {
     if constexpr (kStreamed == 0) return;
     fence_stores();
@@ -58,7 +58,7 @@ struct StreamedWeights {
     const uint4 w = get(chunk, piece);
     return {__uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z), __uint_as_float(w.w)};
   }
-  // Behind the last piece of a chunk: asks for the one that comes in its place.
+  // After the last piece of a chunk: asks for the one that comes in its place.
   PD_DEVICE void pass(int chunk) const { ask((chunk + kAhead) % kChunks); }
   // Waits for the chunks that the last step asked for.
   PD_DEVICE void end() const {

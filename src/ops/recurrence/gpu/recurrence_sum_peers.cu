@@ -19,7 +19,7 @@ struct PeerSums {
   PD_DEVICE void ask() {
     if constexpr (kSharesState) epochs.begin();
   }
-  // Adds the sums of this CTA's products, `sums`, and those of its partial-sum peers; for all threads, behind a
+  // Adds the sums of this CTA's products, `sums`, and those of its partial-sum peers; for all threads, after a
   // barrier.
   PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* sums, const CellPlace (&place)[kCells],
                        int step) const {
@@ -48,7 +48,7 @@ struct PeerSums {
     }
     take(of_cells, of_step + rank * (kOthers * kCellCount), epoch);
   }
-  // Behind so many steps; the first of them had sums of all, which have begun.
+  // After so many steps; the first of them had sums of all, which have begun.
   PD_DEVICE void end(int steps) const {
     if (own == 0) epochs.end(steps);
   }

@@ -67,7 +67,7 @@ struct WarpWeights {
       asked[i][0] = piece.x, asked[i][1] = piece.y, asked[i][2] = piece.z, asked[i][3] = piece.w;
     }
   }
-  // In front of a fragment, and behind it: its chunk has come, and is asked for again.
+  // In front of a fragment, and after it: its chunk has come, and is asked for again.
   PD_DEVICE void await(int i) const {
     if (is_streamed(i) && piece_of(i) == 0) streamed.await();
   }
