@@ -3,7 +3,7 @@ template <class Id> PD_DEVICE void check_bounds(const Id* ids, Id* out, unsigned
   const Index n = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (n >= size.count) return;
   const Id id = __ldg(ids + n);
-  // Without words for it nobody waits for the run, and so nobody is told.
+  // A caller without fault words does not wait for the run, so there is nobody to report to.
   const bool is_legal = size.least_wide <= (long long)id && (long long)id <= size.most_wide;
   if (!is_legal && fault != nullptr) note_fault(fault, n, id);
   out[n] = id;
