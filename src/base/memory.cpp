@@ -27,7 +27,7 @@ std::int64_t limit_of(int resource) {
   return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(kUnlimited)));
 }
 
-// A file of /proc or /sys into a buffer: there may be no memory for anything else.
+// Reads a file of /proc or /sys into a buffer of the caller's, because an allocation could fail here.
 template <std::size_t kSize>
 const char* read_text(const char* path, char (&text)[kSize]) {
   text[0] = 0;
@@ -38,7 +38,7 @@ const char* read_text(const char* path, char (&text)[kSize]) {
   return text;
 }
 
-// The number after `key` in lines of "key: number kB", as bytes; -1 when it is not there.
+// The size in a line "key: size kB", in bytes; -1 without such a line.
 std::int64_t kilobytes_of(const char* text, const char* key) {
   const char* found = std::strstr(text, key);
   return found == nullptr ? -1 : std::atoll(found + std::strlen(key)) * 1024;

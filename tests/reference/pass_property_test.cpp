@@ -25,7 +25,7 @@ std::vector<PassFunction> every_pass() {
   return passes;
 }
 
-// Those that make ordinary nodes of ordinary nodes, which may be repeated and mixed in any order.
+// Passes that read and write ordinary nodes only, so that they may run repeatedly and in any order.
 const std::vector<PassFunction> kRewriting = {merge_duplicates, simplify_views, split_products,
                                               sum_gradients,    push_slices,    sum_over_time,
                                               sink_products,    merge_products, drop_unused};

@@ -66,14 +66,14 @@ PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int r
 PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Prefetches the tensor map of an operand before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
-// Registers that products read or add to are as they should be.
+// Orders earlier accesses to the registers of the following products (wgmma) before them.
 PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// The products added since the last call become one group, which goes on beside the warps' next instructions.
+// Commits the products since the last call as one group, which runs asynchronously.
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most the last group of products is under way.
+// Waits until at most the last group of products is in flight.
 PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
-// How many registers threads have from here on, by all of a group of four warps: fewer than they came with, or more, of
-// those that others have given up or will.
+// Set the number of registers per thread from here on, for all threads of a warpgroup: give_registers() releases some to
+// the CTA, and take_registers() waits for registers that other warpgroups release.
 template <int kRegisters> PD_DEVICE void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unit of one row of a plain recurrence, from its last step to its first.
+// Backward cell of a plain recurrence: one thread steps one unit of one row from its last step to its first.
 
 struct Operands {
   const Stored *u, *states, *dstates, *dlast_h;
@@ -10,9 +10,9 @@ struct Operands {
 
 struct Cell {
   static constexpr int kSums = 1;
-  float dh;                   // the gradient of the step's result
-  Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state after it
-  float of_h, slope;          // of the prepared step: its state's gradient; the slope, or the state
+  float dh;                   // gradient of the step's new state
+  Pack<Stored, 1> h, dstate;  // loads in flight for the next step: its new state, and that state's given gradient
+  float of_h, slope;          // for the prepared step: that gradient as f32; the activation's slope, or for ReLU the state
 
   PD_DEVICE void start(const Operands& operands, Index at) {
     dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
@@ -29,7 +29,7 @@ struct Cell {
     of_h = prepared(operands.dstates != nullptr ? dstate.get(0) : 0.0f);
     slope = prepared(kIsRelu ? y : 1.0f - y * y);
   }
-  // Computes the gradient of the sum that the state is made of.
+  // Computes the gradient of the activation's argument.
   PD_DEVICE void retreat(const Operands&, float (&gradients)[1], bool counts) {
     if (counts) gradients[0] = !kIsRelu ? (dh + of_h) * slope : slope > 0.0f ? dh + of_h : 0.0f;
   }
@@ -37,7 +37,7 @@ struct Cell {
                       int) const {
     if (operands.dxw != nullptr) store_one(operands.dxw + here + place.at, gradients[0]);
   }
-  // The k-th gradient to add up over steps and rows.
+  // The k-th gradient that is summed over steps and rows.
   PD_DEVICE float summed(const float (&gradients)[1], int k) const { return gradients[k]; }
   PD_DEVICE void end(const Operands& operands, Index at) const {
     if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);

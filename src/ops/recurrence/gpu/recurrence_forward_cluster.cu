@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state from step to step within a cluster: threads store small states to every CTA piece by piece, TMA copies
-// large ones. Two places for the state are used in turn, each with an mbarrier: who sends the state of step s + 1 has
-// had all of step s, so nobody reads the state that it overwrites. Where each warp gives its own cells' results
-// (kGivesEach), that holds of warps: each of them sends to its own CTA too, and one that has no units does not read.
+// Exchange of the state within a cluster. Threads store a small state into the shared memory of every CTA in pieces of
+// 16 bytes; TMA copies a large one. The state is double-buffered, with an mbarrier for each buffer. A CTA sends the
+// state of step s + 1 only after it has received all of step s, so no CTA still reads the buffer that is overwritten.
+// With kGivesEach every warp sends the results of its own cells. The same then holds for warps: each one also sends to
+// its own CTA, and a warp without units reads nothing.
 
-constexpr int kStates = 2;  // places
+constexpr int kStates = 2;  // buffers
 
-// Where warps give their results: units of a packet, one of which a lane sends in each of so many turns.
-constexpr bool kIsOneCell = !kSimtFma || kQuadUnits > 1;  // of a packet: its units are other lanes'
+// With kGivesEach a lane sends one packet of kPacket units in each of kTurns turns.
+constexpr bool kIsOneCell = !kSimtFma || kQuadUnits > 1;  // a packet has one cell of this lane, the others' by shuffles
 constexpr int kPacket = kIsOneCell || kCells % 4 == 0 ? 4 : kCells % 2 == 0 ? 2 : 1;
 constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kGroupCtas + 31) / 32;
-// Else pieces of the CTA's slice, by those that finish; of few turns one of them knows beforehand who gets which.
+// Otherwise the threads that finish cells send the CTA's slice in pieces. With few turns each thread knows its
+// destinations before the first step.
 constexpr int kSlicePieces = kSliceBytes / 16, kSends = kSlicePieces * (kGroupCtas - 1);
 constexpr int kSendTurns = (kSends + kFinishers - 1) / kFinishers;
 constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in all turns
 constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kGroupCtas > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
-// The destination of this thread's part of a step's result: one CTA, where warps give their results and a lane has one
-// peer.
+// The destination of this thread's part of a step's result. With kIsOnePeer it is a place in one other CTA.
 struct Aim {
   Place at, mbarrier;
 };
@@ -27,10 +28,10 @@ constexpr bool kIsOnePeer = kGivesEach && kGroupCtas > 1 && kIsNarrow;
 struct StateExchange {
   unsigned long long* mbarriers;
   int rank, thread;
-  int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
-  Peer peers[kPeers];  // whom it is sent to
-  int next;            // how far behind it this thread's piece of the second turn is
-  Aim aims[2];         // of steps in turn, found out beforehand
+  int own;             // byte offset in a state of this thread's first packet or piece
+  Peer peers[kPeers];  // its destinations
+  int next;            // from there to this thread's piece of the second turn
+  Aim aims[2];         // for even and odd steps, computed once
 
   PD_DEVICE StateExchange(const Shared& shared, const LaunchScratch&, unsigned cta) : mbarriers(shared.mbarriers), rank(rank_in_group(cta)) {
     thread = kept_known((int)threadIdx.x);
@@ -59,15 +60,15 @@ struct StateExchange {
     if constexpr (kIsOnePeer) return step % 2 ? aims[0] : aims[1];
     return {place_of(after + own), place_of(&mbarriers[(step + 1) % 2])};
   }
-  // Its places and mbarriers are ready for the others' data: said early where warps give their results. (Others took up
-  // to 0.4 us longer so.)
+  // Announces that this CTA's buffers and mbarriers are ready for the others' data. Only kGivesEach announces it early,
+  // since the other ways took up to 0.4 us longer so.
   static constexpr bool kComesEarly = kGroupCtas > 1 && kGivesEach;
   PD_DEVICE void come() const {
     if constexpr (kComesEarly) cluster_arrive_stored();
   }
   PD_DEVICE void ask() const {}
   PD_DEVICE void begin() const {
-    if constexpr (kGivesEach && kGroupCtas > 1) {  // of the first two states
+    if constexpr (kGivesEach && kGroupCtas > 1) {  // expect the first two states
       if (threadIdx.x < 2) mbarrier_arrive_expect_tx(&mbarriers[threadIdx.x], kSliceBytes * kGroupCtas);
     }
     if constexpr (kComesEarly) cluster_wait(), __syncthreads();
@@ -76,22 +77,22 @@ struct StateExchange {
   PD_DEVICE bool takes_part() const {
     return !kGivesEach || kGroupCtas == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
   }
-  // For all threads: the state that step `step` begins with, of all units.
+  // All threads wait for the state of all units that step `step` begins with.
   PD_DEVICE void take(const Aim&, int step) const {
     if constexpr (kGroupCtas > 1) wait_on_mbarrier(&mbarriers[step % 2], (step - 1) / 2);
     else __syncthreads();
-    if constexpr (!kIsBulk) factors_stored();  // by others
+    if constexpr (!kIsBulk) factors_stored();  // by other CTAs
   }
-  // The other half of it.
+  // Waits for the other half of that state.
   PD_DEVICE void take_half(int step) const { wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2); }
-  // After all that others wait for: the state that comes where that of step `step` came is expected.
+  // Expects the next state in the buffer of step `step`. It comes last in a step, since no other CTA waits for it.
   PD_DEVICE void taken(int step) const {
     if (kGivesEach && kGroupCtas > 1 && thread == 0) mbarrier_arrive_expect_tx(&mbarriers[step % 2], kSliceBytes * kGroupCtas);
   }
   PD_DEVICE void stored() const {
     if constexpr (kIsBulk || kWgmma) copies_follow_stores();
   }
-  // This CTA's units of it, for those that finish; they have met since they stored it.
+  // Sends this CTA's units of the state. For the threads that finish cells, which have synchronized after storing it.
   PD_DEVICE void give(unsigned char* state, const Aim& aim, int step) const {
     unsigned char* const slice = state + rank * kSliceBytes;
     unsigned long long* const mbarrier = &mbarriers[step % 2];
@@ -126,7 +127,7 @@ struct StateExchange {
   }
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
-  // Sends the results of this warp's threads.
+  // With kGivesEach: sends the results of this warp's cells.
   PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int, bool is_last) const {
     const int lane = thread % 32, first = thread / 32 * kWarpUnits;
 #pragma unroll
@@ -144,7 +145,7 @@ struct StateExchange {
         }
         unsigned words[kPacketBytes / 4];
         pack(words, of_units);
-        // A warp's units begin where a packet does: of 16 bits every other one in the middle of a piece.
+        // A warp's units begin at a packet. In 16 bits a piece holds two packets, so every other warp begins in its middle.
         constexpr int kInPieces = 16 / kPacketBytes;
         const int begun = kInPieces == 1 ? 0 : own / kPacketBytes % kInPieces;
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +

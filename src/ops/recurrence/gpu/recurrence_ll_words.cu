@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of few rows as words in memory by the LL protocol (as in NCCL), one of each cell, whose epoch bit tells
-// whether they have come: a word is f32, or has a factor of 16 bits in its higher half; and the lowest bit, of f32 a
-// 2^24th of it, is an epoch that changes with each use of the word's place. Words of four units of a row are a piece,
-// after which those of the other rows lie.
+// States of few rows in global memory by the LL protocol (as in NCCL). Every cell has a 32-bit word: an f32, or a 16-bit
+// value in the upper half. Its lowest bit is an epoch that changes with each use of the word, so a reader sees by the
+// word itself whether it has come. For an f32 that costs the last bit of the mantissa, less than 2^-23 of the value
+// (for normal ones). A piece is the words of four units of a row; the pieces of all rows for these units are adjacent.
 struct LlWords {
   static constexpr bool kAreHalved = sizeof(Factor) == 2;
 
-  // The word of a thread's cell; less than 0 where it is another's.
+  // The index of the word of this thread's cell; negative where another thread writes it.
   static PD_DEVICE int place_of(const CellPlace& place) {
     const bool is_mine = place.row < kRows && CellPlace::gate_of(0) == 0;
     return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
@@ -20,7 +20,7 @@ struct LlWords {
     const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
     return ((epoch ? all : ~any) & 1) != 0;
   }
-  // The place of a piece among the factors, in bytes.
+  // The byte offset of a piece in the state in shared memory.
   static PD_DEVICE int place_in_vectors(int piece) {
     if constexpr (!kAreHalved) return piece * 16;
     else return kRows == 1 ? piece * 8 : piece / kRows / 2 * (kRows * 16) + piece % kRows * 16 + piece / kRows % 2 * 8;

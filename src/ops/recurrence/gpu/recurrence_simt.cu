@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
-// nothing is rounded; weights of 16 bits are made f32 at the start. A lane's part of a quad, four rows of the matrix,
-// and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room
-// for, the others in shared memory, and those that have no room there come out of memory (recurrence_stream.cu, a block
-// is a chunk). With at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two barriers a
-// step; otherwise in shared memory, since quads by the gates of a unit leave lanes without a cell.
+// Forward products of a recurrence by plain FMA for few rows of the batch. The lanes of a warp divide K, and products
+// are exact f32; 16-bit weights are converted once, before the first step. A quad is four rows of the matrix. Four
+// elements along K of a quad are a lane's block of 16 weights. Registers keep as many blocks as fit, shared memory the
+// next ones, and the rest is read from global memory in every step (recurrence_stream.cu, where a block is a chunk).
+// With at most 4 rows the sums of a cell end in the thread of the cell (kKeepsSums), which saves two barriers a step.
+// Otherwise they go through shared memory, because a quad of a unit's gates leaves lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
-constexpr int kQuadRows = kQuadUnits == 1 ? kGates : 4;  // that have weights
+constexpr int kQuadRows = kQuadUnits == 1 ? kGates : 4;  // rows of a quad that have weights
 
 struct ForwardWeights {
-  // In the order in which they are multiplied by: piece * kQuads + quad.
+  // Blocks are in the order of their products: piece * kQuads + quad.
   static constexpr int kBlocks = kQuads * kLanePieces, kCount = kBlocks - kStreamed;
   static constexpr int kHere = kCount < kKept ? kCount : kKept;
-  // Rows and pieces of the state that a lane has at a time: weights in memory are read once for all rows.
+  // Rows and pieces of the state that a lane holds at a time. Streamed weights are read once for all rows.
   static constexpr int kAtOnce = kStreamed > 0 ? kRows : 1;
   static constexpr int kPiecesAtOnce = kStreamed == 0 ? kLanePieces : kRows <= 2 ? 2 : 1;
   float words[kHere][4][4];  // [block][row][element]
   float4* rest;
   StreamedWeights streamed;
-  int lane, own;  // where in a state this lane's first piece lies
-  Place first;    // where it lies of the state that is multiplied next
+  int lane, own;  // own: byte offset in a state of this lane's first piece
+  Place first;    // the address of that piece in the state that is multiplied next
 
   PD_DEVICE void bring(const Shared& shared, const LaunchScratch& scratch, unsigned cta, const Stored* u, int rank, int hidden) {
     const int warp = threadIdx.x / 32;
@@ -58,11 +58,11 @@ struct ForwardWeights {
     const float (&w)[4] = words[i < kHere ? i : 0][k];
     return {w[0], w[1], w[2], w[3]};
   }
-  // The sums of this thread's cells.
+  // Computes the sums of this thread's cells.
   template <class Await, class Beside>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char*, int thread,
                           const CellPlace (&place)[kCells], const Await&, const Beside&) const {
-    float mine[kQuads];  // of row lane % 8, and of row lane / 8 of the quad
+    float mine[kQuads];  // sums for batch row lane % 8 and row lane / 8 of the quad
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) mine[quad] = 0;
 #pragma unroll
@@ -72,7 +72,7 @@ struct ForwardWeights {
 #pragma unroll
         for (int n = 0; n < kAtOnce; ++n) {
           const bool is_inside = (piece + 1) * 32 <= kDepthPieces || piece * 32 + lane < kDepthPieces;
-          // After the last weights are zero.
+          // Beyond K any piece may be read, since the weights there are zero.
           const uint4 bits = load_piece(first + (is_inside ? (piece * 32 * kRows + begin + n) * 16 : (begin + n) * 16));
           h[piece % kPiecesAtOnce][n] = {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
                                          __uint_as_float(bits.w)};
@@ -107,7 +107,7 @@ struct ForwardWeights {
 #pragma unroll
       for (int n = begin; n < begin + kAtOnce; ++n) {
         const float (&part)[kQuads][4] = parts[n - begin];
-        // Four sums over 32 lanes: first each half of the lanes gives away two of them, then each quarter one.
+        // Reduce four sums over 32 lanes: each half of the lanes passes on two of them, then each quarter one.
 #pragma unroll
         for (int quad = 0; quad < kQuads; ++quad) {
           const bool is_high = lane & 16, is_odd = lane & 8;
@@ -136,15 +136,15 @@ struct ForwardWeights {
   }
 
  private:
-  // The index among the blocks that stay.
+  // The index of a block among those that are not streamed.
   static PD_DEVICE constexpr int own_block(int block) { return block - StreamedWeights::before(block, kBlocks); }
   // The gate of a quad's row.
   static PD_DEVICE int gate_of(int k) { return kQuadUnits == 1 ? k : 0; }
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
     return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
-  // Rows of u are staged as columns, one after the other for each row of the matrix: lanes get 4 elements along K at
-  // once. The lanes' stores, each 4 units of a row of u, go to different banks.
+  // Stages u transposed, so that a lane gets 4 elements along K by one load. Each lane stores 4 units of a row of u, and
+  // the stride puts the lanes' stores into different banks.
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {
     constexpr unsigned kPieces = kUnits / 4, kAll = kGates * kRowsAtOnce * kPieces;
@@ -157,7 +157,7 @@ struct ForwardWeights {
         *row = n / kPieces % kRowsAtOnce, *gate = n / (kPieces * kRowsAtOnce), *unit = n % kPieces * 4;
         return n < kAll;
       };
-      // Loads that no branch stands in front of: see CellPlace::to_read().
+      // These loads have no branch before them, so that all are in flight together: see CellPlace::to_read().
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         int row, gate, unit;
@@ -177,8 +177,8 @@ struct ForwardWeights {
       }
     }
   }
-  // Where the weights lie by units: [H, gates, H], so that a row of the matrix is one of memory. All that registers
-  // keep is asked for at once; by plain loads, which stay in front of the barrier.
+  // Loads weights that lie by units, [H, gates, H], where a row of the matrix is contiguous. All blocks that registers
+  // keep are loaded at once, by plain loads, which the compiler does not move past the barrier.
   PD_DEVICE void bring_rows(const Stored* u, int rank, int hidden) {
     bring_blocks<kHere>(u, rank, hidden, 0);
 #pragma unroll
@@ -215,7 +215,7 @@ struct ForwardWeights {
       });
     }
   }
-  // A block, of which row_of(k) gives the lane's elements of row k.
+  // Stores a block in registers, shared memory or the stream. row_of(k) gives the lane's elements of its row k.
   template <class RowOf> PD_DEVICE void put(int quad, int piece, const RowOf& row_of) {
     const int block = piece * kQuads + quad, i = own_block(block);
 #pragma unroll
