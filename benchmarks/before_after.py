@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/pictures/before_after.svg: where a training step of an LSTM spends its time on a GPU with the passes off and on, on
-one axis, from the two recorded reports. performance.py writes it.
+"""docs/pictures/before_after.svg: where a training step of an LSTM spends its time on a GPU when paoding runs it with its
+passes off and on, on one axis, from the two recorded reports. performance.py writes it.
 
 A report sums an op's launches over all steps, so a segment is one op's launches together, as long as they took in one step;
 segments stand by kind, not in the order in which launches ran."""
@@ -41,16 +41,18 @@ def report(name):
 
 
 def picture():
-    left, width, most, top, tall = 20, 720, 4.0, 96, 58
+    left, width, most, top, tall = 20, 720, 4.0, 116, 58
     x = lambda ms: left + width * ms / most
-    bars = [("passes off", *report("report_off.txt")), ("passes on", *report("report_on.txt"))]
+    bars = [("paoding, passes off", *report("report_off.txt")), ("paoding, passes on", *report("report_on.txt"))]
     title = "One training step of an LSTM on an H200: 64 time steps, batch 32, 512 units, f32"
-    what = title + ". " + "; ".join(f"{name}: {launches:,} launches, {wall:.2f} ms" for name, launches, wall, _ in bars)
+    note = "Both are paoding: the same program without and with its compiler passes. PyTorch is not in this picture."
+    what = title + ". " + note + " " + "; ".join(f"{name}: {launches:,} launches, {wall:.2f} ms" for name, launches, wall, _ in bars)
     bottom = top + 2 * (tall + 34)
     out = charts.head(left + width + 30, bottom + 46, title, what)
+    out.append(f'<text class="dim" x="10" y="41">{note}</text>')
     at = left
     for label, kind in KINDS:
-        out.append(f'<rect class="{kind}" x="{at}" y="38" width="12" height="12"/><text x="{at + 17}" y="49">{label}</text>')
+        out.append(f'<rect class="{kind}" x="{at}" y="56" width="12" height="12"/><text x="{at + 17}" y="67">{label}</text>')
         at += 40 + 6.4 * len(label)
     out += charts.axis(x, most, 0.5, top - 24, bottom, "milliseconds")
     for i, (name, launches, wall, rows) in enumerate(bars):

@@ -194,7 +194,8 @@ def losses_line():
         parts.append(f"{name} {len(lost)} of {len(rows)} rows")
     _, lost, is_gpu = behind("h200")
     worst = max(lost, key=lambda row: row["ours_us"] / best_of(row, is_gpu)[1])
-    return [f"**Where it loses** (more than 2% behind the best other): {', '.join(parts)}. The largest on the H200: MobileNetV2, four "
+    return [f"**Where it loses** (a row is one benchmark, with cold or with hot caches, by wall or GPU time; lost is more than 2% slower "
+            f"than the best other): {', '.join(parts)}. The largest on the H200: MobileNetV2, four "
             f"images in f32, {time_text(worst['ours_us'])} against {time_text(best_of(worst, is_gpu)[1])}; on the H100 small sums, "
             "`lerp` and the forward pass of layer_norm. [All of them](docs/performance/README.md#where-it-loses)."]
 
