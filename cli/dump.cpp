@@ -163,7 +163,7 @@ void add_dump(CLI::App& app, Commands* commands) {
       "dump",
       "Show what the compiler makes of a graph, stage by stage\n\n"
       "Prints the graph as read (gradients and composed ops expanded), after a pass, after every pass with the pass's\n"
-      "notes, its plan (steps, operands, memory), or the CUDA text of its kernels. Nothing is run and no device is\n"
+      "notes, its plan (steps, operands, memory), or the CUDA source of its kernels. Nothing is run and no device is\n"
       "needed, not even for --device cuda. The passes, in the order they first run:\n  " +
           passes);
   sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
@@ -173,7 +173,7 @@ void add_dump(CLI::App& app, Commands* commands) {
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
   sub->add_flag("--plan", options->plan,
                 "The plan for the device; for a GPU also what shares a launch, and what does not and why");
-  sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU");
+  sub->add_flag("--kernels", options->kernels, "The CUDA source of the plan for a GPU");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
   sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")
       ->type_name("DEVICE")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An op of your own: one block with its formula. Shape check, broadcasting, dtypes, the gradient, fusion with its
 // neighbours and kernels for every device are derived from it; it has a line in reports and can be written in graph
-// text, like any op of the library.
+// source, like any op of the library.
 #include <array>
 #include <cmath>
 #include <iostream>

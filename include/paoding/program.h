@@ -115,7 +115,7 @@ struct CompileReport {
   std::vector<std::string> plan_notes;  // kernels that declined, copies that were needed, with the reason
   double milliseconds = 0;              // all of it
   double kernel_milliseconds = 0;       // of that, compiling or loading kernels
-  int kernels_compiled = 0;             // new kernel texts; 0 when another shape of the model was compiled before
+  int kernels_compiled = 0;             // new kernel sources; 0 when another shape of the model was compiled before
   std::int64_t launches = 0;            // per run
   std::int64_t arena_bytes = 0;
   std::int64_t peak_live_bytes = 0;

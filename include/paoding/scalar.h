@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar formulas: the computation of an elementwise op for one element, written once with Scalar and traced into an
-// Expr, a small graph of scalar primitives. SIMD code, CUDA text, the float64 reference and the derivative are all read
-// off that one Expr.
+// Expr, a small graph of scalar primitives. SIMD code, CUDA source, the float64 reference and the derivative are all
+// read off that one Expr.
 #pragma once
 
 #include <cstdint>

@@ -44,10 +44,10 @@ struct KernelRun {
   void* stream;           // CUstream on a GPU
 
   // ---- on a GPU ----
-  void* tickets = nullptr;  // of text kernels: 32-bit words that are zero
+  void* tickets = nullptr;  // of kernels with our own source: 32-bit words that are zero
   void* fault = nullptr;    // where faults are possible: two 64-bit words, all ones
   void* failed = nullptr;   // a 32-bit word: not zero when a launch before this one has left a fault
-  void* stamp = nullptr;    // of text kernels: a 64-bit word for when the first launch began
+  void* stamp = nullptr;    // the same: a 64-bit word, the time stamp of the first launch
 };
 
 struct KernelImplementation;
@@ -131,7 +131,7 @@ std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& cal
 /// The first of them; nullptr when there is none, or no table.
 const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals);
 /// Prepares `chosen`, or the first after it in the table that does not decline; `notes` gets a line per decline. Those
-/// that are text of paoding's own are prepared by `load`. Error (unsupported) when all decline.
+/// that are source of paoding's own are prepared by `load`. Error (unsupported) when all decline.
 std::unique_ptr<PreparedKernel> prepare_kernel(
     const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
     const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load = {});

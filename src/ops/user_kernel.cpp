@@ -13,7 +13,7 @@ namespace paoding {
 CudaText CudaText::from_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) fail(ErrorKind::file, "{}: CUDA text cannot be read from it", one_line(path));
+  if (!file || !(text << file.rdbuf())) fail(ErrorKind::file, "{}: CUDA source cannot be read from it", one_line(path));
   return {path, 1, text.str()};
 }
 
@@ -26,7 +26,7 @@ void register_cuda_kernel(const std::string& op, CudaKernel kernel) {
   if (!def->is_run_by_kernel() || def->is_expanded_at_once()) {
     wrong("no kernel can run it: it is to be a kernel op, or a composed op with a gradient rule");
   }
-  if (def->is_variadic()) wrong("it takes any number of inputs, which have no names in CUDA text");
+  if (def->is_variadic()) wrong("it takes any number of inputs, which have no names in CUDA source");
   if (kernel.name.empty()) wrong("the kernel has no name");
   if (kernel.text.text.empty()) wrong("the kernel has no text");
   if (!kernel.launch) wrong("the kernel says nothing of its launch");

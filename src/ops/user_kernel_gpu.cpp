@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's CUDA text as a kernel like those of paoding's own: prelude, sizes, the text at its place in the user's file,
-// and a kernel that calls it.
+// A user's CUDA source as a kernel like those of paoding's own: prelude, sizes, the source at its place in the user's
+// file, and a kernel that calls it.
 #include <algorithm>
 
 #include "base/check.h"
@@ -88,7 +88,7 @@ gpu::TextPlan plan_of(const CudaKernel& kernel, const KernelCall& call) {
   gpu::TextPlan made;
   made.launches.push_back(make_text_kernel(parts));
   made.launches.back().shared_bytes = static_cast<unsigned>(launch.shared_bytes);
-  made.launches.back().is_alone = true;  // the text may ask for gridDim
+  made.launches.back().is_alone = true;  // the source may ask for gridDim
   return made;
 }
 

@@ -94,7 +94,7 @@ struct Step {
   bool has_prologue = false;
   KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
-  /// On a GPU, for groups and kernel ops that are CUDA text of our own: the launches.
+  /// On a GPU, for groups and kernel ops that are CUDA source of our own: the launches.
   std::shared_ptr<const gpu::TextPlan> text;
   int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
   bool may_be_grouped = false;     // on a GPU, of kernel ops: may be in one launch with neighbours of the same op

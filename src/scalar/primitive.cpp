@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per scalar primitive: name, dtypes, reference meaning, CUDA text, derivative.
+// One row per scalar primitive: name, dtypes, reference meaning, CUDA source, derivative.
 #include "scalar/primitive.h"
 
 #include <cmath>

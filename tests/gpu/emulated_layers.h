@@ -55,8 +55,8 @@ struct EmulatedLayer {
   std::array<Feeds, 2> feeds;
 };
 
-/// In so many orders: the first of each lot against float64, the others against that, bit by bit. Layers whose text has
-/// the words of PAODING_LAYERS, if that is set. `looks_at_order`: see EmulatedKernels.
+/// In so many orders: the first of each lot against float64, the others against that, bit by bit. Layers whose source
+/// has the words of PAODING_LAYERS, if that is set. `looks_at_order`: see EmulatedKernels.
 template <class Case>
 void expect_right_under_schedules(const std::vector<EmulatedLayer<Case>>& all, int runs, bool looks_at_order = false) {
   std::vector<const gpu::TextLaunch*> kernels;

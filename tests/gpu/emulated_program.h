@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as it would run on a GPU, its kernels run on the CPU by cuda_emulation: groups and kernel ops that are text
-// of our own, one by one, but layers of a pipeline in one launch, and kernel ops side by side that share one. Only with
-// CUDA's headers; needs no GPU.
+// A program as it would run on a GPU, its kernels run on the CPU by cuda_emulation: groups and kernel ops that are
+// source of our own, one by one, but layers of a pipeline in one launch, and kernel ops side by side that share one.
+// Only with CUDA's headers; needs no GPU.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel text that the op sweep, an LSTM with its gradients and lerp_grad would have on an H200 compiles. Needs
-// NVRTC, but no GPU. Equal texts are compiled once, many in one program.
+// Every kernel source that the op sweep, an LSTM with its gradients and lerp_grad would have on an H200 compiles. Needs
+// NVRTC, but no GPU. Equal sources are compiled once, many in one program.
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -19,13 +19,13 @@ namespace {
 
 constexpr const char* kArch = "sm_90a";
 
-using Texts = std::map<std::string, std::string>;  // text, where it is from
+using Texts = std::map<std::string, std::string>;  // source, where it is from
 
 void add_texts(Texts* all, const Graph& graph, const std::string& what, const std::vector<std::string>& disabled = {}) {
   for (const auto& [text, step] : kernel_texts_with_steps(graph, disabled)) all->emplace(text, what + ": " + step);
 }
 
-/// One program of several kernels: NVRTC reads the prelude, most of every text, once for them all.
+/// One program of several kernels: NVRTC reads the prelude, most of every source, once for them all.
 std::string one_program(std::span<const std::string> texts) {
   const std::string prelude(gpu::kernel_prelude());
   std::string program = prelude;
@@ -39,7 +39,7 @@ std::string one_program(std::span<const std::string> texts) {
   return program;
 }
 
-/// Compiles all; a failure says where a text is from and has NVRTC's message.
+/// Compiles all; a failure says where a source is from and has NVRTC's message.
 void compile_all(const Texts& texts, const char* what) {
   constexpr std::size_t kBatch = 24;
   const auto start = std::chrono::steady_clock::now();
@@ -95,7 +95,7 @@ struct Sweep {
 };
 
 // Every case in f32, alone and between other ops, with gradients, fused and unfused; in other dtypes the first
-// case of each op, fused: their texts differ in types alone.
+// case of each op, fused: their sources differ in types alone.
 const Sweep& sweep() {
   static const auto* made = [] {
     auto* result = new Sweep;

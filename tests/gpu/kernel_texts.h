@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA texts that a program would have on a GPU; needs no GPU. Only with CUDA's headers.
+// The CUDA sources that a program would have on a GPU; needs no GPU. Only with CUDA's headers.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes planted in the text of kernels whose CTAs wait for each other, a wait, a barrier, a second place or an order
-// of stores left out: schedules of the emulation are to find them.
+// Mistakes planted in the source of kernels whose CTAs wait for each other, a wait, a barrier, a second place or an
+// order of stores left out: schedules of the emulation are to find them.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class PlantedMistakes {
     }
   }
 
-  /// Each by one of a few schedules: results that are not those of the text as it is, or CTAs that wait in vain; or
+  /// Each by one of a few schedules: results that are not those of the source as it is, or CTAs that wait in vain; or
   /// accesses without an order, if those are looked at. Prints which one where PAODING_SCHEDULES is set.
   void expect_found(bool looks_at_order = false) const {
     std::vector<const gpu::TextLaunch*> kernels;

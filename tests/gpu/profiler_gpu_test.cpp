@@ -181,7 +181,7 @@ TEST_F(ProfilerOnGpu, IsStoppedByAThreadThatNeverUsedTheGpu) {
 }
 
 // The plan knows that a product is the library's; CUPTI knows which of its kernels it is, and has our own by their
-// texts'.
+// sources'.
 TEST_F(ProfilerOnGpu, NamesTheKernelsThatALibraryChose) {
   Graph g;
   const Value a = g.input("a", f64, {512, 256}), b = g.input("b", f64, {256, 512});  // of which we have no kernel

@@ -13,7 +13,7 @@
 namespace paoding::testing_program {
 namespace {
 
-// A training step with all that texts are made for: products, convolution, pool, softmax, gather, sort, an optimizer.
+// A training step with all that sources are made for: products, convolution, pool, softmax, gather, sort, an optimizer.
 std::unique_ptr<Graph> training_step() {
   auto graph = std::make_unique<Graph>();
   Graph& g = *graph;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel ops that a GPU computes with text of our own, run on the CPU by cuda_emulation against the float64 reference:
-// every case of the op sweep that has one, with gradients, and sizes at which the kernels go other ways.
+// Kernel ops that a GPU computes with source of our own, run on the CPU by cuda_emulation against the float64
+// reference: every case of the op sweep that has one, with gradients, and sizes at which the kernels go other ways.
 #include "gpu/driver/nvrtc.h"
 #include "ops/index/check_indices.h"
 #include "tests/gpu/emulated_cases.h"

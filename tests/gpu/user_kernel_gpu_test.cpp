@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of a user's own: where they run, the inputs of their text, the messages for mistakes. Their results are
+// Kernels of a user's own: where they run, the inputs of their source, the messages for mistakes. Their results are
 // compared by the op sweep and, on the CPU, by TextKernels.
 #include <fstream>
 

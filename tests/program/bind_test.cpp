@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bind(): another shape of the same model is planned anew and compiles no kernel. That other sizes of one class have
-// the same kernel texts is checked without a GPU, on the texts.
+// the same kernel sources is checked without a GPU, on the sources.
 #include "tests/support/program_check.h"
 
 #if PAODING_WITH_CUDA

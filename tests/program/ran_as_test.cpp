@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names in reports of the code that ran a program's steps: on the CPU the library or our own code, on a GPU the
-// entries of its kernels' texts.
+// entries of its kernels' sources.
 #include <fmt/ranges.h>
 
 #include <set>

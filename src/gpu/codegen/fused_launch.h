@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch that does the work of several kernels: side by side (grouped_launch.h) or one after the other
-// (vertical_launch.h). The texts are those of the kernels alone, as functions.
+// (vertical_launch.h). The sources are those of the kernels alone, as functions.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,23 @@ class FusedLaunch {
   virtual void place(std::size_t member, void* const* operands, void* workspace, void* tickets) = 0;
 
  protected:
-  /// The text with the name that follows from it in place of "$entry".
+  /// The source with the name that follows from it in place of "$entry".
   void name_entry(std::string_view prefix, const std::string& text);
 
   TextLaunch launch_;
 };
 
-/// Every kernel of our own begins with this text, which ends after its launch bounds' opening parenthesis.
+/// Every kernel of our own begins with this source, which ends after its launch bounds' opening parenthesis.
 inline constexpr std::string_view kKernelHead = "extern \"C\" __global__ void __launch_bounds__(";
 
 void replace_all(std::string* text, std::string_view what, std::string_view by);
 
-/// The kernel's own text inside a fused launch, which is the part after the prelude.
+/// The kernel's own source inside a fused launch, which is the part after the prelude.
 std::string_view own_text(const TextLaunch& launch);
 /// The kernel as a function `run` that is told which CTA it is.
 std::string as_function(std::string_view own);
 
-/// The text of `struct AnyPointer`, which converts to a pointer of the type that its parameter has.
+/// The source of `struct AnyPointer`, which converts to a pointer of the type that its parameter has.
 std::string_view any_pointer_text();
 
 }  // namespace paoding::gpu

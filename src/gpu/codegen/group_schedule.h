@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a Group runs on a GPU: which axes become CTAs, which one loop and which the lanes of a warp. The rules are
-// closed-form functions of the sizes and the target. group_text.h turns the result into CUDA text.
+// closed-form functions of the sizes and the target. group_text.h turns the result into CUDA source.
 #pragma once
 
 #include <cstdint>

@@ -161,7 +161,7 @@ std::string KernelText::parts_text(std::size_t o) {
                      sizes_.wide_number(fmt::format("out{}_workspace", o), parts_at_[o]));
 }
 
-// ---- Text before the kernel ----
+// ---- Source before the kernel ----
 
 std::string KernelText::comment() const {
   std::string text = "// A fused loop nest.\n";

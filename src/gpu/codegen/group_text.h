@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Group as a CUDA kernel: text for NVRTC and everything a launch needs. The text depends on the shape class only
+// A Group as a CUDA kernel: source for NVRTC and everything a launch needs. The source depends on the shape class only
 // (axis roles, stride classes, vector width, dtypes, tile sizes); extents and strides are kernel parameters, so that
 // another size of the same model finds its cubin in the cache.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated group kernels: the text compiles by NVRTC, and, run thread by thread on the CPU, gives the reference's
+// Generated group kernels: the source compiles by NVRTC, and, run thread by thread on the CPU, gives the reference's
 // results, for random groups with poisoned outputs, in any order of CTAs, twice on one workspace.
 #include "gpu/codegen/group_text.h"
 
@@ -391,7 +391,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 }
 
 // The cases above are of use only while they take every road.
-// Said of every text that does, or a recording puts a stamp's kernel in front of it.
+// Said of every source that does, or a recording puts a stamp's kernel in front of it.
 TEST(GroupText, LeavesAStampAndSaysSo) {
   for (const GroupCase& c : group_cases()) {
     for (const TextLaunch& launch : c.plan.launches) {

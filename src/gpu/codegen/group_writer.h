@@ -57,14 +57,14 @@ class KernelText {
   void find_aliases();
   void find_parts();
 
-  /// Partial sums per CTA of an output: a number in the text where the tile size is one, else a parameter.
+  /// Partial sums per CTA of an output: a number in the source where the tile size is one, else a parameter.
   std::int64_t tile_elements(std::size_t o) const;
   std::string tile_elements_text(std::size_t o);
   const PartGroup& parts_of(std::size_t o) const { return parts_[static_cast<std::size_t>(part_group_[o])]; }
-  /// Text for the address at which they begin.
+  /// Source for the address at which they begin.
   std::string parts_text(std::size_t o);
 
-  // ---- Text before the kernel ----
+  // ---- Source before the kernel ----
 
   std::string comment() const;
   /// `bounds`: of the launch.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After the members' text and the constants kMembers, kMostMembers and kOperands.
+// After the members' source and the constants kMembers, kMostMembers and kOperands.
 struct Member {
   unsigned long long first;  // of its CTAs
   void* operands[kOperands];

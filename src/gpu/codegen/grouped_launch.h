@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that do not touch each other's results, in one launch: a launch that ends leaves the chip half empty for two
-// microseconds and more, and thirty parameter updates are thirty ends. The texts are those of the kernels alone, as
+// microseconds and more, and thirty parameter updates are thirty ends. The sources are those of the kernels alone, as
 // functions; each CTA looks up whose it is.
 #pragma once
 
@@ -20,9 +20,9 @@ struct FusedMember {
 };
 
 /// Which of these kernels are in one launch, as lists of their places; of two or more each, the others stay alone.
-/// Kernels of one text that need nothing but their operands and a LaunchScratch go together: a text of several would be
-/// one more to compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as
-/// long as all have room there at once.
+/// Kernels of one source that need nothing but their operands and a LaunchScratch go together: a source of several
+/// would be one more to compile, and have the registers of the largest. So do those whose CTAs stay on few of the
+/// chip's SMs, as long as all have room there at once.
 std::vector<std::vector<std::size_t>> launch_groups_of(std::span<const FusedMember> kernels);
 
 class GroupedLaunch : public FusedLaunch {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that are in one launch: which ones, that the text compiles by NVRTC, and that they give the bits that they
+// Kernels that are in one launch: which ones, that the source compiles by NVRTC, and that they give the bits that they
 // give alone.
 #include "gpu/codegen/grouped_launch.h"
 
@@ -170,7 +170,7 @@ TEST(GroupedLaunch, KernelsOfOtherThreadsOrMoreThanOperandsStayAlone) {
   kernels[2].launch.source.replace(kernels[2].launch.source.find("__launch_bounds__(256"), 21, "__launch_bounds__(512");
   EXPECT_TRUE(launch_groups_of(members_of(kernels)).empty());
   kernels[2] = kernels[0];
-  kernels[2].launch.block += 32;  // the text allows for more than it starts
+  kernels[2].launch.block += 32;  // the source allows for more than it starts
   EXPECT_TRUE(launch_groups_of(members_of(kernels)).empty());
 }
 

@@ -11,7 +11,7 @@
 
 namespace paoding::gpu {
 
-/// Whether layers of these texts may be in one pipeline.
+/// Whether layers of these sources may be in one pipeline.
 bool may_be_pipelined(const TextLaunch& below, const TextLaunch& above);
 
 class PipelinedLaunch final : public GroupedLaunch {

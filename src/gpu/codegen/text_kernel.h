@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel ops computed by CUDA text of our own: how a text is put together, how a call is translated, how an op is
-// registered. As with groups the text depends on the shape class only; extents and strides are arguments.
+// Kernel ops computed by CUDA source of our own: how a source is put together, how a call is translated, how an op is
+// registered. As with groups the source depends on the shape class only; extents and strides are arguments.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@
 
 namespace paoding::gpu {
 
-/// Every kernel's body begins with this text, after grid_dependency_wait().
+/// Every kernel's body begins with this source, after grid_dependency_wait().
 inline constexpr std::string_view kBegin =
     "  if (threadIdx.x == 0) leave_stamp(scratch);\n  if (is_called_off(scratch)) return;\n";
 
-/// The parts of a kernel's text and of its launch.
+/// The parts of a kernel's source and of its launch.
 struct TextParts {
-  std::string name;                        // of the kernel, before a hash of its text
+  std::string name;                        // of the kernel, before a hash of its source
   bool is_wide = false;                    // Index is long long
-  int threads = 256;                       // of a CTA: kThreads in the text
+  int threads = 256;                       // of a CTA: kThreads in the source
   int resident_ctas = 0;                   // of an SM, so that registers are kept to; 0: as many as come of it
-  std::string constants = {};              // text before Sizes
-  std::string functions = {};              // text after it
+  std::string constants = {};              // source before Sizes
+  std::string functions = {};              // source after it
   std::vector<std::string> operands;       // parameters: "const float* a"
   std::vector<std::string> maps = {};      // names of parameters
   std::string call;                        // the kernel's body

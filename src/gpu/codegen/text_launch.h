@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels made of CUDA text of our own, and all that starting them needs.
+// Kernels made of CUDA source of our own, and all that starting them needs.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ struct TensorMap {
 /// One kernel and its launch. Arguments, in order: a pointer per operand (inputs, then outputs), a LaunchScratch, a
 /// struct whose bytes are `sizes` (kernelParams points at sizes.data()), and the tensor maps.
 struct TextLaunch {
-  std::string source;  // CUDA C++ text
-  /// The text for a fused launch, if it differs: it has an argument for a number that is a constant in `source`.
+  std::string source;  // CUDA C++ source
+  /// The source for a fused launch, if it differs: it has an argument for a number that is a constant in `source`.
   std::string shared_source = {};
   std::string entry;             // the kernel's name in it
   unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
@@ -94,7 +94,7 @@ struct TextPlan {
   std::function<void(const std::uint64_t* fault)> raise = {};
 };
 
-/// Whether a kernel op of this text may share a launch with others of it: one launch, twice of which has room on the
+/// Whether a kernel op of this source may share a launch with others of it: one launch, twice of which has room on the
 /// chip.
 inline bool may_be_grouped(const TextPlan* text) {
   return text != nullptr && text->launches.size() == 1 &&

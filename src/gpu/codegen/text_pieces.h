@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of kernel texts: type names, the Sizes struct, indented lines.
+// Pieces of kernel sources: type names, the Sizes struct, indented lines.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,8 +20,8 @@ namespace paoding::gpu {
 std::string_view stored_type(DType dtype);
 std::string_view computed_type(DType dtype);
 
-/// The Sizes struct: fields in the text, words for the launch. A size that is used as an Index is declared as one, in a
-/// word of its own: read as 64 bits and narrowed, the ptxas of CUDA 13.0 turns the minimum of two sizes into a 16-bit
+/// The Sizes struct: fields in the source, words for the launch. A size that is used as an Index is declared as one, in
+/// a word of its own: read as 64 bits and narrowed, the ptxas of CUDA 13.0 turns the minimum of two sizes into a 16-bit
 /// move that leaves the upper half of the register undefined.
 class SizeFields {
  public:
@@ -29,7 +29,7 @@ class SizeFields {
     if (add(name, "alignas(8) Index")) words_.push_back(static_cast<std::uint64_t>(value));
     return "size." + name;
   }
-  /// The text of a size that is there already.
+  /// The source of a size that is there already.
   std::string named(const std::string& name) const {
     PD_ASSERT(has(name), "a size is used before it has a value");
     return "size." + name;
@@ -38,7 +38,7 @@ class SizeFields {
     if (add(name + "_wide", "long long")) words_.push_back(static_cast<std::uint64_t>(value));
     return "size." + name + "_wide";
   }
-  /// Text of a divisor for `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
+  /// Source of a divisor for `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
   std::string divisor(const std::string& name, std::int64_t count) {
     if (add(name, "Divisor")) {
       std::uint64_t shift = 0, magic = 0;

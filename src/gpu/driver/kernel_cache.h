@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cubins by the text they were compiled from, in memory and on disk: a kernel is compiled once per machine.
-// A cubin's key covers everything that decides its bytes: text, architecture, NVRTC's version, options.
+// Cubins by the source they were compiled from, in memory and on disk: a kernel is compiled once per machine.
+// A cubin's key covers everything that decides its bytes: source, architecture, NVRTC's version, options.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace paoding::gpu {
 
-/// The compiler that a cache calls for a text that it does not have; tests put their own in NVRTC's place.
+/// The compiler that a cache calls for a source that it does not have; tests put their own in NVRTC's place.
 struct KernelCompiler {
   int version = 0;                   // part of the key
   std::vector<std::string> options;  // passed on every compilation, part of the key
@@ -40,7 +40,7 @@ struct CacheCounts {
   double compile_milliseconds = 0;  // summed over threads
 };
 
-/// Safe to use from several threads; a text asked for by two at once is compiled once.
+/// Safe to use from several threads; a source asked for by two at once is compiled once.
 class KernelCache {
  public:
   using Cubin = std::shared_ptr<const std::vector<char>>;
@@ -53,16 +53,16 @@ class KernelCache {
   /// PAODING_CACHE_DIR (set but empty: no disk), else $XDG_CACHE_HOME/paoding, else ~/.cache/paoding, else none.
   static std::filesystem::path folder_from_environment();
 
-  /// The cubin of a text for an architecture; `name` is shown in errors and is no part of the key.
-  /// Error (device) when the text does not compile; it is tried again on the next call.
+  /// The cubin of a source for an architecture; `name` is shown in errors and is no part of the key.
+  /// Error (device) when the source does not compile; it is tried again on the next call.
   Cubin cubin(const std::string& source, const std::string& arch, const std::string& name = "kernel.cu");
-  /// Makes every text's cubin ready, compiling missing ones on up to four threads. Throws the first error after all
+  /// Makes every source's cubin ready, compiling missing ones on up to four threads. Throws the first error after all
   /// threads are done.
   void compile_all(std::span<const std::string> sources, const std::string& arch);
 
   CacheCounts counts() const;
   const std::filesystem::path& folder() const { return folder_; }
-  /// The file that holds, or would hold, this text's cubin.
+  /// The file that holds, or would hold, this source's cubin.
   std::filesystem::path file_of(const std::string& source, const std::string& arch) const;
 
  private:

@@ -28,7 +28,7 @@ class KernelCacheTest : public testing::Test {
     fs::remove_all(folder_, ignored);
   }
 
-  /// "Compiles" a text to "arch|text"; a text with "broken" in it fails.
+  /// "Compiles" a source to "arch|source"; a source with "broken" in it fails.
   KernelCompiler fake(int version = 1) {
     return {version, {}, [this](const std::string& source, const std::string&, const std::string& arch, auto) {
               ++calls_;

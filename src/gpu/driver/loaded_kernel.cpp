@@ -62,8 +62,8 @@ CUtensorMap made_map(const TensorMap& map, void* memory) {
   return made;
 }
 
-// Needed above 48 KB; the text's own static shared memory counts too. The limit holds for all launches of the function,
-// of other sizes too, so it is never lowered.
+// Needed above 48 KB; the source's own static shared memory counts too. The limit holds for all launches of the
+// function, of other sizes too, so it is never lowered.
 void ask_for_shared(CUfunction function, unsigned bytes) {
   static std::mutex mutex;
   static std::map<CUfunction, unsigned> asked;

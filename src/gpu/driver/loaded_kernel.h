@@ -12,7 +12,7 @@
 
 namespace paoding::gpu {
 
-/// Loaded kernels by their text, one set per GPU, for all programs of the process.
+/// Loaded kernels by their source, one set per GPU, for all programs of the process.
 CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry);
 
 class LoadedKernel {
@@ -29,7 +29,7 @@ class LoadedKernel {
   std::size_t operands_ = 0;
 };
 
-/// A step that is text of our own.
+/// A step that is source of our own.
 std::unique_ptr<PreparedKernel> load_text(const GpuDevice& device, std::shared_ptr<const TextPlan> text,
                                           std::size_t operands);
 

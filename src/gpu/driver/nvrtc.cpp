@@ -125,7 +125,7 @@ const Library& nvrtc_library() { return loaded_nvrtc().library; }
 int nvrtc_version() { return loaded_nvrtc().version; }
 
 const std::vector<std::string>& default_options(std::string_view source) {
-  // -default-device: kernel text may define plain functions and lambdas. -fmad stays at its default, on.
+  // -default-device: kernel source may define plain functions and lambdas. -fmad stays at its default, on.
   static const auto* whole = new std::vector<std::string>{"--std=c++17", "-default-device"};
   static const auto* minimal = new std::vector<std::string>{"--std=c++17", "-default-device", "--minimal"};
   constexpr int kFirstWithMinimal = 12040;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles CUDA text to a cubin with NVRTC, loaded at run time. NVRTC needs no GPU and no driver, so kernels
+// Compiles CUDA source to a cubin with NVRTC, loaded at run time. NVRTC needs no GPU and no driver, so kernels
 // can be compiled, and tests of them run, on any machine that has the library.
 #pragma once
 
@@ -44,7 +44,7 @@ int nvrtc_version();
 /// surfaces, functions and types with the prefix "cuda", launches of kernels from kernels.
 const std::vector<std::string>& default_options(std::string_view source);
 
-/// The cubin of CUDA text for an architecture such as "sm_90a"; `name` is the file name that errors show.
+/// The cubin of CUDA source for an architecture such as "sm_90a"; `name` is the file name that errors show.
 /// `options` are passed after default_options(source).
 /// Error (device) without NVRTC, or with NVRTC's log and the numbered lines it complains about.
 std::vector<char> compile(const std::string& source, const std::string& name, const std::string& arch,

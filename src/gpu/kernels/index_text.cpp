@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxScan = 64;  // indices per place that every element o
 // and it looks through all indices for its own once; in scatter_rows 32, of which a warp has 4, and its warps look
 // through all indices, a segment each, and list the positions that are its own, in order; in scatter_sorted it finds
 // them side by side, and rows with many of them are shared out.
-// The sizes that all kernels here have, and the text around them.
+// The sizes that all kernels here have, and the source around them.
 class IndexText {
  public:
   IndexText(const IndexShape& shape, std::int64_t from_rows, std::int64_t to_rows) : shape_(shape) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA text that stands before every kernel of our own (prelude_*.cu): element types, vectors, scalar functions,
+// The CUDA source that stands before every kernel of our own (prelude_*.cu): element types, vectors, scalar functions,
 // lane sums, the last-arriver ticket. It includes nothing, so that NVRTC needs no CUDA headers; with PD_EMULATE
 // defined, g++ compiles it too.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows of 16 bits: CUDA text of our own (narrow_product.cu). Argument lists are those of text_kernel.h:
-// a, b, out.
+// Products of few rows of 16 bits: CUDA source of our own (narrow_product.cu). Argument lists are those of
+// text_kernel.h: a, b, out.
 #pragma once
 
 #include "base/target.h"

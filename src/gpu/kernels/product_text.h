@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows in f32, rounded to TF32 or not: CUDA text of our own (product.cu), for GPUs with clusters.
+// Products of few rows in f32, rounded to TF32 or not: CUDA source of our own (product.cu), for GPUs with clusters.
 // Argument lists are those of text_kernel.h: a, b, out.
 #pragma once
 

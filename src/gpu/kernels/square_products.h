@@ -10,7 +10,7 @@
 
 namespace paoding::gpu {
 
-/// The text of squares_of(at, along, across), where an operand's squares lie, and of add_product, which adds to a
+/// The source of squares_of(at, along, across), where an operand's squares lie, and of add_product, which adds to a
 /// group's sums of 64 rows and `columns` columns (a multiple of 8, up to 256) those of 32 bytes along K, of TF32 (dtype
 /// f32) or 16-bit elements: of rows that are squares too, or that each warp has its 16 of in registers (as add_tile has
 /// them). Of every 8 columns a lane has 2 (lane % 4) and the next, of rows lane / 4 and 8 more. products_wait(sum):

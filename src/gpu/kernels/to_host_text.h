@@ -15,7 +15,7 @@ namespace paoding::gpu {
 TextLaunch plan_log_value(std::int64_t room);
 
 /// Operands: two counters of runs, the device's own and the host's, then, for each of at most kMostMoved values that
-/// have so many bytes, where it goes and where it is; nullptr twice for each that is not there. One text for all.
+/// have so many bytes, where it goes and where it is; nullptr twice for each that is not there. One source for all.
 inline constexpr std::size_t kMostMoved = 8;
 TextLaunch plan_completion_flag(std::span<const std::int64_t> bytes, const Target& target);
 

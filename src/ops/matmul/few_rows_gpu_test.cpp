@@ -83,7 +83,7 @@ TEST(FewRows, WaitForAWeightThatTheLaunchInFrontMakes) {
   EXPECT_EQ(products.at(0)->call.unmodified_by_previous, 0b01u) << "x, not exp(w)";
 }
 
-// The two groups in front have one text: they may share a launch, or change places.
+// The two groups in front have one source: they may share a launch, or change places.
 TEST(FewRows, WaitForAllThatAnyOfTheGroupsInFrontMakes) {
   Graph graph;
   const Value x = graph.input("x", f32, {8, 64}), w = graph.input("w", f32, {64, 64});

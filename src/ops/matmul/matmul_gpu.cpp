@@ -67,7 +67,7 @@ std::uint32_t transposed_for_tf32(const KernelCall& call) {
   return shape.m <= shape.n ? 1 : 2;
 }
 
-// ---- Few rows in f32, rounded to TF32 or not: text of paoding's own ----
+// ---- Few rows in f32, rounded to TF32 or not: source of paoding's own ----
 
 std::string few_rows_refusal(const KernelCall& call) {
   const MatmulShape shape(call);

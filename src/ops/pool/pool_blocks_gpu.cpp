@@ -65,7 +65,7 @@ std::string epilogue_refusal_of(const KernelCall& call, const Epilogue& epilogue
   return epilogue_refusal(call.outputs[0], epilogue);
 }
 
-// The text of a gradient that is written as it is.
+// The source of a gradient that is written as it is.
 std::string text_that_stores() {
   return R"(constexpr int kSums = 0;
 struct EpilogueOperands {

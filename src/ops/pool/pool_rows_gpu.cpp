@@ -51,7 +51,7 @@ std::string start_refusal(const KernelCall& call, const Epilogue& prologue) {
   return epilogue_refusal(call.inputs[0], prologue);
 }
 
-// The text of a pool that reads its image itself.
+// The source of a pool that reads its image itself.
 std::string text_without_prologue() {
   return text_without_epilogue() + R"(struct EpilogueChannels {};
 struct EpiloguePixel {};

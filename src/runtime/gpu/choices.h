@@ -25,7 +25,7 @@ class GpuChoices {
   GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
              const Target& target);
 
-  /// The texts, once each.
+  /// The sources, once each.
   std::vector<std::string> sources() const;
   void load(const gpu::GpuDevice& device);
 

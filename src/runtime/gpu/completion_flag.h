@@ -84,7 +84,7 @@ class CompletionFlag {
   std::size_t moved_from_ = 0;
   gpu::PinnedMemory memory_;
   gpu::DeviceMemory ended_;
-  std::unique_ptr<gpu::TextLaunch> texts_[kKinds];  // one text, other sizes
+  std::unique_ptr<gpu::TextLaunch> texts_[kKinds];  // one source, other sizes
   std::unique_ptr<gpu::LoadedKernel> kernels_[kKinds];
   unsigned count_ = 0;         // runs that set their completion flag
   int waited_ = 0, read_ = 0;  // runs one after the other, up to the last

@@ -17,7 +17,7 @@ namespace paoding {
 
 class GpuKernels {
  public:
-  /// Compiles the groups and kernel ops of `plan`, which must outlive it, and in the same go `more` texts.
+  /// Compiles the groups and kernel ops of `plan`, which must outlive it, and in the same go `more` sources.
   void prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more);
 
   const PreparedKernel& at(const Step* step) const { return *kernels_.at(step); }
@@ -27,7 +27,7 @@ class GpuKernels {
     return [this](const Step& step) { return name(step); };
   }
   const KernelCost& cost() const { return cost_; }
-  /// The texts of all, once each.
+  /// The sources of all, once each.
   static std::string text(const Plan& plan);
 
  private:

@@ -25,7 +25,7 @@ class LaunchFusion {
   LaunchFusion(const std::vector<Launch>& launches, const std::vector<CUdeviceptr>& bases, const std::vector<int>& kind,
                const Target& target);
 
-  /// The texts, once each.
+  /// The sources, once each.
   std::vector<std::string> sources() const;
   void load(const gpu::GpuDevice& device);
 
@@ -42,7 +42,7 @@ class LaunchFusion {
   std::vector<std::pair<std::size_t, profile::SiteId>> sites() const;
 
  private:
-  // One text and its schedule, for every turn of the loop that its steps are in.
+  // One source and its schedule, for every turn of the loop that its steps are in.
   struct Kernel {
     std::vector<const Step*> steps;
     std::vector<std::unique_ptr<gpu::FusedLaunch>> launches;  // one after the other, as the steps' own

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs as targets, and steps as the CUDA texts that they become.
+// GPUs as targets, and steps as the CUDA sources that they become.
 #include "runtime/target.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enough of CUDA for g++ to compile generated kernel text and run it on the CPU, so that kernels are checked where
+// Enough of CUDA for g++ to compile generated kernel source and run it on the CPU, so that kernels are checked where
 // there is no GPU. CTAs run one after the other in a given order (waiting_ctas.h runs those that wait for each
 // other); a CTA's threads are fibers that change places at barriers and shuffles only, so a missing barrier shows as a
 // wrong result rather than as luck.
-// Stands before the kernel text; every kernel is wrapped in a namespace of its own.
+// Stands before the kernel source; every kernel is wrapped in a namespace of its own.
 #pragma once
 
 #include <bit>

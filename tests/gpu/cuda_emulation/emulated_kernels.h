@@ -92,7 +92,7 @@ inline bool is_together(const TextLaunch& launch) {
 }
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once. PAODING_KERNELS names a folder where they
-/// stay for others that have the same text, of the same headers. `looks_at_order`: a launch ends with kIsUnordered
+/// stay for others that have the same source, of the same headers. `looks_at_order`: a launch ends with kIsUnordered
 /// where CTAs read plainly words that others have stored, and nothing orders the two.
 class EmulatedKernels {
  public:
@@ -167,7 +167,8 @@ class EmulatedKernels {
                  source_root().string() + "/tests/gpu/cuda_emulation -c " + name + ".cpp -o " + name +
                  ".o && g++ -shared " + name + ".o -o " + name + ".so) > log" + std::to_string(f) + " 2>&1 & ";
     }
-    static_cast<void>(std::system((command + "wait").c_str()));  // a text that did not compile is not found: see log()
+    static_cast<void>(
+        std::system((command + "wait").c_str()));  // a source that did not compile is not found: see log()
   }
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;

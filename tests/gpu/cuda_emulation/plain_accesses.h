@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that g++ -fsanitize=thread calls in front of every access: those of a kernel's text to memory that CTAs
-// have in common are told to memory_order.h. The sanitizer's own library is not there.
+// The functions that g++ -fsanitize=thread calls in front of every access: those of a kernel's source to memory that
+// CTAs have in common are told to memory_order.h. The sanitizer's own library is not there.
 #pragma once
 
 #include "memory_order.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which convolutions are cuDNN's, on the pretended GPU: times decide; timing keeps its findings; a text that is no
-// entry is ignored, and said; an engine that is no more is no error.
+// Which convolutions are cuDNN's, on the pretended GPU: times decide; timing keeps its findings; a cache file that is
+// no entry is ignored, and said; an engine that is no more is no error.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

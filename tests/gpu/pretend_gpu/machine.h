@@ -73,7 +73,7 @@ struct CUfunc_st {
   int (*together)(void** arguments, unsigned grid, unsigned block, unsigned cluster, std::size_t shared,
                   unsigned seed) = nullptr;
   std::vector<unsigned> sizes;          // bytes of each argument
-  std::size_t shared_bytes = 47 << 10;  // that a launch may have; a KB of 48 is the text's own
+  std::size_t shared_bytes = 47 << 10;  // that a launch may have; a KB of 48 is the source's own
 };
 
 struct CUmod_st {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC for the pretended GPU: kernel text compiled by g++ against cuda_emulation.h. Its cubin is a shared library with
-// its size in front.
+// NVRTC for the pretended GPU: kernel source compiled by g++ against cuda_emulation.h. Its cubin is a shared library
+// with its size in front.
 #include <nvrtc.h>
 #include <stdlib.h>
 

@@ -373,7 +373,7 @@ TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   EXPECT_TRUE(is_all_seen) << report;
 }
 
-// Recorded runs are captured once more, when a smaller program of the same text has asked for its shared memory.
+// Recorded runs are captured once more, when a smaller program of the same source has asked for its shared memory.
 TEST_F(StampsOnAGpu, AreLeftByLaunchesThatNeedMoreSharedMemoryThanOthersOfTheirText) {
   const auto make = [](std::int64_t count) {
     Graph g;

@@ -124,7 +124,7 @@ std::string channel_refusal(const KernelCall& call) {
   return "";
 }
 
-// The sizes and constants that both texts need.
+// The sizes and constants that both sources need.
 gpu::TextParts text_of(const KernelCall& call, const Channelwise& c) {
   gpu::TextParts text;
   text.name = call.op->name;

@@ -46,7 +46,7 @@ gpu::FormulaUse use_of(const Group& group) {
   return gpu::used_by(group, gpu::live_values(group, std::vector<bool>(group.outputs.size(), true)));
 }
 
-// A number that follows from where a channel of a pixel is: the text's "pixel" and "channel".
+// A number that follows from where a channel of a pixel is: the source's "pixel" and "channel".
 std::string index_text(gpu::TextParts* parts, const Group& group, std::size_t i) {
   const GroupIndex& index = group.indices[i];
   const char* const places[] = {"place.n", "(first + v)", "place.h", "place.w"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group after a convolution as a part of its kernel (ops/epilogue.h): the group's formula as text for threads that
+// A group after a convolution as a part of its kernel (ops/epilogue.h): the group's formula as source for threads that
 // have 8 neighbouring channels of a pixel at a time, and sums per channel that go on from pixel to pixel.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of CTAs for an epilogue's channels, kColumns of which each has, in pieces of 8, by its first kConsumers
-// threads: the last CTA of its columns adds up those of all. Stands after the text of an epilogue.
+// threads: the last CTA of its columns adds up those of all. Stands after the source of an epilogue.
 
 // The same as is_last_arriver, by shared memory that is this CTA's own where the emulation runs all at once.
 PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* shared) {

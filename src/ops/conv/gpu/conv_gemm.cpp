@@ -58,7 +58,7 @@ struct Image {
 // In a gradient for an image, taps that read the same pixels are so many apart.
 std::int64_t apart_of(const WindowAxis& axis) { return axis.stride / std::gcd(axis.stride, axis.dilation); }
 
-// The sizes and constants that all of the texts need.
+// The sizes and constants that all of the sources need.
 class ConvText {
  public:
   ConvText(const KernelCall& call, std::string name, int threads) : shape_(call), target_(*call.target) {

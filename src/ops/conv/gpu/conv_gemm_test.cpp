@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as products on the GPU: run by the emulation against float64, for shapes that end within tiles, blocks
-// and pieces, in every dtype and either layout; which convolutions they are chosen for; that the texts compile.
+// and pieces, in every dtype and either layout; which convolutions they are chosen for; that the sources compile.
 #include <gtest/gtest.h>
 
 #include <random>

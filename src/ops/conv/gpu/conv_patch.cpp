@@ -178,7 +178,7 @@ std::string patch_refusal(const KernelCall& call) {
   return "";
 }
 
-// The sizes and constants that both texts need.
+// The sizes and constants that both sources need.
 class PatchText : public gpu::TextParts {
  public:
   PatchText(const KernelCall& call, const PatchTile& p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions that pool their windows, and gradients that are spread where they are read: run by the emulation against
-// float64, for pools that end within rows, tiles and pieces; which of them are made; that the texts compile.
+// float64, for pools that end within rows, tiles and pieces; which of them are made; that the sources compile.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that the texts of all convolutions forward, and of gradients for images, share.
+// Names that the sources of all convolutions forward, and of gradients for images, share.
 #pragma once
 
 #include "gpu/codegen/text_kernel.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the kernel texts of convolutions and pools: windows over an image [N, C, H, W] of any strides.
+// The common part of the kernel sources of convolutions and pools: windows over an image [N, C, H, W] of any strides.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace paoding::gpu {
 
-/// The sizes of a window axis, and in the text a Window of them: "vertical" is made of size.vertical_size and so on.
-/// Small windows may stand in the text as numbers, by which it then is divided and unrolled.
+/// The sizes of a window axis, and in the source a Window of them: "vertical" is made of size.vertical_size and so on.
+/// Small windows may stand in the source as numbers, by which it then is divided and unrolled.
 inline std::string add_window(SizeFields* sizes, const std::string& name, const WindowAxis& axis,
                               bool has_numbers = false) {
   constexpr std::int64_t kMostUnrolled = 8;

@@ -16,14 +16,14 @@ struct CellStepKind {
   const char* op;
   std::int64_t gates;  // products per unit
   const char* text;
-  const char* operands;  // of the text, which no other cell has
+  const char* operands;  // of the source, which no other cell has
   std::vector<std::pair<std::size_t, std::size_t>> in_place = {};
 };
 
 constexpr std::int64_t kMostRows = 8;  // beyond, tensor cores multiply faster than threads
 constexpr int kThreads = 256, kUnits = 32, kChunk = 512;
 
-// Where a thread's cell is, for the texts of cells.
+// Where a thread's cell is, for the sources of cells.
 constexpr const char* k_cell_place = R"(
 struct CellPlace {
   Index at;  // of its row and unit in [batch, hidden]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers over time as one launch on a GPU, whose CTAs keep the weights (recurrence*.cu, a cell_*.cu for each
-// kind of cell). This file decides whether the layer fits, its CTA groups, and the constants of the texts.
+// kind of cell). This file decides whether the layer fits, its CTA groups, and the constants of the sources.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -289,7 +289,7 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kPipelineAt", pipeline_at_);
     sizes.number("part", 0);  // gpu/codegen/pipelined_launch.h
   }
-  // Layers of a pipeline have one text more, and another call.
+  // Layers of a pipeline have one source more, and another call.
   gpu::TextLaunch finish(const std::string& text, const std::string& stacked_call = "") {
     const bool is_cluster = cta_group_.exchange != Exchange::memory;
     functions = std::string(k_exchange_cu) + k_warp_products_cu;

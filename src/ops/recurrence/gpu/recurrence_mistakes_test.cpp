@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That the schedules of the emulation find mistakes: planted in the text of each way that CTAs exchange their results,
-// a wait, a barrier, a second place or an order of stores left out, they show for some seed.
+// That the schedules of the emulation find mistakes: planted in the source of each way that CTAs exchange their
+// results, a wait, a barrier, a second place or an order of stores left out, they show for some seed.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/emulated_layers.h"
@@ -12,7 +12,7 @@ namespace {
 struct Exchange {
   const char* what;
   CtaGroupCase layer;
-  const char* text;  // has to occur in the kernel's text
+  const char* text;  // has to occur in the kernel's source
   Target target;
   std::vector<Mistake> mistakes;
 };

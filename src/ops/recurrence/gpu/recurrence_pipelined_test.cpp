@@ -29,7 +29,7 @@ struct PipelineCase {
   }
 };
 
-// The lowest layer's product of its input is fed, so that all but products between layers is text of our own.
+// The lowest layer's product of its input is fed, so that all but products between layers is source of our own.
 void build(Graph& g, const PipelineCase& c) {
   const std::int64_t N = c.gates() * c.hidden;
   const double scale = 1 / std::sqrt(static_cast<double>(c.hidden));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers whose CTAs keep the weights: emulated under several schedules, against float64; which layers are
-// claimed, and that the text of each kind compiles.
+// claimed, and that the source of each kind compiles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
