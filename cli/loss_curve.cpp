@@ -18,7 +18,7 @@ constexpr double kWidth = 760, kLeft = 64, kRight = 24, kTop = 66, kPanel = 220,
 constexpr double kInset = 10;               // between the frame of a panel and its lines
 constexpr double kLogFrom = 20;             // greatest over least value of a logarithmic axis
 constexpr std::size_t kMostPoints = 480;    // of a line
-constexpr std::size_t kSmoothed = 25;       // a mean is over the points' number divided by this
+constexpr std::size_t kSmoothed = 25;       // a mean is over the count of points divided by this
 constexpr std::size_t kLeastToSmooth = 20;  // points
 constexpr std::size_t kMostDots = 60;       // more scores than this are a line only
 
@@ -81,7 +81,7 @@ double tick_distance(double range, double count) {
   return power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
 }
 
-// 15000 as 15k, 2000000 as 2M; the numbers of an axis in the unit of its greatest.
+// 15000 as 15k, 2000000 as 2M; the labels of an axis have the unit of its greatest.
 std::string number_text(double value, double greatest) {
   if (value == 0) return "0";
   const double size = std::abs(greatest);

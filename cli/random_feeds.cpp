@@ -34,7 +34,7 @@ std::int64_t extent(const Type& type, std::int64_t axis) {
   return type.shape[static_cast<int>(axis < 0 ? axis + type.shape.rank() : axis)];
 }
 
-// So many numbers from 0 on input k of the node can be; kMostChoices where it takes any.
+// Input k of the node takes integers from 0 to this, exclusive; kMostChoices where it takes any.
 std::int64_t choices_at(const Graph& graph, const Node& node, std::size_t k) {
   const std::string& op = node.op->name;
   const auto type = [&](std::size_t i) -> const Type& { return graph.type(node.inputs[i]); };

@@ -21,7 +21,7 @@ struct TrainState {
   std::int64_t overflows = 0;                   // steps that changed nothing, since a gradient overflowed
 };
 
-/// A mean in which old numbers are forgotten by and by: sums of numbers and of their weights.
+/// A mean in which old values are forgotten by and by: sums of values and of their weights.
 struct RunningMean {
   double sum = 0, weight = 0;
   void add(double number);

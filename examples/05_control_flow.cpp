@@ -39,7 +39,7 @@ void choose() {
     std::cout << "x " << x_value << ", y " << y_value << ", z " << z_value
               << ": out_1 = " << text_of(results.at("out_1")) << ", out_2 = " << text_of(results.at("out_2")) << "\n";
   };
-  run(0.3f, 0.1f, 0.2f);  // the story's numbers
+  run(0.3f, 0.1f, 0.2f);  // the values of the example
   run(0.1f, 0.3f, 0.2f);
   run(0.1f, 0.1f, 0.2f);
   std::cout << "\n" << seen.stop(pd::SortBy::none) << "\n" << program.plan_text();

@@ -94,7 +94,7 @@ class G2p : public PairTask {
   const data::Vocabulary& letters() const { return letters_; }
   std::int64_t most_letters() const { return source_bounds_.back(); }
   const std::vector<Word>& words(Part part) const { return words_[static_cast<std::size_t>(part)]; }
-  // Letters as numbers; those never seen in training are "unknown".
+  // Letters as ids; those never seen in training are "unknown".
   Sequence spell(const std::string& word) const {
     Sequence numbers;
     for (const std::string& letter : data::characters(word, "word '" + printable(word, "") + "'")) {

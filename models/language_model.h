@@ -13,7 +13,7 @@ struct LanguageModelOptions {
   double dropout = 0;  // of embeddings, between layers and before scoring; 0 when not training
 };
 
-/// Texts [T, B] of numbers, time first.
+/// Texts [T, B] of ids, time first.
 class LanguageModel {
  public:
   LanguageModel(Graph& graph, const LanguageModelOptions& options);

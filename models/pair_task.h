@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common code of g2p and translate: pairs of sequences of numbers, an attention seq2seq, and searching with it.
+// Common code of g2p and translate: pairs of sequences of ids, an attention seq2seq, and searching with it.
 #pragma once
 
 #include "models/seq2seq.h"

@@ -16,7 +16,7 @@ struct Seq2SeqOptions {
   DType dtype = DType::f32;
 };
 
-/// Sources [S, B] and targets [T, B] of numbers, time first.
+/// Sources [S, B] and targets [T, B] of ids, time first.
 class Seq2Seq {
  public:
   /// Declares every parameter: the same names and shapes whatever the lengths and the dropout.

@@ -91,8 +91,8 @@ TEST(Training, GivesTheSameBitsWithTheSameThreads) {
   for (const auto& [name, bytes] : first.bytes) EXPECT_TRUE(bytes == second.bytes.at(name)) << name;
 }
 
-// Sums may be added in another order; dropout draws the same numbers. Updates of Adam make more of a difference in the
-// last bit.
+// Sums may be added in another order; dropout draws the same random numbers. Updates of Adam make more of a difference
+// in the last bit.
 TEST(Training, LosesTheSameWithOtherThreads) {
   const TrainedModel one = train(1, kLarge);
   for (const int threads : {2, 4}) {

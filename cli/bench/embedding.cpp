@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section O: the gradient of an embedding's table, whose rows are added up by number.
+// Section O: the gradient of an embedding's table, whose rows are summed by index.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers the elements of a dtype can be.
+// Which values the elements of a dtype can have.
 #pragma once
 
 #include <cmath>

@@ -19,7 +19,7 @@ namespace paoding {
 /// it is; only where a GPU's driver cannot do that, a program that needs more than all before it gets a larger one.
 class Programs {
  public:
-  /// The numbers that tell shapes apart: lengths, a batch; `build` makes a graph from them.
+  /// The extents that tell shapes apart: lengths, a batch; `build` makes a graph from them.
   using Key = std::vector<std::int64_t>;
   using Build = std::function<std::unique_ptr<Graph>(const Key& key)>;
 

@@ -23,7 +23,7 @@ class Reverse {
     bool is_chosen = false;  // all that it adds up is 0 where a choice took another side
   };
 
-  /// `constants` has the number that an input is everywhere; NaN of one that is not known.
+  /// `constants` has the value of an input whose elements are all equal; NaN where they are not known to be.
   Reverse(Expr* expr, std::vector<double> constants)
       : expr_(expr), constants_(std::move(constants)), adjoints_(static_cast<std::size_t>(expr->size())) {}
 

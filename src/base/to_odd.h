@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the way from numbers that are wider than f32 to f16 and bf16, which are rounded once: float_to_f16(to_odd(x)).
+// Rounds values wider than f32 to f16 or bf16 in one step instead of two: float_to_f16(to_odd(x)).
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 namespace paoding {
 
 /// Prepares a double for rounding to 16 bits: if no float holds it, the neighbour towards 0 with its last bit set. So
-/// it is a tie between two numbers of 16 bits only where `value` is one, and on the same side of it else.
+/// it is a tie between two 16-bit values only where `value` is one, and on the same side of it else.
 inline float to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   auto bits = std::bit_cast<std::uint32_t>(nearest);

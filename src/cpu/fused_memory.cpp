@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fused routines read and write tiles. The rest, fewer elements than a vector has, is read and written under a
-// mask; AVX2 has none for numbers of 8 and 16 bits: those of the rest go one by one.
+// mask; AVX2 has none for elements of 8 and 16 bits, so those of the rest go one by one.
 #if defined(__x86_64__)
 
 #include "cpu/fused_vectors.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers and the order of the steps are those of tile_math.cpp, which says where they come from.
+// The constants and the order of the steps are those of tile_math.cpp, which names their sources.
 #if defined(__x86_64__)
 
 #include <cstring>
@@ -19,7 +19,7 @@ VectorAssembler::VectorAssembler(VectorIsa isa, DType compute)
       is_wide_(isa == VectorIsa::avx512),
       is_f32_(compute == f32) {}
 
-// One number of 64 bits or two of 32.
+// One 64-bit value or two of 32 bits.
 std::uint64_t VectorAssembler::pattern_of(double value) const {
   std::uint64_t bits = 0;
   const auto narrow = static_cast<float>(value);

@@ -112,7 +112,7 @@ void expect_same(const std::vector<Instruction>& list, const Tiles& tiles, doubl
     Tiles expected = tiles, given = tiles;
     std::vector<char*> pointers[2];
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
-      // Slots that are no memory of their own hold numbers.
+      // Slots without memory of their own hold index values.
       const bool is_own = tiles.pointers()[slot] == reinterpret_cast<const char*>(tiles.memory()[slot].data());
       for (int k = 0; k < 2; ++k) {
         const auto& memory = (k ? given : expected).memory()[slot];

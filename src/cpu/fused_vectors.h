@@ -37,7 +37,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   int every_bytes() const { return is_wide_ ? 8 : 32; }
 
   Vector full(int index) const { return Vector(is_wide_ ? Operand::ZMM : Operand::YMM, index); }
-  /// The register for a number of 32 bits for each lane.
+  /// The register for a 32-bit value in each lane.
   Vector counting(int index) const {
     return Vector(is_f32_ ? (is_wide_ ? Operand::ZMM : Operand::YMM) : (is_wide_ ? Operand::YMM : Operand::XMM), index);
   }
@@ -47,7 +47,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   static Vector xmm(const Vector& a) { return Vector(Operand::XMM, a.getIdx()); }
   static Xbyak::Ymm ymm(const Vector& a) { return Xbyak::Ymm(a.getIdx()); }
 
-  /// A number for every lane, from memory after the code.
+  /// A constant for every lane, from memory after the code.
   Address every(double value) { return literal(pattern_of(value)); }
   Address every_bits(std::uint32_t bits) { return literal(bits | static_cast<std::uint64_t>(bits) << 32); }
   /// The operand that every lane reads of every_bytes() at `base`.
@@ -64,7 +64,7 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   /// d = prim(a, b), b possibly an operand that every lane reads.
   void binary(Prim prim, const Vector& d, const Vector& a, const Operand& b);
   void compare(Prim prim, Mask d, const Vector& a, const Operand& b);
-  /// Compares numbers of 32 bits, one for each lane; for a tile of f64 they are in the lower half of a vector. Uses
+  /// Compares 32-bit values, one in each lane; for a tile of f64 they are in the lower half of a vector. Uses
   /// s(1).
   void compare_integers(Prim prim, bool is_number_first, Mask d, const Vector& element, const Address& number);
   void logical(Prim prim, Mask d, Mask a, Mask b);

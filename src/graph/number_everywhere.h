@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of which every element is one number.
+// Values whose elements are all equal.
 #pragma once
 
 #include <bit>

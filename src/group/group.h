@@ -38,7 +38,7 @@ struct GroupOutput {
   friend bool operator==(const GroupOutput&, const GroupOutput&) = default;
 };
 
-/// A number that follows from the iteration point alone: start + sum over axes of index * stride. Read with
+/// An index value, which follows from the iteration point alone: start + sum over axes of index * stride. Read with
 /// Prim::index. It has no memory and is no operand.
 struct GroupIndex {
   DType dtype = DType::i64;  // i64 or i32

@@ -33,7 +33,7 @@ LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout>
 /// The Group that copies a value from one layout to another of the same type.
 Group lower_copy(const Layout& from, const Layout& to);
 
-/// The Group that fills a value with one number.
+/// The Group that fills a value with one constant.
 Group lower_fill(double number, const Layout& to);
 
 /// The Group that writes the value of a generated node.

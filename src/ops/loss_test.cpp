@@ -51,7 +51,7 @@ TEST(BinaryCrossEntropy, KeepsTheDigitsOfSmallLossesAndOfInfiniteLogits) {
       auto got = program.run({{"x", fed}, {"t", Tensor::from(dtype, {count}, t)}});
       const Dense seen = fed.to_doubles();
       const double relative = dtype == f64 ? 1e-14 : dtype == f32 ? 3e-7 : dtype == f16 ? 3e-3 : 2e-2;
-      const double least = dtype == f16 ? 0x1p-23 : 0;  // below the numbers that f16 holds with all digits
+      const double least = dtype == f16 ? 0x1p-23 : 0;  // below the values that f16 holds with all digits
       for (std::size_t i = 0; i < x.size(); ++i) {
         SCOPED_TRACE(fmt::format("logit {}, target {}", seen[i], t[i]));
         const double right = std::log1p(std::exp(-std::fabs(seen[i])));  // of the side that is likely

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation: statistics that keep their axes, then elementwise ops. They are results too, so that the gradient
-// reads x and two numbers a row; the derived gradient would need three passes over each row where two do.
+// reads x and two elements a row; the derived gradient would need three passes over each row where two do.
 #include <algorithm>
 
 #include "base/check.h"
@@ -64,9 +64,9 @@ Value near_means(const Value& x, const Ints& axes) {
 
 // Where rows are spread over all images, kernels of their own make statistics and results, and each had better read x
 // (of 16 bits, perhaps) than a difference x - mean in f32 that one of them would have to write. So no value of that
-// size has two readers: (x - mean) factor is x factor - mean factor, the second of them a number a row. That loses no
-// more than rounding x has lost. Mean and variance come from one read: with d = x - a number near the row's mean, mean
-// = that + mean(d), variance = mean(d^2) - mean(d)^2.
+// size has two readers: (x - mean) factor is x factor - mean factor, the second of them one element a row. That loses
+// no more than rounding x has lost. Mean and variance come from one read: with d = x - a number near the row's mean,
+// mean = that + mean(d), variance = mean(d^2) - mean(d)^2.
 Values compose_batch_norm(std::span<const Value> in, const Attrs& attrs) {
   const Ints axes = attrs.get_ints("axes");
   check_normalize("batch_norm", in, attrs);
@@ -119,7 +119,7 @@ Values normalize_gradient(const GradCall& call) {
   return result;
 }
 
-// Whether there is one number a row.
+// Whether there is one element a row.
 bool is_per_row(const Value& affine, const Shape& x, const Ints& axes) {
   const Shape& extents = affine.shape();
   return std::all_of(axes.begin(), axes.end(), [&](std::int64_t axis) {

@@ -78,7 +78,7 @@ TEST(RecurrentOptions, DropTheSameNumbersOfTheWeightsInAllSteps) {
   }
 }
 
-// Two layers with dropout between them are two layers and a dropout, with the same numbers.
+// Two layers with dropout between them are two layers and a dropout, with the same random numbers.
 TEST(RecurrentOptions, DropBetweenLayersWhatADropoutDrops) {
   for (const OptionKind kind : kAll) {
     const auto stacked = [&](const RecurrentOptions& options) {

@@ -176,7 +176,7 @@ Values compose_logsumexp(std::span<const Value> inputs, const Attrs& attrs) {
   return {cast(reshape(result, reduced_shape(a.shape(), plain, attrs.get_bool("keepdims"))), inputs[0].dtype())};
 }
 
-// The first element that equals `best`, or is no number.
+// The first element that equals `best`, or is NaN.
 Values compose_arg(const char* op, const Value& given, const Attrs& attrs,
                    Value (*best)(const Value&, std::span<const std::int64_t>, bool)) {
   const Value a = given.dtype() == DType::boolean ? cast(given, DType::i32) : given;

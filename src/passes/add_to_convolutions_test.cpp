@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_to_convolutions: residual blocks whose last convolution adds and cuts off: the same numbers, less memory moved;
+// add_to_convolutions: residual blocks whose last convolution adds and cuts off: the same results, less memory moved;
 // where it is left as it is, and why.
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@ namespace paoding {
 
 class FirstAtMost {
  public:
-  /// `count` numbers, all of them the least there is.
+  /// `count` values, all of them the least there is.
   explicit FirstAtMost(std::size_t count) : leaves_(std::bit_ceil(std::max<std::size_t>(count, 1))) {
     least_.assign(2 * leaves_, std::numeric_limits<std::int64_t>::min());
   }

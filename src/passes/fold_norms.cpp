@@ -48,7 +48,7 @@ class NormFolding {
   }
 
  private:
-  // [O], where it is one number a channel of [N, O, H, W]; or a number for all.
+  // [O], where it is one element a channel of [N, O, H, W]; or a scalar for all.
   bool is_per_channel(Ref ref, const Shape& image) const {
     const Shape& extents = graph_.type(ref).shape;
     const int rank = extents.rank();
@@ -137,7 +137,7 @@ class NormFolding {
       }
     }
     const std::int64_t outputs = type.shape[1];
-    // [O, 1, 1, 1], or a number.
+    // [O, 1, 1, 1], or a scalar.
     const auto beside_weights = [&](const Value& value) {
       return value.shape().elements() == 1 && outputs != 1 ? reshape(value, Shape{})
                                                            : reshape(value, Shape{outputs, 1, 1, 1});

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize_masks: where a gradient is masked by a ReLU's result for sums and for values that follow from the sums,
-// its readers test the ReLU's argument instead, which they can compute from their other inputs.
+// rematerialize_masks: a gradient that a ReLU masks has two kinds of readers, sums and values computed from the sums.
+// They run as two kernels, so the masked gradient g would be stored by the first and read by the second. Both compute g
+// again instead, with a mask from the ReLU's argument, which follows from inputs that they read anyway.
 //
 //   z = x * a + b;  y = relu(z);  g = select(y > 0, dy, 0)
 //   s = sum(g * (x * c + d));  dx = g * a + x * s
 // becomes
 //   s = sum(select(x * a + b > 0, dy, 0) * (x * c + d));  dx = select(x * a + b > 0, dy, 0) * a + x * s
 //
-// with a, b, c and d numbers a channel: the gradient of a batch norm. One kernel makes the sums and one dx; neither
-// reads y, and g, which the first would have to write for the second, is never there.
+// where a, b, c and d have one element a channel, as in the gradient of a batch norm. Neither y nor g is read or
+// stored.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 namespace paoding {
 namespace {
 
-constexpr int kMostRematerialized = 8;       // ops from the inputs to the ReLU's argument
-constexpr std::int64_t kLeastOfNumber = 64;  // elements that share a number
+constexpr int kMostRematerialized = 8;       // ops between the inputs and the ReLU's argument
+constexpr std::int64_t kLeastOfNumber = 64;  // elements of the image for one of a channel's
 
 class MaskRematerialization {
  public:
@@ -73,7 +74,7 @@ class MaskRematerialization {
     return {};
   }
 
-  // Collects the formulas, inputs first, that make `ref` of one value of its size and of numbers that many elements
+  // Collects the formulas, inputs first, that make `ref` of one value of its size and of values that many elements
   // share; false when it is not made so.
   bool collect(Ref ref, std::vector<NodeId>* formulas, Ref* source) const {
     if (elements(ref) * kLeastOfNumber <= size_) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize_masks: the gradient of a ReLU after a batch norm, masked where it is read: the same numbers, and less
+// rematerialize_masks: the gradient of a ReLU after a batch norm, masked where it is read: the same results, and less
 // memory moved.
 #include <gtest/gtest.h>
 

@@ -161,7 +161,7 @@ class Simplifier {
     if (node(from).op->kind == OpKind::formula) return reshape_of_formula(ref);
     if (is(from, "full")) return full_like(from, shape(ref));
     if (is(from, "iota")) return reshape_of_iota(from, shape(ref));
-    if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one number, whatever the shape
+    if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one constant, whatever the shape
       return expand(best(reshape(value(input(from)), Shape{})), shape(ref));
     }
     return {};
@@ -331,7 +331,7 @@ class Simplifier {
     return call("matmul", {in[0], in[1]}, {{"transpose_a", flags[0]}, {"transpose_b", flags[1]}});
   }
 
-  // Only for a constant of one number: kernels compute with it and do not read it.
+  // Only for a constant whose elements are equal: kernels have it as an immediate and do not read it.
   Value constant_rule(Ref ref) {
     if (const Ints* exact = std::get_if<Ints>(node(ref).attrs.find("values"))) {
       const bool is_one = std::ranges::all_of(*exact, [&](std::int64_t each) { return each == exact->front(); });

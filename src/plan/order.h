@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a graph's nodes run: any in which a node follows its inputs gives the same numbers, but not the
+// The order in which a graph's nodes run: any in which a node follows its inputs gives the same results, but not the
 // same memory.
 #pragma once
 

@@ -9,7 +9,7 @@ namespace paoding {
 
 struct StepCost {
   std::int64_t bytes = 0;  // read and written, each element once; for a gather those it picks, not all it could
-  double flops = 0;        // operations on numbers, a multiplication with its addition two; 0: it computes nothing
+  double flops = 0;        // arithmetic operations, a multiplication with its addition two; 0: it computes nothing
   Unit unit = Unit::none;  // that does them
 };
 

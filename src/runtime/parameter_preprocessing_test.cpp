@@ -22,7 +22,7 @@ void build(Graph& g, std::int64_t rows = kRows) {
 Tensor filled(const Shape& shape, double number) {
   return Tensor::from(f32, shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), number));
 }
-// The result where x and w are one number everywhere.
+// The result where all elements of x and of w are equal.
 double expected(double x, double w) { return x * kColumns * w * w * kColumns * 0.5; }
 
 CompileOptions here(std::vector<std::string> disabled = {}) {

@@ -14,9 +14,9 @@ namespace paoding {
 /// Which dtypes a primitive takes and gives.
 enum class PrimRule : std::uint8_t {
   leaf,     // no arguments
-  number,   // numbers of one dtype give that dtype
+  number,   // operands of one numeric dtype give that dtype
   real,     // floats of one dtype give that dtype
-  compare,  // numbers of one dtype give bool
+  compare,  // operands of one numeric dtype give bool
   logical,  // bools give bool
   select,   // bool and two of one dtype give that dtype
   random,   // three i64 give i32

@@ -199,7 +199,7 @@ TEST_F(Profile, FitsATerminalAndHasColoursThereOnly) {
   }
 }
 
-// Commands that print a report write it as a page too, with the same numbers.
+// Commands that print a report write it as a page too, with the same values.
 TEST_F(Profile, WritesAPage) {
   const Ran ran =
       run("profile --html $D/a.html --path $D/a.paoding run $D/scale.txt --random 1 --device cpu --repeat 3");

@@ -175,7 +175,7 @@ TEST(TextKernels, LetAnInfinityReachOnlyWhatComesAfterIt) {
   }
 }
 
-// Just beside the middle between two numbers of 16 bits, by less than an f32 has room for.
+// Just beside the middle between two 16-bit values, by less than an f32 has room for.
 TEST(TextKernels, CastsTo16BitsRoundOnce) {
   const double tiny = 0x1p-40;
   const Dense x{1 + 0x1p-11 + tiny,

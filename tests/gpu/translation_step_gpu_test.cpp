@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training step of translate at its real size on a GPU: the time and memory of compiling it, and of binding the 106
-// shapes that its data have. PAODING_TRANSLATE_TRIAL=1 is a model of few numbers and some of the shapes, for a GPU that
-// is pretended.
+// shapes that its data have. PAODING_TRANSLATE_TRIAL=1 is a model of few parameters and some of the shapes, for a GPU
+// that is pretended.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Public calls where they cannot mean anything: on moved objects, in two threads at once, in callbacks, before a run,
-// after a fork. Each is an error that says so; none crashes, hangs or gives another program's numbers.
+// after a fork. Each is an error that says so; none crashes, hangs or gives another program's results.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

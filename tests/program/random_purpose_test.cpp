@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random states of a store: a program that draws adds the missing ones, purposes do not touch each other's numbers, and
-// the roles of parameters are known without their names.
+// Random states of a store: a program that draws adds the missing ones, purposes do not touch each other's random
+// numbers, and the roles of parameters are known without their names.
 #include <array>
 #include <thread>
 
@@ -150,7 +150,7 @@ TEST(ParameterRole, IsKnownWhateverANameIs) {
   }
   EXPECT_EQ(elements[ParameterRole::random], 2);
   EXPECT_EQ(parameters.elements(ParameterRole::model), 3 * 2 + 2 + 4 * 2);
-  // Each of 12 trained numbers has two means, a sum of gradients and an average. Then counters and the loss scale.
+  // Each of 12 trained parameters has two means, a sum of gradients and an average. Then counters and the loss scale.
   EXPECT_EQ(parameters.elements(ParameterRole::optimizer), 12 * 4 + 6);
   EXPECT_EQ(parameters.elements(), 16 + 54 + 2);
   EXPECT_EQ(parameters.size_bytes(ParameterRole::model), 16 * 4);

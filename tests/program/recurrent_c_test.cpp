@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of recurrent layers against the ops of a graph, for every cell and kind of number; its errors; and
+// The C interface of recurrent layers against the ops of a graph, for every cell and dtype; its errors; and
 // its use from C code (recurrent_c11.c).
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that are compiled, run, trained and profiled in two threads at once. The numbers must be those of one
+// Programs that are compiled, run, trained and profiled in two threads at once. The results must be those of one
 // thread; `make tsan` finds races.
 #include <gtest/gtest.h>
 

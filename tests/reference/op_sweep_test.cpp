@@ -148,7 +148,7 @@ void check_gradient(const SweepCase& c, const Device& device) {
           << "element " << element << " of the gradient for " << input;
     }
     testing::Test::RecordProperty("kinks_of_" + input, static_cast<int>(tried - compared));
-    // The few numbers of a half may all meet at kinks (a multiple of b, say); the same case of f32 has others.
+    // The few values of a half may all meet at kinks (a multiple of b, say); the same case of f32 has others.
     const bool is_half = c.dtype == f16 || c.dtype == bf16;
     EXPECT_TRUE(compared > 0 || elements.empty() || is_half)
         << "none of " << tried << " elements of " << input << " has a derivative to compare with";
@@ -250,7 +250,7 @@ void add_tests(const char* suite, const Device& device) {
       if (has_floats) add_test(suite, c, "gradient", device, [c, device] { check_gradient(c, device); });
     }
   }
-  // Ops on numbers take integers too.
+  // Ops on numeric dtypes take integers too.
   for (const DType dtype : {i32, i64, u8}) {
     for (const SweepCase& c : sweep_cases(dtype)) {
       const std::vector<DType> dtypes = input_dtypes(c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent cells that the library has no op for, written by a user as a scan: an LSTM that looks at its cell state
-// (peepholes) and one whose sums are normalised, against loops over single numbers, and their gradients.
+// (peepholes) and one whose sums are normalised, against loops over single elements, and their gradients.
 #include <gtest/gtest.h>
 
 #include "tests/support/program_check.h"

@@ -154,7 +154,7 @@ unsigned peer_number(const char* name, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-// The written files read back: so many graphs, and a number for every element of their inputs.
+// The written files read back: so many graphs, and a value for every element of their inputs.
 void expect_readable(const fs::path& folder, const std::string& set, std::size_t count) {
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
   EXPECT_EQ(graphs.size(), count);

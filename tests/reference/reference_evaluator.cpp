@@ -47,7 +47,7 @@ class Evaluation {
   const Dense& value(Ref ref) const { return values_[at(ref.node)][at(ref.output)]; }
   Ints shape_of(Ref ref) const { return to_ints(graph_.type(ref).shape); }
 
-  // Ops do not round that hold bodies, move numbers or choose among them.
+  // Ops that hold bodies, move elements or choose among them do not round.
   static bool rounds(const Node& node) {
     static const std::set<std::string> exact = {"full",    "iota",    "reshape", "expand", "slice", "pad", "concat",
                                                 "print",   "barrier", "variant", "assign", "max",   "min", "maximum",
@@ -75,7 +75,7 @@ class Evaluation {
     return made;
   }
 
-  // How many numbers make one of the result; 0 where none are added up.
+  // How many elements are summed into one of the result; 0 where none are.
   std::int64_t addends_of(const Node& node) const {
     if (node.op->name == "matmul" || node.op->name == "matmul_wide") {
       const Ints shape = shape_of(node.inputs[0]);

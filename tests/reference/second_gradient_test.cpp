@@ -15,7 +15,7 @@ const OpCase* usual_case(const OpDef& op) {
   return nullptr;
 }
 
-// With 0 at `zeros` of the first input. How many numbers were compared: none of an op without a gradient.
+// With 0 at `zeros` of the first input. Returns how many values were compared: none of an op without a gradient.
 int check_second_gradient(const OpDef& op, const OpCase& usual, const std::vector<std::size_t>& zeros = {}) {
   SCOPED_TRACE(op.name);
   const CaseGraph first({&op, "", usual, f64}, Around::nothing, true);

@@ -18,7 +18,7 @@ constexpr int kRuns = 10;
 // twice more than the nodes that the evaluator disturbs, and ten runs find the mean to a fifth.
 constexpr double kMeanSquares = 8;
 
-// The value, moved by at most its rounding when it is stored; the smallest numbers of f16 are far apart.
+// The value, moved by at most its rounding when it is stored; the smallest values of f16 are far apart.
 double disturbed(double value, DType dtype, double factor, std::mt19937_64* random) {
   std::uniform_real_distribution<double> uniform(-factor, factor);
   const double smallest = dtype == f16 ? std::ldexp(1.0, -25) : 0;

@@ -98,7 +98,7 @@ struct CaseGraph {
   }
 
  private:
-  // Exact in every dtype, so that the op after it sees the same numbers whatever their precision.
+  // Exact in every dtype, so that the op after it sees the same values whatever their precision.
   static Value before(const Value& in) {
     if (in.dtype() == boolean) return call("logical_not", {in});
     return is_float(in.dtype()) ? in * 0.5 : in + 1.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random graphs of everything there is: elementwise ops, sums, views, products, casts, selects, scans (also nested),
 // several fetches and gradients. The same seed gives the same graph. Magnitudes stay around 1, and nothing that jumps
-// is computed from rounded numbers, so that results can be compared tightly.
+// is computed from rounded values, so that results can be compared tightly.
 #pragma once
 
 #include <numeric>
@@ -36,7 +36,7 @@ class RandomGraph {
   struct Item {
     Value value;
     double bound;   // of the magnitude
-    bool is_exact;  // holds fed numbers, moved but not computed
+    bool is_exact;  // holds fed elements, moved but not computed
   };
   using Pool = std::vector<Item>;
   static constexpr std::int64_t kMostElements = 300;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as numbers of word pieces, by the SentencePiece library (Kudo, Richardson 2018).
+// Text as ids of word pieces, by the SentencePiece library (Kudo, Richardson 2018).
 #pragma once
 
 #include <cstdint>

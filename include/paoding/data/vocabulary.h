@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbols (letters, phonemes, words) and their numbers.
+// Symbols (letters, phonemes, words) and their ids.
 #pragma once
 
 #include <cstdint>

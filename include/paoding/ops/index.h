@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that find elements by numbers computed at run time. Indices are i32 or i64 and count from 0; negative ones do not
+// Ops that find elements by indices computed at run time. Indices are i32 or i64 and count from 0; negative ones do not
 // count from the end. Their values are known only when the program runs: when one is out of range Error (argument)
 // names the op, the position, the number and the range, for gathers and for scatters alike; that run has no results and
 // has written no parameter, and the next run() starts afresh. On the CPU run() throws it, on a GPU the wait() or

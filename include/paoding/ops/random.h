@@ -4,10 +4,11 @@
 //
 // Seed and counter are the parameter "random/state" (i64 [2]: seed, run), which the first random op of a graph makes.
 // The counter grows by one with every run that assigns; ParametersOptions::seed is the seed. A store with the state put
-// back continues with the same numbers, and one without gets it from the first program that draws. Other purposes
-// (RandomPurpose) have states of their own: drawing texts with categorical(), which draws from "random/sampling",
-// leaves a training's numbers as they are. The k-th random op of a graph for a purpose draws from stream k; in the step
-// of a scan every step draws its own. Bits are those of Philox4x32-10 (random_bits() in paoding/scalar.h).
+// back continues with the same random numbers, and one without gets it from the first program that draws. Other
+// purposes (RandomPurpose) have states of their own: drawing texts with categorical(), which draws from
+// "random/sampling", leaves a training's random numbers as they are. The k-th random op of a graph for a purpose draws
+// from stream k; in the step of a scan every step draws its own. Bits are those of Philox4x32-10 (random_bits() in
+// paoding/scalar.h).
 #pragma once
 
 #include "paoding/graph.h"

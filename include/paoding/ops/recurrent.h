@@ -88,7 +88,7 @@ struct RecurrentOptions {
   /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
   Values initial_h = {}, initial_c = {};
   double dropout = 0;  // between layers, not after the last
-  /// This share of the numbers of u is 0 in a run, the same ones in all steps and rows (Merity et al. 2017): kernels
+  /// This share of the elements of u is 0 in a run, the same ones in all steps and rows (Merity et al. 2017): kernels
   /// that run all steps at once still do.
   double recurrent_dropout = 0;
   /// The chance of each unit of h, and of c, to stay as it was in a step (Krueger et al. 2016). Layers are a scan then.

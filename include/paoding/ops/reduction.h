@@ -19,9 +19,9 @@ Value max(const Value& a, std::span<const std::int64_t> axes = {}, bool keepdims
 /// The smallest element, NaN if any is. Any dtype; of bools: whether all are true. Of nothing: inf, the greatest
 /// integer, true. Elements that share the minimum share its gradient equally (as PyTorch's amin).
 Value min(const Value& a, std::span<const std::int64_t> axes = {}, bool keepdims = false);
-/// Product. Numbers. Of nothing: 1. The gradient is right whatever number of elements is 0; it costs two reductions,
-/// and divides the product of the other elements by each element, so it overflows where that product does. Its own
-/// derivative is right only where no element is 0.
+/// Product. Numeric dtypes. Of no elements: 1. The gradient is right whatever number of elements is 0; it costs two
+/// reductions, and divides the product of the other elements by each element, so it overflows where that product does.
+/// Its own derivative is right only where no element is 0.
 Value prod(const Value& a, std::span<const std::int64_t> axes = {}, bool keepdims = false);
 /// Sum / count; f16 and bf16 are summed in f32. Floats. Of nothing: NaN.
 Value mean(const Value& a, std::span<const std::int64_t> axes = {}, bool keepdims = false);

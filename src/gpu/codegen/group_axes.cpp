@@ -9,11 +9,12 @@
 namespace paoding::gpu {
 namespace {
 
-// Where CTAs go through memory in order they leave at most so many parts of a sum, and rows are longer than a warp.
+// Limits for CTAs that walk memory in order and leave partial sums of columns: the most partial sums, since another
+// launch has to add them up, and the fewest vectors in a row, so that a row keeps a warp busy.
 constexpr std::int64_t kOrderedParts = 1 << 16, kOrderedVectors = 33;
-// Rows of points are walked down from this length on.
+// Pointwise groups whose rows are at least this long run as tiles.
 constexpr std::int64_t kLeastRowOfPoints = 64;
-// A group reads along one axis and writes along another where both are this long.
+// A transposing group stages a tile in shared memory where both axes are at least this long.
 constexpr std::int64_t kLeastTransposedExtent = 32;
 
 }  // namespace
@@ -24,10 +25,11 @@ void Scheduler::choose_form() {
   for (const GroupOutput& output : group_.outputs) {
     keeps_inner = keeps_inner || (output.reduce_mask != 0 && !((output.reduce_mask >> inner_) & 1u));
   }
-  std::vector<int> same, others;  // as the inner axis, or not
+  std::vector<int> same, others;  // axes of the inner axis's class, and the others
   for (int axis = 0; axis < inner_; ++axis) (axis_class(axis) == inner_class ? same : others).push_back(axis);
-  // Columns need lanes that stay where they are. So do short rows, where a sweep would leave lanes idle, and
-  // pointwise groups of several axes with a long inner one, which then need no division per vector.
+  // Sums of columns need lanes that keep their column: the tile form. Short rows take it too, since a sweep over them
+  // would leave lanes idle, and pointwise groups of several axes with a long inner one, since they then need no
+  // division per vector.
   const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
   const int transposed = transposed_axis(same);
   const bool is_rows_of_points =
@@ -39,7 +41,7 @@ void Scheduler::choose_form() {
   if (s_.form == LoopForm::sweep) same_are.insert(same_are.begin(), same.begin(), same.end());
   if (s_.form == LoopForm::sweep && is_pointwise_) separate_shared(&s_.inner_axes);
 
-  // The serial axes: one class, reduced by as many of the column outputs as possible, then the largest.
+  // The serial axes are one class: the one that most of the column outputs reduce, and among equals the largest.
   std::vector<int> free = others;
   if (s_.form == LoopForm::tile) free.insert(free.end(), same.begin(), same.end());
   std::sort(free.begin(), free.end());
@@ -68,7 +70,7 @@ void Scheduler::choose_form() {
 bool Scheduler::may_keep_order(const std::vector<int>& same, const std::vector<int>& others) const {
   if (same.empty() || others.size() != 1 || same.back() > others[0]) return false;
   const bool stores = std::ranges::any_of(group_.outputs, [](const GroupOutput& out) { return out.reduce_mask == 0; });
-  std::int64_t bytes = 1;  // of an element of the widest operand
+  std::int64_t bytes = 1;  // bytes of an element of the widest operand
   for (std::size_t i = 0; i < group_.operands(); ++i) bytes = std::max(bytes, size_bytes(dtype(i)));
   const std::int64_t vectors = extent(inner_) * bytes / 16, places = extent_product(same);
   if (!stores || vectors < kOrderedVectors) return false;

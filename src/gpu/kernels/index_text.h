@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that find rows or elements by number: gather and scatter_add. Values are seen as [outer, middle, inner], the
-// middle being the axis that indices count along; inner elements are contiguous. A number out of range reads 0 and adds
-// nothing, and the lowest place of one is left in the fault words: the place and the low half of the number in the
+// Kernels that find rows or elements by index: gather and scatter_add. Values are seen as [outer, middle, inner], the
+// middle being the axis that indices count along; inner elements are contiguous. An index out of range reads 0 and adds
+// nothing, and the lowest place of one is left in the fault words: the place and the low half of the index in the
 // first, the place and the high half in the second. Argument lists are those of text_kernel.h.
 #pragma once
 

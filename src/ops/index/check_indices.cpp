@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_indices: numbers that ops read without a kernel of their own that could refuse one: labels, lengths.
+// check_indices: indices of ops whose kernels cannot refuse one themselves: labels, lengths.
 #include "ops/index/check_indices.h"
 
 #include "base/check.h"

@@ -10,7 +10,7 @@ namespace paoding {
 
 /// The indices that check_indices() finds legal, and where it looks.
 struct CheckIndicesOptions {
-  bool may_be_negative = false;  // numbers below 0 are legal too
+  bool may_be_negative = false;  // negative ones are legal too
   bool on_gpu = true;            // a GPU looks too, by a small launch of its own
   std::string what = "indices";  // the error's name for them, as "cross_entropy: labels"
 };

@@ -38,7 +38,7 @@ class Indices {
   std::int64_t range_;
 };
 
-/// The numbers of a call of check_indices, and its error.
+/// The limits of a call of check_indices, and its error.
 class CheckedIndices {
  public:
   explicit CheckedIndices(const KernelCall& call);

@@ -211,7 +211,7 @@ std::string scatter_refusal(const KernelCall& call) {
   return rows_refusal(call.outputs[0], axis, 1, "the result");
 }
 
-// The positions of the indices are sorted by their number first (a counting sort, stable), so that each row of the
+// The positions of the indices are sorted by index first (a counting sort, stable), so that each row of the
 // result is summed at once, in f32 for f16 and bf16, and rows that no index names are written as zeros on the way.
 template <class Id, class How>
 class ScatterAdd : public PreparedKernel {
@@ -238,7 +238,7 @@ class ScatterAdd : public PreparedKernel {
     const auto* from = static_cast<const Stored*>(run.operands[1]);
     auto* to = static_cast<Stored*>(run.operands[2]);
     const std::int64_t range = to_.middle.extent, count = indices_.count();
-    auto* ends = static_cast<std::int64_t*>(run.scratch);  // of each number's positions in `order`
+    auto* ends = static_cast<std::int64_t*>(run.scratch);  // of each index's positions in `order`
     std::int64_t* order = ends + range + 1;
     char* sums = reinterpret_cast<char*>(order + count);
     std::fill_n(ends, range + 1, std::int64_t{0});

@@ -32,7 +32,7 @@ constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},          {"gather_elem
 constexpr const char* kManyIndices =
     "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
 
-// The place of the first number that is out of range, in a kernel's fault.
+// The place of the first index that is out of range, in a kernel's fault.
 std::int64_t place_of(const std::uint64_t* fault) { return static_cast<std::int64_t>(fault[0] >> 32); }
 std::int64_t number_of(const std::uint64_t* fault, bool is_wide) {
   const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;

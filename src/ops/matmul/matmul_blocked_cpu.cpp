@@ -106,7 +106,7 @@ HWY_INLINE std::int64_t start_of(std::int64_t group, std::int64_t rows) { return
 // Rows first .. end - 1 of a, k elements of each from `from` on: one group after the other, of each element all rows.
 template <class T>
 void pack_rows(const BlockProduct<T>& p, std::int64_t first, std::int64_t end, std::int64_t from, std::int64_t k) {
-  constexpr std::int64_t kTogether = 16;  // numbers, of which all groups are packed, then the next: a few lines of a
+  constexpr std::int64_t kTogether = 16;  // elements, of which all groups are packed, then the next: a few lines of a
   const std::int64_t rows = end - first;
   for (std::int64_t i = 0; i < k; i += kTogether) {
     const std::int64_t last = std::min(i + kTogether, k);
@@ -150,7 +150,7 @@ HWY_INLINE void turn_columns(const double* columns, std::int64_t stride, std::in
 }
 #endif
 
-// `columns` columns of b from `column` on, k numbers of each, filled up with zeros.
+// `columns` columns of b from `column` on, k elements of each, padded with zeros.
 template <class T>
 void pack_panel(const BlockProduct<T>& p, std::int64_t column, std::int64_t columns, std::int64_t from,
                 std::int64_t k) {

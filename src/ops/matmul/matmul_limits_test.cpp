@@ -112,7 +112,7 @@ TEST(MatmulLimits, OfRepeatedBatchesLeaveEveryProductInItsPlace) {
   }
 }
 
-// oneDNN gave zeros in the last rows of such a product. The first and the last number of a row are not zero.
+// oneDNN gave zeros in the last rows of such a product. The first and the last element of a row are not zero.
 TEST(MatmulLimits, OfALibraryAreNoneOfTheResult) {
   constexpr std::int64_t kRows = 16, kInner = 70'000'000;  // so many rows take more than 2^31 bytes
   const KernelCall call = product_call(bf16, {kRows, kInner}, {kInner, 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lstm_recurrence against the recurrence written with loops over single numbers, its gradients against differences, and
-// the values that its gradient asks for.
+// lstm_recurrence against the recurrence written with loops over single elements, its gradients against differences,
+// and the values that its gradient asks for.
 #include <gtest/gtest.h>
 
 #include <cmath>

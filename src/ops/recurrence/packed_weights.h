@@ -10,7 +10,7 @@
 
 namespace paoding {
 
-/// How many numbers below each other lie side by side in that order, where the recurrence takes u so on the target; 0
+/// How many elements below each other lie side by side in that order, where the recurrence takes u so on the target; 0
 /// where it does not, or where it would gain nothing.
 std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target);
 

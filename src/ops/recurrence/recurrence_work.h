@@ -19,7 +19,7 @@ inline constexpr std::int64_t kTileRows = 16, kTileDepth = 32;
 
 enum class CellKind { lstm, gru, rnn };
 
-/// How numbers are stored and multiplied.
+/// How elements are stored and multiplied.
 enum class Numbers {
   f32,
   bf16_as_f32,    // bf16, of which products are computed in f32
@@ -79,7 +79,7 @@ struct RecurrenceWork {
   }
   std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
   bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
-  /// Numbers in a row that has `count` factors, the last ones 0: an even count of pairs, whole tiles.
+  /// Elements in a row that has `count` factors, padded with 0: an even count for pairs, whole tiles.
   static std::int64_t padded(Numbers numbers, std::int64_t count) {
     const std::int64_t unit = numbers == Numbers::bf16_in_tiles   ? kTileDepth
                               : numbers == Numbers::bf16_in_pairs ? 2
@@ -108,7 +108,7 @@ inline constexpr std::int64_t rows_in_registers(std::int64_t parts) { return par
 
 /// Whether this CPU multiplies pairs of bf16.
 bool multiplies_pairs();
-/// tile [rows, parts * kUnitBlock] = rows of pairs, `stride` numbers apart, times a panel [pairs, parts * kUnitBlock,
+/// tile [rows, parts * kUnitBlock] = rows of pairs, `stride` elements apart, times a panel [pairs, parts * kUnitBlock,
 /// 2]. At most rows_in_registers(parts) rows; parts 1 to 4. Only where multiplies_pairs().
 void multiply_pairs(std::int64_t rows, std::int64_t parts, const std::uint16_t* a, std::int64_t stride,
                     std::int64_t pairs, const std::uint16_t* panel, float* tile);
@@ -116,7 +116,7 @@ void multiply_pairs(std::int64_t rows, std::int64_t parts, const std::uint16_t* 
 /// Rows that are multiplied at a time by tiles.
 inline constexpr std::int64_t kRowsInTiles = 2 * kTileRows;
 /// multiply_pairs() by tiles, of at most kRowsInTiles rows: of `a` whole tiles of rows are read, of the tile as many
-/// are written, and `depth` numbers of each row are multiplied, a multiple of kTileDepth. Only where the target has
+/// are written, and `depth` elements of each row are multiplied, a multiple of kTileDepth. Only where the target has
 /// AMX, in a TileScope.
 void multiply_tiles(std::int64_t rows, std::int64_t parts, const std::uint16_t* a, std::int64_t stride,
                     std::int64_t depth, const std::uint16_t* panel, float* tile);

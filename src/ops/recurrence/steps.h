@@ -26,7 +26,7 @@ struct RecurrenceShape {
   void check(std::string_view name, const Value& value, const Shape& shape, DType needed) const;
   /// Error (shape, dtype) where `lengths`, unless absent, are not i32[B].
   void check_lengths(const Value& lengths) const;
-  /// Error (shape, dtype) where `bias`, unless absent, has not so many numbers, of dtype or wide.
+  /// Error (shape, dtype) where `bias`, unless absent, has not so many elements, of dtype or wide.
   void check_bias(const Value& bias, std::int64_t size) const;
   /// [T, B, 1]: whether the step counts for the row. Invalid where all do.
   Value counted(const Value& lengths) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort, topk and cumsum on the CPU, rows shared out among threads. Elements are sorted as unsigned numbers in the same
+// sort, topk and cumsum on the CPU, rows shared out among threads. Elements are sorted as unsigned integers in the same
 // order, with their place after them: that makes any sort stable, and none calls back for a comparison.
 #include <algorithm>
 #include <bit>
@@ -16,7 +16,7 @@
 namespace paoding {
 namespace {
 
-// ---- keys: unsigned numbers in the order of the elements; NaN above all, -0 the same as 0 ----
+// ---- keys: unsigned integers in the order of the elements; NaN above all, -0 the same as 0 ----
 
 std::uint32_t float_key(float value) {
   if (std::isnan(value)) return 0xffffffffu;
@@ -30,7 +30,7 @@ std::uint64_t double_key(double value) {
   return bits >> 63 ? ~bits : bits | (std::uint64_t{1} << 63);
 }
 
-// A key of up to 32 bits and the place, in one number.
+// A key of up to 32 bits and the place, in one integer.
 struct Narrow {
   std::uint64_t bits;
   Narrow(std::uint32_t key, std::int64_t place) : bits(std::uint64_t{key} << 32 | static_cast<std::uint32_t>(place)) {}

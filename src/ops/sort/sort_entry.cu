@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unsigned numbers in the order of the elements; NaN above all, -0 the same as 0.
+// Unsigned integers in the order of the elements; NaN above all, -0 the same as 0.
 PD_DEVICE unsigned key_of(float value) {
   if (value != value) return 0xffffffffu;
   const unsigned bits = value == 0 ? 0u : __float_as_uint(value);
@@ -14,7 +14,7 @@ PD_DEVICE unsigned long long key_of(long long value) { return (unsigned long lon
 PD_DEVICE unsigned key_of(int value) { return (unsigned)value ^ 0x80000000u; }
 PD_DEVICE unsigned key_of(bool value) { return value ? 1u : 0u; }
 
-// A key and the place: a key of 32 bits with it in one number, a wider one beside it.
+// A key and the place: a key of 32 bits with it in one integer, a wider one beside it.
 struct Narrow {
   unsigned long long bits;
   static PD_DEVICE Narrow of(unsigned key, long long place) { return {(unsigned long long)key << 32 | (unsigned)place}; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort and topk on the GPU, for rows of any length. As on the CPU elements become unsigned numbers in the same order
+// sort and topk on the GPU, for rows of any length. As on the CPU elements become unsigned integers in the same order
 // with their place after them, all different, which makes any sort stable. Rows that are short enough to compare every
 // element with every other are placed by rank, in one launch. Else a first launch sorts tiles in shared memory by a
 // bitonic network (Batcher, "Sorting networks and their applications", 1968); each further one merges pairs of runs, an

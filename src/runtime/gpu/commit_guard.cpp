@@ -14,17 +14,18 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kFaultWords = 2;  // of a launch
+constexpr std::int64_t kFaultWords = 2;  // per launch
 constexpr std::uint64_t kNoFault = ~std::uint64_t{0};
-constexpr std::size_t kFailed = 0, kBehind = 1, kFaults = 2;  // in the report
-constexpr std::size_t kMostFailures = 16;                     // that are kept for fetches nobody has looked at yet
+constexpr std::size_t kFailed = 0, kBehind = 1, kFaults = 2;  // words of the guard kernel's report
+constexpr std::size_t kMostFailures = 16;                     // failed runs whose errors wait for a later fetch
 
 bool is_fault(const std::uint64_t* words) {
   return std::any_of(words, words + kFaultWords, [](std::uint64_t word) { return word != kNoFault; });
 }
 
-// A launch that asks pays a read of L2. Where launches are many all ask, else those that are long enough not to feel
-// it; the others together are a short run. A poll takes about 3 us.
+// Places cancellation polls in a long run, one every kBetweenUs or kBetweenLaunches, since a poll takes about 3 us. The
+// launches that ask read the polled word from L2: all of them in a run of many launches, else those that are long
+// enough for the read not to matter.
 void place_polls(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GuardPlan* plan) {
   constexpr double kBetweenUs = 20'000, kLongLaunchUs = 20;
   constexpr std::size_t kBetweenLaunches = 1024;
@@ -75,7 +76,7 @@ GuardPlan plan_guards(const Plan& plan, const std::vector<Launch>& launches, int
     const bool is_last = begin + size == launches.size(), writes = commit < begin + size;
     if (commit != begin && (can_fail || writes || is_last)) made.guards.push_back(commit - 1);
   }
-  if (made.guards.empty()) {  // nothing but a commit, which goes on to its end
+  if (made.guards.empty()) {  // the run is a commit alone, which is not cancelled
     made.polls.clear();
     made.asks.assign(launches.size(), 0);
   }
@@ -108,7 +109,7 @@ void GpuFailure::recover() {
   for (const CommitGuard* guard : guards_) {
     if (!error) error = guard->own_error();
   }
-  if (!error) return;  // another thread was here
+  if (!error) return;  // another thread has recovered
   const auto told = std::make_shared<CommitGuard::Told>(error);
   for (CommitGuard* guard : guards_) guard->reopen(told);
   const unsigned none = 0;
@@ -157,7 +158,7 @@ CommitGuard::~CommitGuard() {
   std::erase(failure_->guards_, this);
 }
 
-// The first word counts runs.
+// Resets the fault words; the first word, which counts runs, stays.
 void CommitGuard::clear() const {
   if (fault_words_ == 0) return;
   const std::vector<std::uint64_t> none(static_cast<std::size_t>(fault_words_), kNoFault);
@@ -197,14 +198,14 @@ void CommitGuard::start(CUstream stream) const {
   kernel_->start(stream, operands, {});
 }
 
-// The next run is numbered by the passes through its guard.
+// Sets the run counter, because the guard kernel numbers the next run by it.
 void CommitGuard::leave_run() const {
   if (!has_guard_) return;
   try {
     stream_.wait_idle();
     const std::uint64_t passes = runs_ * plan_.guards.size();
     PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
-  } catch (const Error&) {  // the device is gone, and with it whatever could run next
+  } catch (const Error&) {  // the device is lost, so no run follows
   }
 }
 
@@ -238,7 +239,7 @@ void CommitGuard::check(std::uint64_t run, bool again) {
   }
 }
 
-// nullptr where none of this program's runs has failed by itself.
+// The error of this program's own failed run; nullptr where there is none.
 std::exception_ptr CommitGuard::own_error() const {
   const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
   if (report[kFailed] == 0) return nullptr;
@@ -259,7 +260,7 @@ std::exception_ptr CommitGuard::own_error() const {
   }
 }
 
-// Everything has ended.
+// Called when every run has ended: notes the error for the failed runs, and clears the report and the fault words.
 void CommitGuard::reopen(const std::shared_ptr<Told>& error) {
   auto* report = reinterpret_cast<std::uint64_t*>(report_.bytes());
   const std::uint64_t first = report[kFailed] != 0 ? report[kFailed] : report[kBehind];

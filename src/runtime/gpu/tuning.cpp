@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
-// of their own. The fastest is kept in the PlanCache, which planning reads. An engine that gives other numbers than
+// of their own. The fastest is kept in the PlanCache, which planning reads. An engine that gives other results than
 // ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt). Products that cuBLASLt makes are
 // timed by the algorithms that its heuristics name, beside the one that it would take.
 #include "runtime/gpu/tuning.h"

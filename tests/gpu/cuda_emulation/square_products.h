@@ -37,7 +37,7 @@ struct SquareProduct {
   Squares left, right;
   void (*multiply)(const SquareProduct&);
 };
-// kInWord elements a word, whose numbers Value gives; of TF32 the last 13 bits are not seen.
+// kInWord elements a word, whose values Value gives; of TF32 the last 13 bits are not seen.
 template <int kInWord, class Value>
 void multiply_squares(const SquareProduct& product) {
   const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4, g = lane / 4, t = lane % 4;

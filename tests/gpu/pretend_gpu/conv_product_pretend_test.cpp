@@ -40,7 +40,7 @@ int products(const Graph& g) {
       plan.steps, [](const Step& step) { return step.kind == Step::Kind::kernel && step.kernel->name == "cublaslt"; }));
 }
 
-// Whole numbers so small that every sum of their products is a number of 16 bits.
+// Whole numbers so small that every sum of their products is a 16-bit value.
 Feeds small_numbers(const Graph& g) {
   Feeds feeds = make_feeds(g, 5);
   for (auto& [name, numbers] : feeds) {

@@ -142,7 +142,7 @@ class Piece {
     std::size_t inner, outer;
   };
 
-  // The number in `sequence` of a memory that lies as wanted; converted, before or in the end, unless it is given so.
+  // The index in `sequence` of a memory that lies as wanted; converted, before or in the end, unless it is given so.
   std::size_t place(OneDnnSequence& sequence, const dnnl::memory::desc& given, const dnnl::memory::desc& wanted,
                     Place at, bool is_read) {
     const std::size_t outer = sequence.memory(given, OneDnnSequence::operand(at));

@@ -56,7 +56,7 @@ std::string to_string(const AddCase& c) {
                      paoding::to_string(c.w), c.kernel);
 }
 
-// Where products are of numbers rounded to TF32, numbers that are.
+// TF32 values, where products round their operands to TF32.
 Feeds feeds_of(const Graph& g, const AddCase& c, unsigned seed) {
   Feeds feeds = make_feeds(g, seed);
   for (const char* name : {"x", "w"}) {

@@ -153,7 +153,7 @@ void check_engine(const KernelCall& call, const std::string& name) {
 
 bool is_there() { return Device::best().kind == DeviceKind::cuda && gpu::cudnn_functions() != nullptr; }
 
-// Two engines of cuDNN 9.19 gave wrong gradients for weights: timing refuses engines that give other numbers.
+// Two engines of cuDNN 9.19 gave wrong gradients for weights: timing refuses engines that give other results.
 TEST(ConvByCudnn, IsRightByTheEngineThatTimingFindsOnAGpu) {
   if (!is_there()) GTEST_SKIP() << "NOT CHECKED: no GPU here, or no cuDNN";
   const TargetPtr target = target_of(Device::cuda(0));

@@ -36,7 +36,7 @@ bool is_per_channel(const std::vector<std::int64_t>& strides, std::uint32_t sing
 bool is_image(const Group& group, std::size_t load) {
   return load == 0 || !is_per_channel(group.loads[load].strides, single_axes(group));
 }
-// Whether 8 numbers of neighbouring channels can be read at once.
+// Whether 8 elements of neighbouring channels can be read at once.
 bool is_whole(const Epilogue& epilogue, std::size_t load) {
   return epilogue.group.loads[load].strides[1] == 1 && epilogue.alignments[load - 1] % 16 == 0;
 }
@@ -152,7 +152,7 @@ std::string epilogue_text(gpu::TextParts* parts, const Epilogue& epilogue, int a
   }
   text.raw("};");
 
-  // The numbers of 8 channels, and the images' values of a pixel's 8.
+  // The elements of 8 channels, and the images' values of a pixel's 8.
   text.raw("struct EpilogueChannels {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     if (!used[i] || is_image(group, i)) continue;

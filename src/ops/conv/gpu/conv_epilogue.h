@@ -9,7 +9,7 @@
 namespace paoding {
 
 /// Why the group is none that can be computed so, after a result that lies so. Images lie as the result does; all
-/// other operands are one number a channel.
+/// other operands are one element a channel.
 std::string epilogue_refusal(const Layout& result, const Epilogue& epilogue);
 
 /// Whether it reads where a pixel is.

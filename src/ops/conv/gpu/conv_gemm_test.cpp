@@ -132,7 +132,7 @@ void build(Graph& g, const GemmCase& c, DType dtype, bool is_used) {
   g.fetch("y", is_used ? y + y : y), g.fetch("dx", is_used ? dx + dx : dx), g.fetch("dw", dw);
 }
 
-// Where products are of numbers rounded to TF32, numbers that are.
+// TF32 values, where products round their operands to TF32.
 Feeds feeds_of(const Graph& graph, bool allow_tf32, unsigned seed) {
   Feeds feeds = make_feeds(graph, seed);
   if (!allow_tf32) return feeds;

@@ -25,7 +25,7 @@ PD_DEVICE void for_each_gradient(const Window* windows, int first_cell, int firs
   }
 }
 
-// In a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded
+// In a pool's gradient a cell has one value and an index, which says which of its windows gets it: brought, rounded
 // and spread. A thread always has the same outputs, and adds up the bias's gradient.
 PD_DEVICE void bring_spread(Stored* to, const Stored* gradient, const unsigned char* index, const Window* windows,
                             int first_cell, int first_output, float (&of_bias)[kGradientPiece], const Sizes& size) {

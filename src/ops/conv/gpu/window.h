@@ -12,7 +12,7 @@
 namespace paoding::gpu {
 
 /// The sizes of a window axis, and in the source a Window of them: "vertical" is made of size.vertical_size and so on.
-/// Small windows may stand in the source as numbers, by which it then is divided and unrolled.
+/// Small windows may be constants in the source, by which it then divides and unrolls.
 inline std::string add_window(SizeFields* sizes, const std::string& name, const WindowAxis& axis,
                               bool has_numbers = false) {
   constexpr std::int64_t kMostUnrolled = 8;

@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::CappedTag<float, kUnitBlock>;
 using OneLane = hn::CappedTag<float, 1>;
 
-// The types that numbers have in memory and in products.
+// The types of elements in memory and in products.
 struct Singles {
   using Stored = float;
   using Left = float;
@@ -49,7 +49,7 @@ struct Tiles {
 
 template <class M>
 constexpr bool has_tiles = M::kNumbers == Numbers::bf16_in_tiles;
-// Two numbers below each other lie side by side in a panel, which is always packed.
+// Two elements below each other lie side by side in a panel, which is always packed.
 template <class M>
 constexpr bool has_pairs = M::kNumbers == Numbers::bf16_in_pairs || has_tiles<M>;
 
@@ -111,7 +111,7 @@ HWY_INLINE void multiply_rows(const float* a, std::int64_t stride, std::int64_t 
   }
 }
 
-// The same of up to tile_rows(kParts) rows; k numbers of each are multiplied.
+// The same of up to tile_rows(kParts) rows; k elements of each are multiplied.
 template <class M, std::int64_t kParts, class T>
 HWY_INLINE void multiply(std::int64_t rows, const float* a, std::int64_t stride, std::int64_t k, const T* panel,
                          float* tile) {
@@ -142,7 +142,7 @@ HWY_INLINE void multiply(std::int64_t rows, const Half* a, std::int64_t stride, 
   }
 }
 
-// Where number k of column `column` lies in a panel of `width` columns.
+// Where element k of column `column` lies in a panel of `width` columns.
 template <class M>
 HWY_INLINE std::int64_t panel_at(std::int64_t k, std::int64_t column, std::int64_t width) {
   if constexpr (has_pairs<M>) return (k / 2 * width + column) * 2 + k % 2;
@@ -213,7 +213,7 @@ HWY_INLINE void for_multiplied(const RecurrenceWork& w, std::int64_t turn, const
   for_blocks<kMost>(w.first_own, w.end_own, turn % 2 == 1, work);
 }
 
-// Whether a step's `result`, rows of `count` numbers, is multiplied where it lies: it has the same numbers, as dense,
+// Whether a step's `result`, rows of `count` elements, is multiplied where it lies: it has the same elements, as dense,
 // and those of all rows. Else it is written to `left` as well.
 template <class M>
 HWY_INLINE bool are_multiplied_there(const RecurrenceWork& w, const void* result, std::int64_t count) {
@@ -303,7 +303,7 @@ HWY_INLINE void add_up(const RecurrenceWork& w, D d, std::int64_t gate, std::int
   store(d, hn::Add(load(d, total), value), total);
 }
 
-// Fills the rows of `left` up after `count` numbers.
+// Pads the rows of `left` after `count` elements.
 template <class M>
 HWY_INLINE void fill_rows_up(const RecurrenceWork& w, std::int64_t count) {
   const std::int64_t stride = RecurrenceWork::stride_of(M::kNumbers, count);

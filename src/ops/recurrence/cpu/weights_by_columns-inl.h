@@ -39,7 +39,7 @@ void pack_columns(const RecurrenceWork& w, std::int64_t block, std::int64_t firs
                   typename M::Stored* panel) {
   using T = typename M::Stored;
   constexpr std::int64_t kParts = kBlocks * Cell::kGates, kWidth = kParts * kUnitBlock;
-  constexpr std::int64_t kDeep = has_pairs<M> ? 2 : 1, kWords = 4;  // a word: numbers side by side in a panel
+  constexpr std::int64_t kDeep = has_pairs<M> ? 2 : 1, kWords = 4;  // a word: elements side by side in a panel
   constexpr std::int64_t kTile = kUnitBlock * kDeep;
   const std::int64_t H = w.hidden;
   for (std::int64_t part = 0; part < kParts; ++part) {

@@ -7,7 +7,7 @@ PD_DEVICE float fast_exp2(float a) { return exp2f(a); }
 PD_DEVICE float fast_reciprocal(float a) { return 1.0f / a; }
 PD_DEVICE float if_below(float a, float limit, float below, float otherwise) { return a < limit ? below : otherwise; }
 #else
-// For numbers that are no smaller than the least normal one, to 2 units in the last place.
+// For normal values, to 2 units in the last place.
 PD_DEVICE float fast_exp2(float a) {
   float value;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));

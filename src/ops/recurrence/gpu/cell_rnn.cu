@@ -18,7 +18,7 @@ struct Cell {
   }
   PD_DEVICE void advance(const float (&x)[1], const float (&sum)[1]) {
     const float total = x[0] + sum[0];
-    h = kIsRelu ? (total <= 0.0f ? 0.0f : total) : cell_tanh(total);  // not a number stays so
+    h = kIsRelu ? (total <= 0.0f ? 0.0f : total) : cell_tanh(total);  // NaN stays NaN
   }
   PD_DEVICE void advance_by_fma(float, float, int, bool) {}  // it has one gate
   PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index, const CellPlace& place, int) const {
