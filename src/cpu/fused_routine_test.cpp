@@ -206,7 +206,7 @@ TEST_P(FusedRoutine, RoundsWhatIsStoredInHalfPrecision) {
   }
 }
 
-TEST_P(FusedRoutine, AsksForWhatLiesFarBehindATileAndReadsNoneOfIt) {
+TEST_P(FusedRoutine, PrefetchesMemoryFarAfterATileAndReadsNoneOfIt) {
   for (const DType stored : {DType::bf16, f32, f64}) {
     const Meaning ahead{.kind = Kind::prefetch, .compute = boolean, .stored = stored, .ahead = 1 << 30};
     expect_same({made(ahead, find_prefetch(), 1, 1), prim(Prim::add, f32, 5, 1, 2)}, Tiles(f32));
@@ -261,7 +261,7 @@ TEST_P(FusedRoutine, KeepsANaNInTheLargestAndTheSmallest) {
   }
 }
 
-TEST_P(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
+TEST_P(FusedRoutine, ComparesIndicesWithConstantsNearAndFar) {
   for (const DType dtype : {DType::i64, DType::i32}) {
     for (const Prim p : kCompare) {
       for (const unsigned scalar_args : {1u, 2u}) {
@@ -295,7 +295,7 @@ TEST_P(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
   }
 }
 
-TEST_P(FusedRoutine, UsesMoreNumbersThanThereAreRegisters) {
+TEST_P(FusedRoutine, UsesMoreConstantsThanThereAreRegisters) {
   std::vector<Instruction> list;
   for (int i = 0; i < 40; ++i) {
     list.push_back(prim(Prim::add, f32, 5, i == 0 ? 1 : 5, static_cast<std::uint16_t>(6 + i % 18), 0, 2));

@@ -53,7 +53,7 @@ TEST(Parallel, SharesOutEveryUnitOnce) {
   }
 }
 
-TEST(Parallel, ThrowsBehindTheRegionWhatACallThrew) {
+TEST(Parallel, RethrowsAnExceptionOfACallAfterTheRegion) {
   for (const int threads : {1, 2, 8}) {
     std::string message;
     try {

@@ -41,7 +41,7 @@ std::vector<std::set<std::intptr_t>> touched(const Group& group, std::size_t i, 
   return partitions;
 }
 
-TEST(Shares, AreAlongAxesThatNoReductionIsOver) {
+TEST(Partitions, AreAlongAxesThatNoReductionIsOver) {
   const Group rows = copy_of({8, 1, 5, 3}, {15, 15, 3, 1}, {3, 3, 0, 1}, 0b100);
   EXPECT_EQ(partition_axes(rows), (std::vector<int>{0, 3}));
   EXPECT_EQ(partition_count(rows, 0), 8);
@@ -52,7 +52,7 @@ TEST(Shares, AreAlongAxesThatNoReductionIsOver) {
 }
 
 // Whatever stay_within_partitions() lets through is so; of layouts as graphs have them it lets most through.
-TEST(Shares, ThatAreSaidToKeepApartDo) {
+TEST(Partitions, ThatAreSaidToKeepApartDo) {
   std::mt19937 random(5);
   const auto of = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
   int kept = 0, apart = 0;
@@ -86,7 +86,7 @@ TEST(Shares, ThatAreSaidToKeepApartDo) {
   EXPECT_GT(apart, kept) << "none was refused that could be let through";
 }
 
-TEST(Shares, OfWhatTheOneWritesAndTheOtherReadsInItsOwnLayoutKeepApart) {
+TEST(Partitions, OfWhatTheOneWritesAndTheOtherReadsInItsOwnLayoutKeepApart) {
   const Group makes = copy_of({50, 128, 8}, {1024, 8, 1}, {128, 1, 0}, 0b100);  // scores of places and rows
   const Group reads = copy_of({1, 128, 50}, {0, 1, 128}, {0, 50, 1});           // of a row all places
   const PartitionMemory scores = partition_memory(makes, 1, 1, 1 << 20);

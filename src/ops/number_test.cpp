@@ -33,7 +33,7 @@ const std::vector<Held>& all_held() {
   return all;
 }
 
-TEST(CanHold, IsTrueOfNumbersThatAnElementCanBe) {
+TEST(CanHold, IsTrueOfValuesThatAnElementCanHave) {
   for (const Held& each : all_held()) {
     for (const double value : each.yes) EXPECT_TRUE(can_hold(each.dtype, value)) << value;
     for (const double value : each.no) EXPECT_FALSE(can_hold(each.dtype, value)) << value;

@@ -76,7 +76,7 @@ TEST(Random, NumbersAreDistributedAsTheySay) {
   EXPECT_LT(std::fabs(product / static_cast<double>(u.size())), 2 * kFar);
 }
 
-TEST(Random, EveryRunAndOpHasItsOwnNumbers) {
+TEST(Random, EveryRunAndOpHasItsOwnRandomNumbers) {
   Graph g;
   g.fetch("a", random_uniform(g, {1000}));
   g.fetch("b", random_uniform(g, {1000}));
@@ -109,7 +109,7 @@ TEST(Random, ContinueWhereTheStateSays) {
   expect_same_bits(one.run({}), two.run({}));
 }
 
-TEST(Random, EveryStepOfEveryLoopHasItsOwnNumbers) {
+TEST(Random, EveryStepOfEveryLoopHasItsOwnRandomNumbers) {
   Graph g;
   const Value xs = g.input("xs", f32, {4, 3}), ys = g.input("ys", f32, {5, 3});
   const StepResult outer = scan({}, {xs}, [&](const Values&, const Values& x) {

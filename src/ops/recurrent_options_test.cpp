@@ -65,7 +65,7 @@ Tensors run(const std::function<void(Graph&)>& make, const Dense& lengths = {}) 
   return program.run(to_tensors(g, feeds));
 }
 
-TEST(RecurrentOptions, DropTheSameNumbersOfTheWeightsInAllSteps) {
+TEST(RecurrentOptions, DropTheSameElementsOfTheWeightsInAllSteps) {
   for (const OptionKind kind : kAll) {
     const Layers s{.kind = kind};
     const auto with = [&](const RecurrentOptions& options, double drops_u) {

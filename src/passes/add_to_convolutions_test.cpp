@@ -36,7 +36,7 @@ int count(const Plan& plan, const char* op) {
   return found;
 }
 
-TEST(AddToConvolutions, GivesTheSameNumbersOnTheCpu) {
+TEST(AddToConvolutions, GivesTheSameResultsOnTheCpu) {
   for (const Block& block : {Block{}, {.is_maximum = true}, {.is_sum_fetched = true}, {.dtype = bf16}}) {
     for (const bool is_first : {true, false}) {
       Graph g;

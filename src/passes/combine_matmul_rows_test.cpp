@@ -145,7 +145,7 @@ TEST(CombineMatmulRows, PutsNoValueAtTwoPlaces) {
   EXPECT_EQ(count_here(other, "matmul"), 3);
 }
 
-TEST(CombineMatmulRows, JoinsNothingThatFollowsFromTheOther) {
+TEST(CombineMatmulRows, CombinesNothingThatFollowsFromTheOther) {
   // The second step of training reads weights that the first has changed.
   for (const DType dtype : {bf16, f32}) {
     Graph g;

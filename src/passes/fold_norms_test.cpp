@@ -51,7 +51,7 @@ TEST(FoldNorms, MakesANormOutsideOfTrainingABias) {
   }
 }
 
-TEST(FoldNorms, TakesFactorsOnEitherSideAndNumbers) {
+TEST(FoldNorms, TakesFactorsOnEitherSideAndScalars) {
   Graph g;
   const Value c = convolved(g, {1, 2, 9, 9}, 3), f = g.input("f", f64, {1, 3, 1, 1}), b = g.input("b", f64, {3, 1, 1});
   g.fetch("y", 2.0 * (f * (c + b) - b) * f + 1.5);

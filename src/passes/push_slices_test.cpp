@@ -50,7 +50,7 @@ TEST_F(PushSlices, StaysWhereTheWholeIsReadToo) {
   EXPECT_EQ(fetched(g).op->name, "slice");
 }
 
-TEST_F(PushSlices, StaysBehindAFetchedValue) {
+TEST_F(PushSlices, StaysAfterAFetchedValue) {
   const Value gates = x + y;
   g.fetch("all", gates);
   g.fetch("i", slice(gates, 1, 0, 4));
@@ -58,7 +58,7 @@ TEST_F(PushSlices, StaysBehindAFetchedValue) {
   EXPECT_EQ(fetched(g, 1).op->name, "slice");
 }
 
-TEST_F(PushSlices, StaysBehindWhatIsNoFormula) {
+TEST_F(PushSlices, StaysAfterOpsThatAreNoFormula) {
   g.fetch("i", slice(matmul(x, g.input("w", f32, {8, 8})), 1, 0, 4));
   run_and_compare(g, {push_slices});
   EXPECT_EQ(fetched(g).op->name, "slice");

@@ -49,7 +49,7 @@ double bytes_of(const Graph& g, const std::vector<std::string>& disabled) {
   return bytes;
 }
 
-TEST(RematerializeMasks, GivesTheSameNumbers) {
+TEST(RematerializeMasks, GivesTheSameResults) {
   for (const bool is_residual : {false, true}) {
     Graph g;
     build(g, f64, is_residual);

@@ -25,7 +25,7 @@ struct SunkRecurrence {
   }
 };
 
-TEST(SinkProducts, MultipliesWhatIsStackedAtOnce) {
+TEST(SinkProducts, MultipliesStackedValuesAtOnce) {
   SunkRecurrence r;
   r.run([&](const Value& h) { return Values{matmul(h, r.w)}; });
   run_and_compare(r.g, {sink_products});

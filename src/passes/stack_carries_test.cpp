@@ -26,7 +26,7 @@ PipelinedRecurrence recur(Graph& g, bool is_reverse) {
 
 Value entry(const Value& start) { return reshape(start, Shape{1, 2, 3}); }
 
-TEST(StackCarries, AllButTheLastBehindTheStartIsWhatIsCarried) {
+TEST(StackCarries, AllButTheLastAfterTheStartAreTheCarries) {
   Graph g;
   const PipelinedRecurrence made = recur(g, false);
   const Value states = concat(std::array{entry(made.start), made.made}, 0);
@@ -46,7 +46,7 @@ TEST(StackCarries, SoItIsBackwards) {
   EXPECT_EQ(count_here(g, "concat"), 0);
 }
 
-TEST(StackCarries, NotBehindAnotherStartNorAnotherPart) {
+TEST(StackCarries, NotAfterAnotherStartNorAnotherPart) {
   Graph g;
   const PipelinedRecurrence made = recur(g, false);
   const Value other = entry(g.input("other", f32, {2, 3}));

@@ -82,7 +82,7 @@ TEST(StackSources, KeepsAllOfWhatIsCarriedForAThirdOfItOnAGpu) {
   }
 }
 
-TEST(StackSources, ConcatenatesWhatIsGivenAndCarriedBehindTheLoop) {
+TEST(StackSources, ConcatenatesSequencesAndCarriesAfterTheLoop) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2, 3}), xs = g.input("xs", f32, {5, 2, 4});
   const StepResult r = scan({h0}, {xs}, [&](const Values& state, const Values& x) {

@@ -108,7 +108,7 @@ std::vector<std::string> total_of(Graph& g, const Next& next, bool has_prologue 
   return run_and_compare(g, {sum_over_time});
 }
 
-TEST(SumOverTime, SumsWhatIsStackedBehindTheLoop) {
+TEST(SumOverTime, SumsStackedValuesAfterTheLoop) {
   Graph g;
   total_of(g, [](const Value& total, const Value& x) { return total + tanh(x); });
   const Node& sum = only(g, "sum");

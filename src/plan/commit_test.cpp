@@ -39,7 +39,7 @@ TEST(Commit, OfAPlanThatWritesNothingIsEmpty) {
   EXPECT_FALSE(has(to_string(made.plan), "commit"));
 }
 
-TEST(Commit, ComesBehindAGatherThatTheGraphHasAfterTheUpdate) {
+TEST(Commit, ComesAfterAGatherThatTheGraphHasAfterTheUpdate) {
   Graph g;
   const Value w = g.parameter("w", f32, {4}), x = g.input("x", f32, {4}), id = g.input("id", i32, {});
   assign(w, w + x);
@@ -78,7 +78,7 @@ TEST(Commit, WritesByACopyWhatAScatterMakes) {
       << to_string(made.plan);
 }
 
-TEST(Commit, ComesBehindPrintsAndLoopsWithoutALength) {
+TEST(Commit, ComesAfterPrintsAndLoopsWithoutALength) {
   Graph g;
   const Value w = g.parameter("w", f32, {4}), v = g.parameter("v", f32, {4}), x = g.input("x", f32, {4});
   assign(w, w + x);

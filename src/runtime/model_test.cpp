@@ -125,7 +125,7 @@ TEST(Model, SaysWhichPartOfItsFileIsWrong) {
   EXPECT_TRUE(has(message_of([&] { Model(small_model(), {.executors = 0}, "m"); }), "executors = 0"));
 }
 
-TEST(Model, RefusesWeightsThatAreNoNumbers) {
+TEST(Model, RefusesWeightsThatAreNaN) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : {f64, f32, f16, bf16}) {
     for (const double value : {0.0, -65504.0, 1.0 / 3, inf, -inf, nan}) {

@@ -53,7 +53,7 @@ TEST(PreprocessedParameters, AreMadeAgainWhenAParameterIsSet) {
   }
 }
 
-TEST(PreprocessedParameters, AreMadeAgainBehindARunThatWritesAParameter) {
+TEST(PreprocessedParameters, AreMadeAgainAfterARunThatWritesAParameter) {
   Graph g, writing;
   build(g);
   const Value w = writing.parameter("w", f32, {kColumns, kColumns});

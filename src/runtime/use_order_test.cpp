@@ -20,7 +20,7 @@ std::vector<int> followed(UseOrder<User>& order, User& next, bool writes) {
   return numbers;
 }
 
-TEST(UseOrder, AWriterComesBehindReadersAndReadersBehindTheLastWriter) {
+TEST(UseOrder, AWriterComesAfterReadersAndReadersAfterTheLastWriter) {
   UseOrder<User> order;
   User a{1}, b{2}, c{3};
   using Numbers = std::vector<int>;

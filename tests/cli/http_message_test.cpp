@@ -163,7 +163,7 @@ TEST(HttpReader, EndsWithARequestOrARefusalOfWhateverComes) {
   EXPECT_GT(same, 1000);
 }
 
-TEST(MediaType, IsAWordWithoutCapitalsAndWhatStandsBehindIt) {
+TEST(MediaType, IsACaseInsensitiveWordBeforeItsParameters) {
   EXPECT_TRUE(is_same_word(media_type(" Application/JSON ; charset=UTF-8"), "application/json"));
   EXPECT_FALSE(is_same_word(media_type("application/jsonlines"), "application/json"));
   EXPECT_EQ(media_type("  "), "");

@@ -91,7 +91,7 @@ TEST(CalledOff, OfFewLaunchesThatAreLongIsARunThatIsUnderWay) {
 }
 #endif
 
-TEST(CalledOff, OfManyRunsOneBehindTheOtherIsWhatEndsByItself) {
+TEST(CalledOff, OfManyRunsOneAfterTheOtherIsTheOneThatEndsByItself) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g;
   build_training(g, 64);

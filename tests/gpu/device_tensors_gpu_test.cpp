@@ -54,7 +54,7 @@ TEST(DeviceTensors, GoFromProgramToProgramWithoutTheHost) {
   }
 }
 
-TEST(DeviceTensors, AValueOfTheHostBehindOneOfTheDeviceIsTheInputs) {
+TEST(DeviceTensors, AValueOfTheHostAfterOneOfTheDeviceIsTheInputs) {
   PD_SKIP_WITHOUT_A_GPU();
   for (const std::int64_t n : {std::int64_t{8}, std::int64_t{70'000}}) {
     Graph g;
@@ -152,7 +152,7 @@ TEST(DeviceTensors, AreRefusedWhereTheyDoNotBelong) {
 #ifdef PAODING_PRETEND_FOLDER
 
 // Whose memory is the host's: a caller's is any.
-TEST(DeviceTensors, ACallersMemoryIsReadBehindWhatFillsItAndBeforeTheCallerGoesOn) {
+TEST(DeviceTensors, ACallersMemoryIsReadAfterItIsFilledAndBeforeTheCallerGoesOn) {
   void* library = dlopen(PAODING_PRETEND_FOLDER "/libcuda.so.1", RTLD_NOW);
   const auto at = [&](const char* name) { return dlsym(library, name); };
   const auto copy = reinterpret_cast<decltype(&::cuMemcpyDtoDAsync)>(at("cuMemcpyDtoDAsync_v2"));
@@ -192,7 +192,7 @@ TEST(DeviceTensors, ACallersMemoryIsReadBehindWhatFillsItAndBeforeTheCallerGoesO
 }
 
 // A tensor that is dropped while a reader in another stream is under way keeps its value until that has read it.
-TEST(DeviceTensors, MemoryIsUsedAgainBehindItsReaders) {
+TEST(DeviceTensors, MemoryIsUsedAgainAfterItsReaders) {
   void* library = dlopen(PAODING_PRETEND_FOLDER "/libcuda.so.1", RTLD_NOW);
   const auto at = [&](const char* name) { return dlsym(library, name); };
   const auto copy = reinterpret_cast<decltype(&::cuMemcpyDtoDAsync)>(at("cuMemcpyDtoDAsync_v2"));

@@ -40,7 +40,7 @@ TEST(EnqueuedRuns, FeedsAndFetchesOfManyRunsUnderWayAreEachRunsOwn) {
   }
 }
 
-TEST(EnqueuedRuns, ProgramsOfOneStoreComeBehindEachOtherWithoutTheHost) {
+TEST(EnqueuedRuns, ProgramsOfOneStoreComeOneAfterTheOtherWithoutTheHost) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g, evaluated;
   build_training(g, 64);
@@ -92,7 +92,7 @@ TEST(EnqueuedRuns, WhatIsFetchedLaterOutlivesItsProgram) {
   EXPECT_EQ(kept->value().to_doubles(), want);
 }
 
-TEST(EnqueuedRuns, FetchedLaterFailsWithItsRunAndWithThoseBehindIt) {
+TEST(EnqueuedRuns, FetchedLaterFailsWithItsRunAndWithThoseAfterIt) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g;
   const Value w = g.parameter("w", f32, {3}), x = g.input("x", f32, {3});

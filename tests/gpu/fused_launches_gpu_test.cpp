@@ -268,7 +268,7 @@ TEST_P(VerticalLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
   }
 }
 
-TEST(FusedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
+TEST(FusedLaunches, ArePrintedWithThePlanAndTheReasonWhyOthersAreNone) {
   Graph many, small;
   build_attention(many, 2, 128, 50, 32, 0.3);
   const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan_for_gpu(many)), "\n"));

@@ -81,7 +81,7 @@ TEST(PrintingRuns, OfSeveralRepeatsKeepWhatWasWrittenBeforeTheListenerThrew) {
   EXPECT_GT(both.printed.size(), 50u);
 }
 
-TEST(PrintingRuns, ThatFailBehindOneThatTheListenerEndedAreToldByTheirOwnNumber) {
+TEST(PrintingRuns, ThatFailAfterOneThatTheListenerEndedAreToldByTheirOwnNumber) {
   PD_SKIP_WITHOUT_A_GPU();
   Both both(build_printing, 3);
   const auto start = [&] { return -static_cast<double>(printed_values(*both.expected)[1][0]); };
@@ -101,7 +101,7 @@ TEST(PrintingRuns, ThatFailBehindOneThatTheListenerEndedAreToldByTheirOwnNumber)
 }
 
 // The reader goes in a stream of its own, and a run that writes the value does not wait for it.
-TEST(PrintingRuns, WriteBehindTheReadersThatTheListenerHasStarted) {
+TEST(PrintingRuns, WriteAfterTheReadersThatTheListenerHasStarted) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g, evaluated;
   const Value w = g.parameter("w", f32, {64}), x = g.input("x", f32, {64});

@@ -85,7 +85,7 @@ std::set<std::string> lstm_texts(std::int64_t steps, std::int64_t batch) {
   return kernel_texts(graph);
 }
 
-TEST(Bind, NeedsNoNewKernelTextForOtherLengths) {
+TEST(Bind, NeedsNoNewKernelSourceForOtherLengths) {
   // At batch 1 the bias gradient sums as few rows as there are steps: its tile follows them. See the next test.
   for (const int batch : {32, 128}) {
     // Products of a few thousand rows are our own, whose tile, of a few, is chosen by their number.
@@ -102,7 +102,7 @@ TEST(Bind, NeedsNoNewKernelTextForOtherLengths) {
 
 // Tiles are wider where there are more elements, so a much larger batch may have texts of its own; all batches
 // together have few.
-TEST(Bind, HasFewKernelTextsForAllBatches) {
+TEST(Bind, HasFewKernelSourcesForAllBatches) {
   std::set<std::string> all;
   std::size_t most = 0;
   for (int batch = 1; batch <= 256; batch += batch < 8 ? 1 : 8) {

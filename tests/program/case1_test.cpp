@@ -75,7 +75,7 @@ const CaseRow kCaseRows[] = {
     {{std::nan(""), 0.1, 0.2}, kThrees, kThrees},
 };
 
-TEST(Case1, CaseTakesTheBranchOfTheFedNumbers) {
+TEST(Case1, CaseTakesTheBranchOfTheFedValues) {
   for (const bool on_cpu : {false, true}) {
     Graph g;
     build_case(g, Inputs::fed, on_cpu, {});

@@ -44,7 +44,7 @@ TEST(ListArguments, AxesOfReductionsMayBeBraces) {
       });
 }
 
-TEST(ListArguments, ViewsAndJoinsMayBeWrittenWithBraces) {
+TEST(ListArguments, ViewsAndConcatenationsMayBeWrittenWithBraces) {
   expect_same(
       [](const Value& a, const Value& b) {
         Values all{transpose(a, {2, 0, 1}),

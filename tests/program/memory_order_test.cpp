@@ -44,7 +44,7 @@ TEST(MemoryOrder, ChangesNoResult) {
   expect_close("y", got.at("y").to_doubles(), plain.run(to_tensors(graph, feeds)).at("y").to_doubles(), 1e-4);
 }
 
-TEST(MemoryOrder, KeepsEveryNodeBehindItsInputs) {
+TEST(MemoryOrder, KeepsEveryNodeAfterItsInputs) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     Graph graph;
     const RandomGraph made(graph, seed);

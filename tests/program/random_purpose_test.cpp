@@ -71,7 +71,7 @@ Dense trained(bool samples) {
   return parameters.get("w").to_doubles();
 }
 
-TEST(RandomPurpose, SamplingLeavesATrainingsNumbersAsTheyAre) { EXPECT_EQ(trained(true), trained(false)); }
+TEST(RandomPurpose, SamplingLeavesATrainingsRandomNumbersAsTheyAre) { EXPECT_EQ(trained(true), trained(false)); }
 
 TEST(RandomPurpose, AnOpOfAnotherPurposeLeavesThoseOfAGraphAsTheyAre) {
   const auto mask = [](bool samples) {
@@ -89,7 +89,7 @@ TEST(RandomPurpose, AnOpOfAnotherPurposeLeavesThoseOfAGraphAsTheyAre) {
   EXPECT_EQ(mask(true), mask(false));
 }
 
-TEST(RandomPurpose, PurposesHaveNumbersOfTheirOwnInBodiesToo) {
+TEST(RandomPurpose, PurposesHaveRandomNumbersOfTheirOwnInBodiesToo) {
   Graph g;
   const Value start = zeros(g, {kCount});
   const auto drawn = [&](const char* purpose) {

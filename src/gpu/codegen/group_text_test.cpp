@@ -458,7 +458,7 @@ TEST(GroupText, StagedCasesTakeEveryRoad) {
   }
 }
 
-TEST(GroupText, AWeightThatCachesDoNotHoldIsReadByNeighbours) {
+TEST(GroupText, AWeightThatCachesDoNotHoldIsReadByAdjacentCtas) {
   for (const std::int64_t inner : {128, 64, 32}) {
     const Strides x = {512, 0, 1, 0}, y = {256 * inner, inner, 0, 1}, w = {0, 512 * inner, inner, 1};
     const Group group = canonical(lerp({64, 256, 512, inner}, f32, x, y, w));

@@ -77,7 +77,7 @@ TEST_F(KernelCacheTest, AnotherProcessFindsTheFile) {
   EXPECT_EQ(files(), 1u);  // no temporary file is left
 }
 
-TEST_F(KernelCacheTest, TextArchitectureVersionAndOptionsEachMakeAnotherKernel) {
+TEST_F(KernelCacheTest, SourceArchitectureVersionAndOptionsEachMakeAnotherKernel) {
   KernelCache cache(folder_, fake());
   cache.cubin("one", "sm_90a");
   EXPECT_EQ(text_of(cache.cubin("one", "sm_80")), "sm_80|one");
@@ -157,7 +157,7 @@ TEST_F(KernelCacheTest, AFailedCompilationIsTriedAgain) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(KernelCacheTest, ManyThreadsCompileEachTextOnce) {
+TEST_F(KernelCacheTest, ManyThreadsCompileEachSourceOnce) {
   KernelCache cache(folder_, fake());
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {

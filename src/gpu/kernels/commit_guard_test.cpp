@@ -45,7 +45,7 @@ TEST(CommitGuardKernel, StaysOpenWhileNothingIsFound) {
   EXPECT_EQ(guard.report, std::vector<std::uint64_t>(602, 0));
 }
 
-TEST(CommitGuardKernel, TellsWhichRunLeftAFaultAndWhichWasTheFirstBehindIt) {
+TEST(CommitGuardKernel, TellsWhichRunLeftAFaultAndWhichWasTheFirstAfterIt) {
   Gate guard(600);
   guard.run();
   guard.words[1 + 599] = 7;

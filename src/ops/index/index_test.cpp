@@ -151,7 +151,7 @@ TEST(Sort, PutsNaNAboveEveryNumberAndKeepsEqualOnesInOrder) {
   }
 }
 
-TEST(Cumsum, OfAMillionNumbersIsExactToARounding) {
+TEST(Cumsum, OfAMillionElementsIsExactToARounding) {
   constexpr std::int64_t kCount = 1'000'000;
   Graph g;
   const Value a = g.input("a", f32, {kCount});

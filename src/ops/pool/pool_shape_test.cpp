@@ -67,7 +67,7 @@ TEST(PoolAxis, HasTheTapsThatReadTheImage) {
   }
 }
 
-TEST(PoolAxis, HasThemBehindThoseThatAreLookedUp) {
+TEST(PoolAxis, HasThemAfterThoseThatAreLookedUp) {
   expect_as_defined(window_of(20000, 3, 1, 1, 1, 1));
   expect_as_defined(window_of(20000, 5, 2, 3, 7, 2));
   expect_as_defined(window_of(20000, 4, 6, 4, 0, 5));

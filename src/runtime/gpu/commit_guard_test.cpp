@@ -44,7 +44,7 @@ TEST(GuardPlan, HasNothingForAShortRunThatCannotFail) {
   EXPECT_EQ(order_of(made.launches, made.guards).size(), made.launches.size());
 }
 
-TEST(GuardPlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
+TEST(GuardPlan, PollsEveryFewLongLaunchesWhichReadTheWord) {
   Graph g;
   build(g, 2000, 1 << 26);
   for (const int repeats : {1, 3}) {

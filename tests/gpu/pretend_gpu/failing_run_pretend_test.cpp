@@ -69,7 +69,7 @@ TEST(FailingRunOnAGpu, WritesNothingAndSaysWhatACpuSays) {
   }
 }
 
-TEST(FailingRunOnAGpu, ComesOutAtTheNextWaitAndStopsWhatIsBehindIt) {
+TEST(FailingRunOnAGpu, ComesOutAtTheNextWaitAndStopsTheRunsAfterIt) {
   OnBoth both(build_failing);
   for (unsigned seed = 0; seed < 6; ++seed) {
     pretend_gpu().schedule(seed, 2);

@@ -142,12 +142,12 @@ void check_in_emulation(int sms, std::int64_t cache_bytes) {
   made.check(16);
 }
 
-TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); }
-TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1, 1 << 20); }
-TEST(ConvEnd, IsRightWhereTheNextTileComesMeanwhile) { check_in_emulation(1, 0); }
+TEST(ConvEpilogue, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); }
+TEST(ConvEpilogue, IsRightWhereACtaHasManyTiles) { check_in_emulation(1, 1 << 20); }
+TEST(ConvEpilogue, IsRightWhereTheNextTileComesMeanwhile) { check_in_emulation(1, 0); }
 
 // A residual block with batch norms in training: sums from 0 after convolutions, the masked gradient and its sums.
-TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
+TEST(ConvEpilogue, OfABlockWithBatchNormsIsRight) {
   Graph g;
   const Shape x_shape{2, 32, 8, 8};
   const Value x = image(g, "x", g.input("like", f32, x_shape));
@@ -183,7 +183,7 @@ TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
   }
 }
 
-TEST(ConvEnd, IsRightOnAGpu) {
+TEST(ConvEpilogue, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   CasesOnGpu made;
   for (const EndCase& c : end_cases()) {
@@ -195,7 +195,7 @@ TEST(ConvEnd, IsRightOnAGpu) {
   made.check(64);
 }
 
-TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
+TEST(ConvEpilogue, CompilesInEitherPlaceOfTheTile) {
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::nvrtc_problem();
   std::set<std::string> seen;
   for (const EndCase& c : end_cases()) {
@@ -216,7 +216,7 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
 }
 
 // Two convolutions, and both groups after the second: the first one's sums, and the epilogue of the second.
-TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
+TEST(ConvEpilogue, OfTwoConvolutionsAreBothTaken) {
   Graph g;
   const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
   fetch_sums(g, "sum", y);
@@ -226,7 +226,7 @@ TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
 }
 
 // A group whose result another reads from the same memory, or that lies otherwise, stays a group of its own.
-TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
+TEST(ConvEpilogue, LeavesWhatDoesNotGoOverTheResultAsItLies) {
   const auto epilogues = [](void (*build)(Graph&, const Value&)) {
     Graph g;
     build(g, conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3})));

@@ -69,7 +69,7 @@ TEST(CtaGroup, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
   EXPECT_GT(accepted, 1000);
 }
 
-TEST(CtaGroup, HasAsFewOfTheWeightsOutOfMemoryAsThereIsNoRoomFor) {
+TEST(CtaGroup, StreamsOnlyTheWeightsThatDoNotFit) {
   const auto streamed = [](std::int64_t hidden, DType dtype, bool is_backward = false) {
     const LayerExtents layer{.gates = 4,
                              .batch = 1,

@@ -368,7 +368,7 @@ std::string claimant_of(const LayerCase& c, const std::string& op, const char* t
   return "";
 }
 
-TEST(Recurrence, IsClaimedWhereItsWeightsHaveRoomOrComeOutOfMemory) {
+TEST(Recurrence, IsClaimedWhereItsWeightsFitOrAreStreamed) {
   const LayerCase in_bf16{bf16, false, 64, 1, 512}, exact{f32, false, 64, 1, 256}, in_tf32{f32, true, 64, 32, 512};
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence"), "cta_group");
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "cta_group");
