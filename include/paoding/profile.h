@@ -101,8 +101,8 @@ struct StepWindow {
   std::int64_t first = 0, end = 0;
 };
 
-/// A stretch of the recording that is under way in which NVIDIA's CUPTI tells the kernels of GPUs, with the names of a
-/// library's: before and after it they leave their own stamps. It begins and ends between two runs, waits for
+/// A part of a recording in which NVIDIA's CUPTI records the kernels of GPUs, with the names of a library's; outside of
+/// it kernels store time stamps themselves. It begins and ends between two runs, waits for
 /// the GPUs at both ends, and lets go of CUPTI at the end. No other thread uses a GPU at its ends, and graphs of others
 /// that are launched meanwhile cannot be launched again. Where CUPTI cannot be used the report says why. One at a time.
 class CuptiWindow {

@@ -3,7 +3,7 @@
 
 namespace paoding {
 
-/// Between two looks at a word that another thread, or a GPU, is about to change.
+/// Pauses between two polls of a word that another thread, or a GPU, is about to change.
 inline void pause_thread() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -17,7 +17,7 @@ constexpr int kMostSums = 3;
 
 bool is_vector(DType dtype) { return dtype == f32 || dtype == f64; }
 
-// Also true if it may be one: then it compares one number with an operand that must be an index.
+// True also where the instruction may be one: it then compares a constant with an operand that must be an index.
 bool is_index_comparison(const Meaning& m) {
   const bool compares = m.prim == Prim::less || m.prim == Prim::less_equal || m.prim == Prim::equal;
   const bool is_integer = m.compute == DType::i64 || m.compute == DType::i32;
@@ -141,7 +141,7 @@ class LayoutBuilder {
     return true;
   }
 
-  // Names a comparison of an index of this stretch with a number.
+  // Names a comparison of one of this segment's indices with a constant.
   bool name_comparison(std::size_t i) {
     const Instruction& instruction = run_.instructions[i];
     const bool is_number_first = instruction.meaning.scalar_args == 1;

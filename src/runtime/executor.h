@@ -64,7 +64,7 @@ class Executor {
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
   virtual void wait() = 0;
-  /// The same for a caller that did not call run(): throws only errors that nobody has been told.
+  /// The same for a caller that did not call run(): throws only errors that have not been thrown yet.
   virtual void finish() { wait(); }
   /// Whether wait() may find that a run has failed, on a GPU, where run() does not wait.
   virtual bool can_fail() const { return false; }

@@ -30,8 +30,8 @@ PD_DEVICE float exp_of_16_bits(float a) {
   return power;
 #endif
 }
-// A divisor of many values. Its reciprocal is computed once, for a divisor that is neither too small nor too large for it;
-// quotients differ from exact ones by at most 1.5 units of the last place.
+// A divisor of many values. Its reciprocal is computed once, for a divisor that is neither too small nor too large for
+// it; quotients differ from exact ones by at most 1.5 units of the last place.
 struct FloatDivisor {
   float number, share, scale;
   PD_DEVICE void find_share() {

@@ -72,8 +72,8 @@ PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most the last group of products is in flight.
 PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
-// Set the number of registers per thread from here on, for all threads of a warpgroup: give_registers() releases some to
-// the CTA, and take_registers() waits for registers that other warpgroups release.
+// Set the number of registers per thread from here on, for all threads of a warpgroup: give_registers() releases some
+// to the CTA, and take_registers() waits for registers that other warpgroups release.
 template <int kRegisters> PD_DEVICE void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }

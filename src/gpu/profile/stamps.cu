@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stamps of a replay of a captured graph: when each of its launches began. Most leave their own (leave_stamp); these are
-// for those of libraries, for loops, and for the host, which gets them all when the replay is over.
+// Stamps of a replay of a captured graph: when each of its launches began. Most leave their own (leave_stamp); these
+// are for those of libraries, for loops, and for the host, which gets them all when the replay is over.
 using Word = unsigned long long;
 
 // Runs in front of a launch that leaves no stamp.

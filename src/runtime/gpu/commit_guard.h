@@ -86,8 +86,8 @@ class CommitGuard {
   /// Called after a run that was not enqueued to its end.
   void leave_run() const;
   std::uint64_t last_run() const { return runs_; }
-  /// When that run is done: throws its error where it failed, or did nothing because one before it did. With `again`
-  /// false it throws only errors that nobody has been told.
+  /// When that run is done: throws its error where it failed, or did nothing because one before it failed. With `again`
+  /// false it throws only errors that have not been thrown yet.
   void check(std::uint64_t run, bool again = true);
   bool can_fail() const { return has_guard_; }
 

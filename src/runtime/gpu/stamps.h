@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the launches of a captured run began, by stamps that they leave themselves: no CUPTI, which makes every launch
-// of a graph slow for as long as it is there. While a recording is under way a segment of a run is launched as one of
-// two other graphs of it. One replay in so many has all stamps; the others say when they began and ended, and reports
-// share their time out as it is in those. Where that would cost a short run too much, only some of the others do; the
-// rest is launched as ever, and taken to be as long as they are. A plan on memory of the caller's is launched entry by
-// entry in the caller's stream, and leaves stamps by the same rule.
+// Start times of the kernels of a captured run, by time stamps that the kernels store themselves. CUPTI is not used,
+// because it slows every launch of a graph while it is loaded. During a recording a segment of a run is launched as one
+// of two other graphs. Some replays have the stamps of all kernels; the others have those of their begin and end, and
+// reports divide their time in the proportions of the former. Where even that would cost a short run too much, some
+// replays have no stamps and are taken to be as long as the others. A plan on a caller's memory is launched entry by
+// entry in the caller's stream, and follows the same rule.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class GpuStamps {
   static std::set<const gpu::GpuDevice*> devices();
   /// `budget`: the share of a program's time that stamps may cost.
   static void start_recording(double budget);
-  /// Everything that was launched is done, and told to the recorder.
+  /// Waits for all launches, and hands their times to the recorder.
   static void stop_recording();
 
  private:

@@ -21,14 +21,14 @@ using profile::Recorder;
 using profile::steady_ns;
 
 struct Recording {
-  std::shared_mutex mutex;  // CUPTI comes and goes while nobody launches
+  std::shared_mutex mutex;  // held alone while CUPTI is started or stopped, so that nothing is launched meanwhile
   State state = State::all;
-  CuptiLaunches launches;  // while it is there
+  CuptiLaunches launches;  // while CUPTI records
   std::atomic<bool> has_cupti = false;
   std::atomic<bool> has_stamps = false;
-  std::atomic<bool> has_unseen = false;  // runs that neither tells, which is said once
-  bool is_whole = false;                 // CUPTI stays to the end of the recording
-  bool is_check = false;                 // CUPTI sees the graphs with stamps, which are told too
+  std::atomic<bool> has_unseen = false;  // there were runs that neither CUPTI nor stamps record; noted once
+  bool is_whole = false;                 // CUPTI records to the end of the recording
+  bool is_check = false;                 // CUPTI records the graphs with stamps, to compare both
 };
 
 Recording& recording() {
@@ -44,7 +44,7 @@ void wait_for_devices() {
   }
 }
 
-// Replays under way when CUPTI comes were launched without it, and are told by their stamps.
+// Waits first: replays in flight when CUPTI starts were launched without it, and are recorded by their stamps.
 void begin_cupti() {
   Recording& now = recording();
   const std::unique_lock lock(now.mutex);
@@ -56,7 +56,7 @@ void begin_cupti() {
   if (!why_not.empty()) Recorder::add_note("CUPTI cannot be used (" + why_not + "); kernels told by their own stamps");
 }
 
-// Under the lock.
+// The caller holds the lock.
 void end_cupti(Recording& now) {
   if (!now.has_cupti) return;
   now.has_cupti = false;
@@ -69,7 +69,8 @@ void end_cupti(Recording& now) {
   tell_cupti(std::exchange(now.launches, {}), activities, lost);
 }
 
-// Shares of a program's time that full stamps may cost, and stamps of ends, and those of copies, each.
+// The share of a program's time that each of these may cost: stamps of all kernels, stamps of begin and end, stamps of
+// copies.
 constexpr double kBudget = 0.002, kBudgetOfDetails = 0.008;
 
 void start_recording(State state, Detail detail) {
@@ -147,7 +148,7 @@ void GpuTrace::launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps
     if (!now.has_stamps || !stamps.launch(run, plain, stream)) plain(stream);
   };
   {
-    const std::shared_lock lock(now.mutex);  // CUPTI does not come meanwhile, nor does the recording end
+    const std::shared_lock lock(now.mutex);  // so CUPTI does not start meanwhile, nor does the recording end
     if (!now.has_cupti) return by_stamps();
   }
   const std::unique_lock lock(now.mutex);
@@ -167,7 +168,7 @@ void GpuTrace::launch(std::uint32_t run, const std::function<void(CUstream)>& pl
   if (!stamps.launch(run, plain, stream)) plain(stream);
 }
 
-// While CUPTI records, a launch takes many times as long as alone: the difference is the recording's.
+// CUPTI makes a launch many times longer; the difference is recorded as the recording's own time.
 void GpuTrace::launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream) {
   static const profile::SiteId stretched =
       Recorder::add_site({.name = "launch under CUPTI", .kind = profile::SpanKind::recording});
@@ -187,7 +188,7 @@ void GpuTrace::launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& s
   Recorder::complete(launch_site_, start, end, run);
 }
 
-// The shortest time is that of the launch: longer ones waited for room in the stream.
+// Keeps the shortest time of a launch, because longer ones waited for room in the stream.
 void GpuTrace::note_alone(profile::Ticks start) {
   const profile::Ticks length = std::max<profile::Ticks>(Recorder::now() - start, 1);
   alone_ = alone_ == 0 ? length : std::min(alone_, length);

@@ -34,8 +34,8 @@ class PlacedGpuPlan : public PlacedPlan {
   }
 
  private:
-  // Nobody waits for a run, so nobody could be told of a fault: such steps are refused, except check_indices, which
-  // only looks and whose faults nobody is told.
+  // Nobody waits for a run here, so a fault could not be reported: steps that may fault are refused. check_indices is
+  // allowed, since it only compares, and its faults are dropped.
   static void refuse_faults(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible &&

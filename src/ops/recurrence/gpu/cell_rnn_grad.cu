@@ -12,7 +12,7 @@ struct Cell {
   static constexpr int kSums = 1;
   float dh;                   // gradient of the step's new state
   Pack<Stored, 1> h, dstate;  // loads in flight for the next step: its new state, and that state's given gradient
-  float of_h, slope;          // for the prepared step: that gradient as f32; the activation's slope, or for ReLU the state
+  float of_h, slope;          // for the prepared step: that gradient; the activation's slope, for ReLU the state
 
   PD_DEVICE void start(const Operands& operands, Index at) {
     dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;

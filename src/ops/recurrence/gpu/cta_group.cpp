@@ -174,7 +174,7 @@ void choose_exchange(const LayerExtents& layer, CtaGroup* cta_group) {
   cta_group->exchange = cta_group->ctas > 1 && is_copied ? Exchange::copies : Exchange::stores;
 }
 
-// There is a word for each value that is given in a place, and there are the words that tell uses apart.
+// The words of all values in all buffers, and those that hold the epochs.
 std::int64_t state_words(const LayerExtents& layer, const CtaGroup& cta_group) {
   if (cta_group.exchange != Exchange::memory) return 0;
   if (cta_group.shares_state()) {  // recurrence_sum_peers.cu

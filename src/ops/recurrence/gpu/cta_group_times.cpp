@@ -9,18 +9,19 @@
 namespace paoding {
 namespace {
 
-// The time of a layer's launch, the work in front of its first step and the product of its input, which a pipeline has
-// once; steps that a layer of a pipeline is behind the one below; how much longer a step of all layers takes than a
-// step of one, which grows with the CTAs of a layer (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
+// kLayerUs: a layer's launch, the work before its first step and the product of its input, which a pipeline pays once.
+// kStepsBehind: how many steps a layer of a pipeline runs behind the layer below. kStackedStep and kStackedCta: how
+// much longer a step of all layers takes than a step of one, which grows with the CTAs of a layer (two layers of 512
+// units in f32: 82.5 us with 32 CTAs each, 92.8 with 43).
 constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.05, kStackedCta = 0.003;
 constexpr double kCyclesPerUs = 1980;
-// Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
+// With streamed weights: the extra time of a step, and the latency of a copy while many are in flight.
 constexpr double kStreamingUs = 0.2, kCopyUs = 0.7;
-constexpr double kStreamedGradient = 1.15;  // by tensor cores: that it takes longer than all that it does
+constexpr double kStreamedGradient = 1.15;  // by tensor cores: measured time over the sum of its parts
 constexpr double kSumPeersUs = 0.9;         // until partial-sum peers have each other's gates
-// The part of L2 that keeps lines from step to step when they are read in the same order; the size up to which it does
-// better untold; the part of larger weights that it keeps if it is told which. And how fast memory is where it keeps
-// none.
+// Shares of L2. kCacheShare: how much of it keeps lines from step to step when they are read in the same order.
+// kMostUntold: up to which size that works best without cache hints. kToldShare: how much of larger weights it keeps by
+// hints. kRoundRate: the share of memory's rate where it keeps none.
 constexpr double kCacheShare = 0.5, kMostUntold = 0.8, kToldShare = 0.45, kRoundRate = 0.8;
 
 // The time until every CTA of a cluster has the data of all of them, so many bytes in all: fitted to measurements on an

@@ -6,14 +6,14 @@
 
 namespace paoding {
 
-/// Whether, within a cluster, copies bring a CTA's data to all others sooner than stores do.
+/// Whether TMA copies bring a CTA's data to the rest of its cluster sooner than stores.
 bool are_copies_faster(const LayerExtents& layer, const CtaGroup& cta_group);
-/// A step whose weights all stay.
+/// A step whose weights are all in registers and shared memory.
 double step_us(const LayerExtents& layer, const CtaGroup& cta_group);
-/// The same where weights come out of memory: those asked for ahead come during the exchange.
+/// The same with streamed weights: chunks that are loaded ahead arrive during the exchange.
 double streamed_step_us(const LayerExtents& layer, const CtaGroup& cta_group, const Target& target);
-/// The chunks of weights in memory that L2 is told to keep from step to step; none where it does so untold, or where
-/// kernels can't say which.
+/// How many streamed chunks get a cache hint to stay in L2 from step to step; none where L2 keeps them without hints,
+/// or where kernels cannot give hints.
 std::int64_t l2_resident_chunks(const LayerExtents& layer, const CtaGroup& cta_group, const Target& target);
 /// All layers of a pipeline, each in a launch of its own, or in one launch.
 double separate_us(const LayerExtents& layer, const CtaGroup& cta_group);

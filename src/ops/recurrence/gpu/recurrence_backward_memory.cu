@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges parts of the gradients through memory, each word for one reader. A CTA group has two places for them, used
-// in turn; the lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it
-// changes with each. Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of
-// step s. The more rows, the more the parts are. So kSumPeers CTAs with numbers side by side tell each other the
-// gradients of their gates, and each multiplies all of these for a share of the units: parts are that many fewer and
-// longer. The gradients go the same way as parts do. (A CTA gets its parts from one of each kSumPeers, who had the
-// gradients of all of them, who had all parts of the step before.)
+// Exchange of partial sums of the gradients through global memory, where every word has one reader. A CTA group has two
+// buffers, used in turn. The lowest bit of a word is an epoch that changes with each use, so a reader knows whether the
+// word is of this use; that costs an f32 less than 2^-23 of its value. A CTA sends the parts of step s + 2 only after
+// it has those of step s + 1 from all others, which then have all of step s, so no buffer is overwritten too early.
+// With many rows the parts are most of the traffic. Then kSumPeers CTAs of adjacent ranks exchange the gradients of
+// their gates in the same way, and each multiplies all of these for a share of the units: the parts are kSumPeers times
+// fewer and longer. (A CTA gets its parts from one of each kSumPeers CTAs, which had the gradients of all of them,
+// which had all parts of the step before.)
 
 // Rows of a unit lie side by side, in an order that puts a lane's rows of two tiles into 16 bytes: so lanes store whole
 // sectors. As many are taken at once. With few rows each word is for itself.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient's products in f32 for few rows of the batch, where nothing is rounded. A CTA has the weights that
-// multiply the gradients for its own units, rows of u, and every step gets the gradients of all gates, through memory.
-// Threads share out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so
-// they go from memory into registers, and the CTA synchronizes once a step, where the sums of its warps are added up. A
-// block is 16 weights: four units that the gradient goes back to, by four units of a gate. Some blocks of a thread are
-// kept in registers, as many as there is room for, the others in shared memory, and those that have no room there come
-// out of memory for each of kRowsInFlight (recurrence_stream.cu, a block is a chunk). A CTA group has two places for
-// the gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who gives those of step s +
-// 2 has had those of step s + 1 from everybody, who then had all of step s.
+// The gradient's products by plain FMA in exact f32, for few rows of the batch. A CTA has the rows of u that produce
+// the gradients of its own units, and receives the gradients of all gates through global memory in every step. Threads
+// divide K: each loads only the pieces of the gradients that its weights multiply, straight into registers, so the CTA
+// synchronizes once a step, to add up the sums of its warps. A block is 16 weights: four units that the gradient goes
+// back to, by four units of a gate. Registers keep as many blocks as fit, shared memory the next ones, and the rest is
+// read from global memory for each of kRowsInFlight (recurrence_stream.cu, where a block is a chunk). A CTA group has
+// two buffers for the gradients, used in turn. The lowest bit of a word is an epoch, as in
+// recurrence_backward_memory.cu, and the same order of steps keeps a buffer from being overwritten too early.
 
 constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPieces of all gates
 constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]

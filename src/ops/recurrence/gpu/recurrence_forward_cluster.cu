@@ -145,7 +145,8 @@ struct StateExchange {
         }
         unsigned words[kPacketBytes / 4];
         pack(words, of_units);
-        // A warp's units begin at a packet. In 16 bits a piece holds two packets, so every other warp begins in its middle.
+        // A warp's units begin at a packet. In 16 bits a piece holds two packets, so every other warp begins in its
+        // middle.
         constexpr int kInPieces = 16 / kPacketBytes;
         const int begun = kInPieces == 1 ? 0 : own / kPacketBytes % kInPieces;
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +

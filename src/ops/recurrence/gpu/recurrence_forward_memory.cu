@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state from step to step through memory.
-// With few rows (kLlProtocol) warps give their results, a word of each cell (LlWords). Two places are used in turn: who
-// gives state s + 2 has had s + 1 from everybody, who then had all of state s.
-// Else a CTA group has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit
-// inverted: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows
-// that everybody has had the one before, and makes its own part of that place zero again. Before it gives state s +
-// kPlaces - 2 it has fenced that, so that who has it finds the place empty. (Where the state is shared out it takes a
-// step more until everybody has had one: who makes the next had sums of all its partial-sum peers, of the parts of all
-// that these have.)
+// Exchange of the state through global memory. With few rows (kLlProtocol) warps send a word for each cell (LlWords).
+// Two buffers are used in turn: a CTA that sends state s + 2 has s + 1 from all others, which then have all of state s.
+// Otherwise a CTA group uses kPlaces buffers in turn. They hold zeros until a state comes, whose bits are all inverted:
+// no state is a NaN of all ones, so none of its words is zero then. A CTA that has all of state s knows that all others
+// have the one before, and clears its own part of that buffer. It fences this before it sends state s + kPlaces - 2, so
+// that a CTA that has this state finds the buffer cleared. (With partial-sum peers it takes a step more until all have
+// a state: the CTA that makes the next one had sums from all its peers, which need the parts of all that these have.)
 
-// Measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
+// Cycles before the first poll, measured on an H200: data come no sooner. A thread without a cell to finish waits
+// longer, since it begins earlier.
 constexpr int kPauseCycles = kLlProtocol ? 100 : 0, kIdlePauseCycles = kLlProtocol ? 300 : 0;
 constexpr int kSlicePieces = kLlProtocol ? kUnits / 4 * kRows : kSliceBytes / 16;
 constexpr int kStatePieces = kGroupCtas * kSlicePieces, kPlaces = kLlProtocol ? 2 : 8;
@@ -17,7 +16,8 @@ constexpr int kTakenPieces = kSharesState ? kStatePieces / kSumPeers : kStatePie
 constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
 // Places in shared memory; one where all threads synchronize between the products and the next state.
 constexpr int kStates = kSingleBuffered ? 1 : 2;
-// Pieces are stored beside the look at them, come or not: nobody reads the place before all have. (In 16 bits slower.)
+// Pieces are stored into shared memory before their epoch is checked, since nobody reads the buffer before all have
+// come. (In 16 bits that is slower.)
 constexpr bool kStoresBeside = kLlProtocol && kSimtFma && sizeof(Stored) == 4 && kStates == 2;
 
 // Pieces that a thread asks for without waiting for one after the other.

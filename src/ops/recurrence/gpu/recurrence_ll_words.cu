@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of few rows in global memory by the LL protocol (as in NCCL). Every cell has a 32-bit word: an f32, or a 16-bit
-// value in the upper half. Its lowest bit is an epoch that changes with each use of the word, so a reader sees by the
-// word itself whether it has come. For an f32 that costs the last bit of the mantissa, less than 2^-23 of the value
-// (for normal ones). A piece is the words of four units of a row; the pieces of all rows for these units are adjacent.
+// States of few rows in global memory by the LL protocol (as in NCCL). Every cell has a 32-bit word: an f32, or a
+// 16-bit value in the upper half. Its lowest bit is an epoch that changes with each use of the word, so a reader sees
+// by the word itself whether it has come. For an f32 that costs the last bit of the mantissa, less than 2^-23 of the
+// value (for normal ones). A piece is the words of four units of a row; the pieces of all rows for these units are
+// adjacent.
 struct LlWords {
   static constexpr bool kAreHalved = sizeof(Factor) == 2;
 

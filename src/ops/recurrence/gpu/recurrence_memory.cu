@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTA groups that exchange through global memory, that is, through L2: any CTAs that run at once, for weights that are
-// more than a cluster has room for, and for GPUs without clusters. The data themselves tell whether they are there: a
-// flag beside them would be seen only after a second trip. All CTAs of a cooperative launch run, so a step's data come
-// whatever happens.
+// CTA groups that exchange through global memory, that is, through L2. They are for weights that do not fit a cluster
+// and for GPUs without clusters. The data carry their own epoch (LL protocol), since a flag beside them would cost a
+// second trip to L2. All CTAs of a cooperative launch run at once, so no CTA waits for one that has not begun.
 
-// Nobody asks for so long after it has given its part: requests get in the way of the data.
+// A CTA pauses so many cycles between sending its part and polling, because polls delay the data of others.
 PD_DEVICE void pause_cycles(int cycles) {
 #ifndef PD_EMULATE
   for (const long long begin = clock64(); clock64() - begin < cycles;) {}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers one above the other in one launch, each some steps behind the one below. The input of a layer above the first
-// is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the layer's own keep
-// those of the state, and go on to the next step without waiting for the readers of their results. States and products
-// go through memory, each step's in words of their own: a layer never waits for the one above. So all data come from
-// CTAs of lower numbers. The epoch of a word (LlWords; a product is f32) is of the launch.
+// A layer pipeline: layers one above the other in one launch, each some steps behind the one below. The input of an
+// upper layer is multiplied in the same launch by as many more CTAs, which keep the weights of the input as the layer's
+// own CTAs keep those of the state. States and products go through global memory, with words of their own for each
+// step, so a layer never waits for the one above, and all data come from CTAs of lower index. A word's epoch (LlWords;
+// a product is f32) is that of the launch.
 
 constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: the tasks of the CTAs
 constexpr int kLayerCtas = kCtaGroups * kGroupCtas, kCtaGroupWords = kHidden * kRows;

@@ -143,8 +143,8 @@ struct ForwardWeights {
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
     return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
-  // Stages u transposed, so that a lane gets 4 elements along K by one load. Each lane stores 4 units of a row of u, and
-  // the stride puts the lanes' stores into different banks.
+  // Stages u transposed, so that a lane gets 4 elements along K by one load. Each lane stores 4 units of a row of u,
+  // and the stride puts the lanes' stores into different banks.
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {
     constexpr unsigned kPieces = kUnits / 4, kAll = kGates * kRowsAtOnce * kPieces;

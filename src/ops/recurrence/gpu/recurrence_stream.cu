@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that a CTA has no room for. They come out of memory every step, that is, out of L2 as far as they have room
-// there. Before the first step they are laid out in the order of the products, in chunks of kChunkPieces pieces of 16
-// bytes a lane; then each lane copies its own pieces into a ring in shared memory, kAhead chunks before it multiplies
-// by them. So lanes wait for no others; and since the weights are the same every step, the first chunks of the next one
-// are under way while the CTA group still waits for its state. Where they are more than L2 keeps, reads that go round
-// would find nothing there: each line would be gone before its turn comes again. So kL2Resident chunks stay there,
-// evenly among the others, which make room first. The last step gives their room back.
+// Streamed weights: those that do not fit a CTA's registers and shared memory are read in every step, from L2 as far as
+// they fit there. Before the first step they are laid out in the order of the products, in chunks of kChunkPieces
+// pieces of 16 bytes a lane. Then each lane copies its own pieces into a ring in shared memory, kAhead chunks before it
+// needs them, so lanes do not wait for each other. The weights are the same in every step, so the next step's first
+// chunks are in flight while the CTA group still waits for its state. Weights larger than L2, read in a cycle, would
+// always evict a line before it is read again. So kL2Resident chunks, spread evenly, get a cache hint to stay, and the
+// others one to be evicted first. The last step releases them.
 
 // These are createpolicy's values; the compiler knows them here, and they take no registers.
 constexpr unsigned long long kMakesRoomFirst = 0x12F0000000000000ull, kStaysLongest = 0x14F0000000000000ull;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward, where many rows of a state would take the room of weights: kSumPeers CTAs with numbers side by side share
-// out K. Each has its part of the state, multiplies it for all units of all of them, and sends each of the others the
-// sums for its units: the gates of a cell are a piece, the lowest bit of each word of which, a 2^24th of it, tells
-// whether it is of this use of its place or of the one before. Two places are used in turn: who tells sums of step s +
-// 2 has a state from CTAs whose partial-sum peers all had the one before, and that takes this CTA's sums of step s.
+// Forward, where many rows of a state would take the shared memory of weights: kSumPeers CTAs of adjacent ranks divide
+// K. Each has its part of the state, multiplies it for the units of all of them, and sends each of the others the
+// partial sums for its units. The gates of a cell are a piece, and the lowest bit of each word is an epoch that changes
+// with each use of its buffer. Two buffers are used in turn: a CTA that sends sums of step s + 2 has a state from CTAs
+// whose partial-sum peers all had the state before, for which they needed this CTA's sums of step s.
 struct PeerSums {
   static constexpr int kOthers = kSharesState ? kSumPeers - 1 : 1, kCellCount = kRows * kUnits;
   static constexpr int kPlacePieces = kGroupCtas * kOthers * kCellCount, kCtaGroupPieces = kSharesState ? 2 * kPlacePieces : 0;
