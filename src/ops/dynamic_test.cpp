@@ -48,7 +48,7 @@ TEST(DynamicSlice, IsTheSliceAtAnyStartMovedToWhereItFits) {
   }
 }
 
-// A buffer that a loop fills from behind, and its gradient.
+// A buffer that a loop fills from its end, and its gradient.
 TEST(DynamicSlice, WritesAndReadsWhereALoopIs) {
   Graph g;
   const Value xs = g.input("xs", f64, {4, 3}), dy = g.input("dy", f64, {4, 3});

@@ -10,7 +10,7 @@ namespace paoding {
 template <class User>
 class UseOrder {
  public:
-  /// Calls follow(other) for every user that `next` must come behind; all users that those came behind are then before
+  /// Calls follow(other) for every user that `next` must come after; all users that those came after are then before
   /// it too.
   template <class Follow>
   void use(User* next, bool writes, const Follow& follow) {
