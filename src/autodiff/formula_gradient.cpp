@@ -225,7 +225,7 @@ FormulaGradient formula_gradient(const GradCall& call, bool is_chosen) {
     dtypes.push_back(input.dtype());
     constants.push_back(number_everywhere(input.graph(), input.ref()).value_or(NAN));
   }
-  constants.push_back(NAN);  // the adjoint, which is known only when the gradient runs
+  constants.push_back(NAN);  // the adjoint, whose value is not known
   FormulaGradient made{Values(call.inputs.size()), std::vector<bool>(call.inputs.size())};
   const TracedFormula& traced = traced_formula(*call.node.op, dtypes, call.node.attrs);
   if (!is_float(traced.expr.dtype_of(traced.root))) return made;  // a comparison
