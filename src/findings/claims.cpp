@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/claims.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <system_error>
+
+namespace paoding::findings {
+
+namespace {
+
+struct Gain {
+  std::int64_t low = 0, high = 0;
+};
+
+// All edits together take away so much, and no replay saves more; without a wait it may save anything.
+double most_to_save(const Steps& steps, const std::vector<Edit>& edits) {
+  const profile::Trace& trace = steps.trace();
+  double sum = 0;
+  for (const Edit& edit : edits) {
+    switch (edit.what) {
+      case Edit::What::no_wait:
+      case Edit::What::defer_wait:
+      case Edit::What::gap:
+      case Edit::What::move: return static_cast<double>(trace.wall_ns());
+      case Edit::What::host: sum += static_cast<double>(edit.end - edit.start - edit.ns); break;
+      case Edit::What::duration: sum += static_cast<double>(trace.duration(edit.span) - edit.ns); break;
+      case Edit::What::remove: {
+        sum += static_cast<double>(trace.duration(edit.span));
+        const SpanId launch = trace.on_gpu(edit.span) ? trace.cause(edit.span) : kNone;
+        if (launch != kNone) sum += static_cast<double>(trace.duration(launch));
+        break;
+      }
+    }
+  }
+  return sum;
+}
+
+// Alone, on the trace as it is.
+std::vector<Gain> gains_alone(const Replay& replay, const std::vector<Candidate>& candidates, bool two_threads) {
+  std::vector<Gain> gains(candidates.size());
+  const std::int64_t whole = replay.step_ns();
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < candidates.size(); i = next++) {
+      const std::int64_t most = whole - replay.step_ns(candidates[i].most),
+                         least = whole - replay.step_ns(candidates[i].least);
+      gains[i].high = std::max<std::int64_t>(0, std::max(most, least));
+      gains[i].low = std::clamp<std::int64_t>(std::min(most, least), 0, gains[i].high);
+    }
+  };
+  std::future<void> beside;
+  if (two_threads && candidates.size() > 1 && replay.size() > 10'000) {
+    try {
+      beside = std::async(std::launch::async, work);
+    } catch (const std::system_error&) {  // no more threads are to be had
+    }
+  }
+  work();
+  if (beside.valid()) beside.get();
+  return gains;
+}
+
+Finding made_of(Candidate&& candidate, Gain gain, std::int64_t step_ns) {
+  Finding finding;
+  finding.kind = candidate.kind;
+  finding.title = std::move(candidate.title), finding.text = std::move(candidate.text);
+  finding.gain_low_ns = gain.low, finding.gain_high_ns = gain.high;
+  finding.share_low = static_cast<double>(gain.low) / static_cast<double>(step_ns);
+  finding.share_high = static_cast<double>(gain.high) / static_cast<double>(step_ns);
+  finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
+  finding.line = std::move(candidate.where.line);
+  finding.evidence = std::move(candidate.evidence);
+  if (finding.evidence.size() > kMostEvidence) finding.evidence.resize(kMostEvidence);
+  finding.change = std::move(candidate.change), finding.verify = std::move(candidate.verify);
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector<Candidate> candidates,
+                           std::int64_t step_ns, const FindOptions& options) {
+  const double least = options.least_share * static_cast<double>(step_ns);
+  const double of_all = least * static_cast<double>(steps.count());
+  std::erase_if(candidates, [&](const Candidate& one) { return most_to_save(steps, one.most) < of_all; });
+  const std::vector<Gain> alone = gains_alone(replay, candidates, options.two_threads);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (static_cast<double>(alone[i].high) >= least) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return alone[i].high; });
+  std::vector<Edit> claimed;  // by those that come first, all of it
+  std::int64_t whole = replay.step_ns();
+  std::vector<Finding> found;
+  for (const std::size_t i : order) {
+    if (found.size() >= options.most) break;
+    Gain gain = alone[i];
+    std::int64_t with_it = 0;
+    if (!found.empty()) {
+      with_it = replay.step_ns({claimed, candidates[i].most});
+      gain.high = std::min(gain.high, std::max<std::int64_t>(0, whole - with_it));
+      if (static_cast<double>(gain.high) < least) continue;
+      gain.low = std::min(
+          {gain.low, gain.high, std::max<std::int64_t>(0, whole - replay.step_ns({claimed, candidates[i].least}))});
+    } else {
+      with_it = whole - gain.high;
+    }
+    whole = with_it;
+    claimed.insert(claimed.end(), candidates[i].most.begin(), candidates[i].most.end());
+    found.push_back(made_of(std::move(candidates[i]), gain, step_ns));
+  }
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::gain_high_ns);
+  for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;
+  return found;
+}
+
+}  // namespace paoding::findings

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings: where the steps of a finished trace lose time, how much of it a change would save, and the change to make.
+// A gain is the difference between two replays of the trace, never a sum of local estimates.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profile/trace.h"
+
+namespace paoding::findings {
+
+using profile::kNone;
+using profile::SpanId;
+using profile::TrackId;
+
+/// The kinds of findings. Their words in JSON are those of to_string().
+enum class Kind : std::uint8_t {
+  late_data = 1,        // the step waits for its input
+  late_launches,        // a GPU waits for the host to launch
+  sync_in_step,         // the host waits for a GPU in the middle of a step, and then launches late
+  pageable_copies,      // copies from or to memory that the driver has to stage
+  exposed_copies,       // copies while no kernel is under way
+  pointwise_chain,      // small elementwise kernels in a row
+  layout_kernels,       // kernels that only transpose, cast or copy
+  gradient_fills,       // fills and sums of gradients beside products
+  small_grid,           // too few CTAs for the GPU
+  exact_f32_product,    // products in f32 without tensor cores
+  odd_dimensions,       // extents that tensor cores do not like
+  far_from_bandwidth,   // a kernel that only moves bytes, slowly
+  slow_product,         // a product that takes longer than its size explains
+  exposed_collectives,  // collectives while no other kernel is under way
+  straggler_rank,       // a rank that the others wait for
+  allocation_in_step,   // memory of a GPU is allocated or freed
+  late_compile,         // something is compiled or loaded behind the first steps
+  rare_slow_steps,      // few steps that take far longer than the others
+  sinking_clocks,       // the same kernels get slower
+  rebuilt_graph,        // a CUDA graph is made anew in every step
+};
+inline constexpr int kKinds = static_cast<int>(Kind::rebuilt_graph);
+/// "late_data", ...
+std::string_view to_string(Kind kind);
+
+struct Finding {
+  Kind kind = Kind::late_data;
+  int number = 0;                                  // from 1 on in the order of printing, the largest gain first
+  std::string title = {}, text = {};               // a line; sentences with the numbers that are the evidence
+  std::int64_t gain_low_ns = 0, gain_high_ns = 0;  // of a step
+  double share_low = 0, share_high = 0;            // of Findings::step_ns
+  std::string op = {}, scope = {}, line = {};      // the user's; empty where the trace does not say
+  std::vector<SpanId> evidence = {};               // some spans, the worst first
+  std::string change = {};                         // in the words of the framework that was recorded
+  std::string verify = {};                         // the switch that `paoding verify` flips; "": none
+};
+
+/// A rule that could not look, and why.
+struct Silence {
+  Kind kind = Kind::late_data;
+  std::string why = {};
+  bool operator==(const Silence&) const = default;
+};
+
+struct Findings {
+  std::vector<Finding> found = {};
+  std::string abstained = {};  // why nothing is said at all; empty otherwise
+  std::vector<Silence> silent = {};
+  std::int64_t step_ns = 0;     // the median step
+  int steps = 0;                // that were looked at
+  std::string stepped_by = {};  // how steps were told apart: "steps as they are marked"
+  double replay_error = 0;      // of the unchanged trace's replay, as a share of the measured time
+};
+
+struct FindOptions {
+  double least_share = 0.01;        // of the median step that a finding has to gain at most
+  double most_replay_error = 0.02;  // beyond which nothing is said
+  std::size_t most = 20;            // findings
+  bool two_threads = true;
+};
+
+/// The trace is finished.
+Findings find(const profile::Trace& trace, const FindOptions& options = {});
+
+}  // namespace paoding::findings

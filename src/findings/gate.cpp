@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "profile/trace_counts.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+constexpr std::size_t kLeastOfSteps = 5;
+constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostUnsound = 0.01;
+
+// The share of GPU time in the steps whose launch or op is known.
+double attributed_share(const Steps& steps) {
+  const Trace& trace = steps.trace();
+  double all = 0, known = 0;
+  for (const SpanId i : steps.device_spans()) {
+    const auto ns = static_cast<double>(trace.duration(i));
+    all += ns;
+    if (trace.cause(i) != kNone || trace.site(i).op != 0) known += ns;
+  }
+  return all > 0 ? known / all : 1;
+}
+
+// The recorder's share of the stepping thread's time, by its own account.
+double recording_share(const Steps& steps) {
+  const Trace& trace = steps.trace();
+  double recording = 0, spans = 0, whole = 0;
+  for (std::size_t step = 0; step < steps.count(); ++step) {
+    const Interval of = steps.of()[step];
+    whole += static_cast<double>(of.end - of.start);
+    const SpanRange own = steps.spans(steps.track(), step);
+    spans += static_cast<double>(own.end - own.begin);
+    for (SpanId i = own.begin; i < own.end; ++i) {
+      if (trace.kind(i) == SpanKind::recording) recording += static_cast<double>(trace.duration(i));
+    }
+  }
+  recording += spans * static_cast<double>(trace.span_cost_ns());
+  return whole > 0 ? recording / whole : 0;
+}
+
+// The share of launched work that begins before its launch, by more than clocks differ as a rule.
+double unsound_share(const Steps& steps) {
+  constexpr std::int64_t kInexact = 2'000;
+  const Trace& trace = steps.trace();
+  double launched = 0, early = 0;
+  for (const SpanId i : steps.device_spans()) {
+    if (trace.cause(i) == kNone) continue;
+    launched += 1;
+    early += trace.start(i) + kInexact < trace.start(trace.cause(i)) ? 1 : 0;
+  }
+  return launched > 0 ? early / launched : 0;
+}
+
+// Works of one stream that are under way together for longer than dependent launches and branches of a graph are.
+double overlapping_share(const Steps& steps) {
+  constexpr std::int64_t kMostTogether = 1'000'000;
+  const Trace& trace = steps.trace();
+  double all = 0, long_ones = 0;
+  for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+    if (trace.tracks()[track].kind == TrackKind::thread || trace.tracks()[track].process != steps.process()) continue;
+    const SpanRange own = steps.spans(track);
+    for (SpanId i = own.begin; i + 1 < own.end; ++i) {
+      const bool is_one_launch = trace.cause(i) != kNone && trace.cause(i) == trace.cause(i + 1);
+      const bool are_works = trace.kind(i) == SpanKind::kernel && trace.kind(i + 1) == SpanKind::kernel;
+      all += 1;
+      if (are_works && !is_one_launch && trace.end(i) > trace.start(i + 1) + kMostTogether) long_ones += 1;
+    }
+  }
+  return all > 0 ? long_ones / all : 0;
+}
+
+}  // namespace
+
+std::string reason_to_abstain(const Steps& steps) {
+  const Trace& trace = steps.trace();
+  if (trace.size() == 0) return "nothing was recorded";
+  if (steps.count() == 0)
+    return "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats";
+  if (steps.count() < kLeastOfSteps) {
+    const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" behind {} of warming up", steps.warm_up());
+    return fmt::format("the trace has {} step{}{}, and a median needs {}", steps.count(), steps.count() == 1 ? "" : "s",
+                       warm, kLeastOfSteps);
+  }
+  const Records records = count_records(trace);
+  if (records.dropped > 0) return fmt::format("{} records were lost", records.dropped);
+  if (records.timeless > 0) return fmt::format("{} records have no time that can be used", records.timeless);
+  if (const double known = attributed_share(steps); known < kLeastAttributed) {
+    return fmt::format(
+        "{:.3g}% of the GPU's time in the steps is the work of no launch and no op that the trace has, more than {:g}%",
+        100 * (1 - known), 100 * (1 - kLeastAttributed));
+  }
+  if (const double share = recording_share(steps); share > kMostRecording) {
+    return fmt::format("recording took {:.3g}% of the steps, more than {:g}%", 100 * share, 100 * kMostRecording);
+  }
+  if (const double early = unsound_share(steps); early > kMostUnsound) {
+    return fmt::format("{:.3g}% of the GPU's work begins before its launch: the clocks of host and GPU do not agree",
+                       100 * early);
+  }
+  if (const double together = overlapping_share(steps); together > kMostUnsound) {
+    return fmt::format("{:.3g}% of a stream's kernels overlap the next by more than 1 ms: their times cannot be right",
+                       100 * together);
+  }
+  return "";
+}
+
+std::string reason_to_abstain(double replay_error, double most) {
+  if (replay_error <= most) return "";
+  return fmt::format(
+      "replaying the unchanged steps misses their measured time by {:.2g}%, more than {:g}%: something that the trace "
+      "does "
+      "not show decides when work begins",
+      100 * replay_error, 100 * most);
+}
+
+}  // namespace paoding::findings

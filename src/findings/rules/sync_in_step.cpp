@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host waits for the GPU in the middle of a step, and while it then works towards the next launch the GPU is idle.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "findings/rules.h"
+#include "findings/words.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+// Copies to a GPU from memory that has to be staged wait too; that is another finding.
+bool is_for_staged_copy(const Trace& trace, FactReader& facts, const Wait& wait) {
+  if (wait.for_work == kNone || trace.kind(wait.for_work) != SpanKind::memcpy) return false;
+  return trace.site(wait.for_work).copy == Copy::host_to_device && facts.of(wait.for_work).memory == "pageable";
+}
+
+struct SameWaits {
+  Evidence evidence;
+  double waited = 0;
+  std::map<std::size_t, std::vector<SpanId>> by_step;
+  SpanId example = kNone;
+};
+
+std::string_view pytorch_change(std::string_view op) {
+  if (has_word(op, {"aten::item", "_local_scalar_dense", "aten::is_nonzero"})) {
+    return "keep the value on the GPU (loss.detach()) and call .item() every 100th step only";
+  }
+  if (has_word(op, {"nonzero", "masked_select", "unique", "aten::index"})) {
+    return "an op whose result has a fixed size, such as torch.where, in place of one that asks for the number of "
+           "elements";
+  }
+  if (has_word(op, {"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"})) {
+    return "copy with non_blocking=True into pinned memory, and read it one step later";
+  }
+  return "no torch.cuda.synchronize() in the step";
+}
+
+}  // namespace
+
+void find_sync_in_step(const Steps& steps, Candidates* out) {
+  const Trace& trace = steps.trace();
+  FactReader facts(steps);
+  std::map<std::string, SameWaits> groups;
+  for (const Wait& wait : steps.waits()) {
+    if (wait.for_work == kNone || is_for_staged_copy(trace, facts, wait)) continue;
+    const SpanId op = steps.outermost_op_of(wait.span);
+    const std::string name(op == kNone ? trace.name(wait.span) : trace.text(trace.site(op).op));
+    SameWaits& group = groups[name];
+    group.evidence.add(wait.span, static_cast<double>(wait.idle_ns));
+    group.waited += static_cast<double>(wait.waited_ns);
+    group.by_step[wait.step].push_back(wait.span);
+  }
+  const auto count = static_cast<double>(steps.count());
+  for (auto& [name, group] : groups) {
+    if (group.evidence.sum() <= 0) continue;
+    Candidate found{.kind = Kind::sync_in_step};
+    for (const auto& [step, spans] : group.by_step) {
+      const auto before = group.by_step.find(step - 1);
+      for (std::size_t n = 0; n < spans.size(); ++n) {
+        const bool has_before = step > 0 && before != group.by_step.end() && n < before->second.size();
+        found.least.push_back(Edit::defer_wait(spans[n], has_before ? before->second[n] : kNone));
+        found.most.push_back(Edit::no_wait(spans[n]));
+      }
+    }
+    found.evidence = group.evidence.worst();
+    const SpanId worst = found.evidence.front();
+    found.where = steps.where(worst);
+    found.title = "the host waits for the GPU inside of the step";
+    found.text = fmt::format(
+        "{} a step in {} the host waits for {} a step until the GPU has caught up; behind that the GPU is idle for {} "
+        "until "
+        "it gets new work.",
+        count_text(static_cast<double>(group.evidence.count()) / count, "time", "times"), quoted(name),
+        time_text(group.waited / count), of_a_step(steps, group.evidence.sum()));
+    found.change = Changes{.pytorch = pytorch_change(name),
+                           .jax = "read the value (float(x), np.asarray(x)) some steps later, or not in every step",
+                           .paoding = "leave the result on the device and fetch it some steps later",
+                           .others = "wait for an event of the step before, or not in every step"}
+                       .of(steps.source());
+    found.verify = steps.source() == Source::paoding ? "fetch-later" : "";
+    out->add(std::move(found));
+  }
+}
+
+}  // namespace paoding::findings

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/steps.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "findings/steps_builder.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+constexpr int kFurthestOut = 256;  // spans within each other
+
+// The span that made it happen: the launch of a GPU's work, else the span around it.
+SpanId outer(const Trace& trace, SpanId i) {
+  return trace.on_gpu(i) && trace.cause(i) != kNone ? trace.cause(i) : trace.parent(i);
+}
+
+// How much of an interval others cover, which are united.
+std::int64_t covered(const std::vector<Interval>& united, Interval of) {
+  std::int64_t sum = 0;
+  auto next = std::ranges::upper_bound(united, of.start, {}, &Interval::end);
+  for (; next != united.end() && next->start < of.end; ++next) {
+    sum += std::min(next->end, of.end) - std::max(next->start, of.start);
+  }
+  return sum;
+}
+
+// "264x1x1"
+std::array<std::int64_t, 3> extents_of(std::string_view text) {
+  std::array<std::int64_t, 3> extents{};
+  const char *at = text.data(), *end = at + text.size();
+  for (std::int64_t& extent : extents) {
+    const auto [next, problem] = std::from_chars(at, end, extent);
+    if (problem != std::errc{} || extent < 0 || extent > std::int64_t{1} << 31) return {};
+    at = next == end ? next : next + 1;
+  }
+  return extents;
+}
+
+}  // namespace
+
+Steps::Steps(const Trace& trace) : trace_(trace) { StepsBuilder(trace, this).build(); }
+
+std::size_t Steps::at(std::int64_t ns) const {
+  const auto next = std::ranges::upper_bound(steps_, ns, {}, &Interval::end);
+  return next == steps_.end() || next->start > ns ? kOutside : static_cast<std::size_t>(next - steps_.begin());
+}
+
+std::size_t Steps::step_of(SpanId i) const {
+  const SpanId cause = trace_.on_gpu(i) ? trace_.cause(i) : kNone;
+  return at(trace_.start(cause != kNone ? cause : i));
+}
+
+SpanRange Steps::spans(TrackId track, std::size_t step) const {
+  const SpanRange all = tracks_[track];
+  const auto behind = [&](std::int64_t ns) {
+    SpanId low = all.begin, high = all.end;
+    while (low < high) {
+      const SpanId middle = low + (high - low) / 2;
+      trace_.start(middle) < ns ? low = middle + 1 : high = middle;
+    }
+    return low;
+  };
+  return {behind(steps_[step].start), behind(steps_[step].end)};
+}
+
+std::span<const SpanId> Steps::launched_by(SpanId host) const {
+  const std::uint32_t from = launched_from_[host], to = launched_from_[host + 1];
+  return {launched_.data() + from, launched_.data() + to};
+}
+
+std::int64_t Steps::idle_in(std::int64_t start, std::int64_t end) const { return covered(all_idle_, {start, end}); }
+
+std::int64_t Steps::exposed_ns(SpanId copy) const {
+  const SpanKind kind = trace_.kind(copy);
+  if (kind != SpanKind::memcpy && kind != SpanKind::memset) return 0;
+  const auto found = std::ranges::find(devices_, trace_.track(copy).device);
+  if (found == devices_.end()) return 0;
+  const std::vector<Interval>& busy = busy_kernels_[static_cast<std::size_t>(found - devices_.begin())];
+  return trace_.duration(copy) - covered(busy, {trace_.start(copy), trace_.end(copy)});
+}
+
+SpanId Steps::op_of(SpanId i) const {
+  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+    if (trace_.site(i).op != 0) return i;
+  }
+  return kNone;
+}
+
+SpanId Steps::outermost_op_of(SpanId i) const {
+  SpanId found = kNone;
+  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+    if (trace_.site(i).op != 0) found = i;
+  }
+  return found;
+}
+
+Where Steps::where(SpanId i) const {
+  Where found;
+  const SpanId op = outermost_op_of(i);
+  if (op != kNone) found.op = trace_.text(trace_.site(op).op);
+  const ArgumentColumn* source = nullptr;
+  for (const ArgumentColumn& column : trace_.columns()) {
+    if (column.type == ArgumentType::text && trace_.text(column.name) == "source") source = &column;
+  }
+  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+    if (found.scope.empty() && trace_.site(i).scope != 0) found.scope = trace_.text(trace_.site(i).scope);
+    if (found.line.empty() && source != nullptr) {
+      const auto line = std::ranges::lower_bound(source->of, i);
+      if (line != source->of.end() && *line == i) {
+        found.line = trace_.text(source->text(static_cast<std::size_t>(line - source->of.begin())));
+      }
+    }
+    // A frame of Python is named as "model.py(12): forward"; those of frameworks are not the user's.
+    if (found.line.empty() && trace_.kind(i) == SpanKind::frame) {
+      const std::string_view name = trace_.name(i);
+      const std::size_t open = name.find(".py("), close = name.find("): ");
+      const bool is_users = open != name.npos && close != name.npos && open < close &&
+                            name.find("site-packages") == name.npos && name.find("dist-packages") == name.npos &&
+                            !name.starts_with("torch/") && !name.starts_with("contextlib.py");
+      if (is_users) {
+        found.line = std::string(name.substr(0, open + 3)) + ":" + std::string(name.substr(open + 4, close - open - 4));
+      }
+    }
+  }
+  return found;
+}
+
+DeviceLimit Steps::limit(int device) const {
+  DeviceLimit found;
+  for (const Limit& limit : trace_.limits()) {
+    if (limit.device == device) found.bytes_per_ns = limit.bytes_per_ns, found.flops_per_ns = limit.flops_per_ns;
+  }
+  return found;
+}
+
+bool FactReader::Column::find(SpanId i, std::size_t* place) {
+  if (column == nullptr) return false;
+  const std::vector<SpanId>& of = column->of;
+  constexpr std::size_t kNear = 4;
+  const std::size_t near = std::min(of.size(), at + kNear);
+  while (at < near && of[at] < i) ++at;
+  if (at >= of.size() || of[at] < i || (at > 0 && of[at - 1] >= i)) {
+    at = static_cast<std::size_t>(std::ranges::lower_bound(of, i) - of.begin());
+  }
+  *place = at;
+  return at < of.size() && of[at] == i;
+}
+
+FactReader::FactReader(const Steps& steps) : steps_(steps) {
+  const std::pair<std::string_view, Column*> all[] = {{"grid", &grid_},
+                                                      {"block", &block_},
+                                                      {"registers", &registers_},
+                                                      {"shared memory", &shared_},
+                                                      {"memory", &memory_},
+                                                      {"shapes", &shapes_},
+                                                      {"types", &types_},
+                                                      {"collective", &collective_},
+                                                      {"occupancy %", &occupancy_}};
+  for (const ArgumentColumn& column : steps.trace().columns()) {
+    for (const auto& [name, to] : all) {
+      const bool is_number = to == &registers_ || to == &shared_, is_real = to == &occupancy_;
+      const ArgumentType type = is_number ? ArgumentType::integer : is_real ? ArgumentType::real : ArgumentType::text;
+      if (column.type == type && steps.trace().text(column.name) == name) to->column = &column;
+    }
+  }
+}
+
+std::string_view FactReader::text(Column& column, SpanId i) {
+  std::size_t at = 0;
+  return column.find(i, &at) ? steps_.trace().text(column.column->text(at)) : std::string_view();
+}
+
+std::int64_t FactReader::integer(Column& column, SpanId i) {
+  std::size_t at = 0;
+  return column.find(i, &at) ? column.column->integer(at) : 0;
+}
+
+KernelFacts FactReader::of(SpanId i) {
+  const Trace& trace = steps_.trace();
+  KernelFacts facts;
+  facts.grid = extents_of(text(grid_, i)), facts.block = extents_of(text(block_, i));
+  facts.registers = integer(registers_, i), facts.shared_bytes = integer(shared_, i);
+  facts.memory = text(memory_, i), facts.collective = text(collective_, i);
+  std::size_t at = 0;
+  if (occupancy_.find(i, &at)) facts.occupancy = occupancy_.column->real(at);
+  facts.bytes = trace.bytes(i), facts.flops = trace.flops(i), facts.unit = trace.site(i).unit;
+  // The innermost op around it that has shapes.
+  for (SpanId op = i; op != kNone && facts.shapes.empty(); op = outer(trace, op)) {
+    if (trace.site(op).op == 0) continue;
+    facts.shapes = text(shapes_, op), facts.types = text(types_, op);
+    const bool is_alone = trace.on_gpu(i) && trace.cause(i) != kNone && steps_.launched_by(trace.cause(i)).size() == 1;
+    if (op != i && is_alone && facts.bytes == 0) facts.bytes = trace.bytes(op);
+    if (op != i && is_alone && facts.flops == 0) facts.flops = trace.flops(op), facts.unit = trace.site(op).unit;
+  }
+  return facts;
+}
+
+}  // namespace paoding::findings

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// How findings put times, shares and changes into words.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "findings/candidate.h"
+
+namespace paoding::findings {
+
+/// "3.21 ms", "12.4 us".
+std::string time_text(double ns);
+/// "12.3%"
+std::string percent_text(double share);
+/// "1 copy", "3 copies"
+std::string count_text(double count, std::string_view one, std::string_view many);
+/// "3.21 ms of a step of 12.8 ms"
+std::string of_a_step(const Steps& steps, double all_steps_ns);
+/// In quotes, on one line, long names cut.
+std::string quoted(std::string_view name);
+
+/// A change in the words of the framework that was recorded; `others` where it has none of its own.
+struct Changes {
+  std::string_view pytorch = "", jax = "", paoding = "", others = "";
+  std::string of(profile::Source source) const;
+};
+
+/// Spans that belong together, and how much time each is about.
+class Evidence {
+ public:
+  void add(SpanId span, double ns) { all_.emplace_back(ns, span), sum_ += ns; }
+  double sum() const { return sum_; }
+  std::size_t count() const { return all_.size(); }
+  double longest() const { return all_.empty() ? 0 : std::ranges::max(all_).first; }
+  /// The worst first.
+  std::vector<SpanId> worst() const;
+
+ private:
+  std::vector<std::pair<double, SpanId>> all_;
+  double sum_ = 0;
+};
+
+/// Whether a name has one of these words in it, in any case of letters.
+bool has_word(std::string_view name, std::initializer_list<std::string_view> words);
+
+}  // namespace paoding::findings
