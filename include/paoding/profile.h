@@ -47,6 +47,7 @@ struct ReportLayout {
   bool self = false;          // a column for the part of a row's time that is in none of the rows below it
   bool kernels = false;       // rows under every op for the kernels that it ran as, where those are known
   int line_width = 0;         // of a terminal, into which all lines fit from 80 on; 0: lines may be of any length
+  bool findings = true;       // where steps lose time, how much a change would save, and the change to make
   ReportFormat format = ReportFormat::text;
   std::string page =
       {};  // a file (.html) that also gets the report and the timeline as a page for a browser; empty: none

@@ -48,7 +48,7 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
   made.step_ns = steps.median_ns();
-  made.abstained = reason_to_abstain(steps);
+  made.abstained = reason_to_abstain(steps, options.least_steps);
   if (!made.abstained.empty()) return made;
   const Replay replay(steps);
   // Where the host runs ahead of its GPU, its marks are closer together than steps take.

@@ -75,6 +75,7 @@ struct Findings {
 };
 
 struct FindOptions {
+  std::size_t least_steps = 5;      // that a median is made of
   double least_share = 0.01;        // of the median step that a finding has to gain at most
   double most_replay_error = 0.02;  // beyond which nothing is said
   std::size_t most = 20;            // findings

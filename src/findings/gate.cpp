@@ -13,7 +13,6 @@ using namespace profile;
 
 namespace {
 
-constexpr std::size_t kLeastOfSteps = 5;
 constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostUnsound = 0.01;
 
 // The share of GPU time in the steps whose launch or op is known.
@@ -78,15 +77,15 @@ double overlapping_share(const Steps& steps) {
 
 }  // namespace
 
-std::string reason_to_abstain(const Steps& steps) {
+std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
   const Trace& trace = steps.trace();
   if (trace.size() == 0) return "nothing was recorded";
   if (steps.count() == 0)
     return "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats";
-  if (steps.count() < kLeastOfSteps) {
+  if (steps.count() < least_steps) {
     const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" behind {} of warming up", steps.warm_up());
     return fmt::format("the trace has {} step{}{}, and a median needs {}", steps.count(), steps.count() == 1 ? "" : "s",
-                       warm, kLeastOfSteps);
+                       warm, least_steps);
   }
   const Records records = count_records(trace);
   if (records.dropped > 0) return fmt::format("{} records were lost", records.dropped);

@@ -110,7 +110,9 @@ void ReplayBuilder::link_work(NodeId n, SpanId span) {
   }
   if (launch != kNone && !is_queued) {
     const std::int64_t latency = start - launched;
-    if (latency <= most_latency()) {
+    // A copy that is staged begins somewhere in its call.
+    const bool is_staged = trace_.kind(span) == SpanKind::memcpy && start <= trace_.end(cause);
+    if (latency <= most_latency() || is_staged) {
       node.first_ns = latency;
     } else {
       std::int64_t ns = 0;

@@ -132,6 +132,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
       m.notes.push_back(note);
     }
   }
+  if (options.findings) m.extra.push_back(findings_section(trace, options));
   return m;
 }
 
@@ -146,6 +147,7 @@ ReportOptions report_options(State state, Detail detail, SortBy sort, const Repo
           .self = layout.self,
           .kernels = layout.kernels,
           .line_width = layout.line_width,
+          .findings = layout.findings,
           .format = layout.format};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text report of a Trace, and the numbers it is made of.
 //
-// What the numbers mean (all are lengths of unions of intervals, so nothing is counted twice):
+// The numbers mean this (all are lengths of unions of intervals, so nothing is counted twice):
 //   Total time      the wall time of the recording: the sum of the parts below.
 //   under way       when anything was besides compiling: runs from call to return, GPU work, feeds, fetches.
 //   Computation     when a compute phase or a GPU kernel was under way. An op without recorded phases computes whenever
@@ -9,7 +9,7 @@
 //   Recording       the recorder at work, and no computation.
 //   Framework       under way and neither of them; never negative, because computation lies inside of it.
 //   Compiling       and nothing else was under way.
-//   Your code       the rest: what is not paoding's, a data loader among it.
+//   Your code       the rest, which is not paoding's: a data loader, say.
 //   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
 //   ~               in part scaled: of most replays of a graph only the ends are stamped, and their time is shared out
 //                   as in those that are stamped in full.
@@ -21,7 +21,7 @@
 //                   threads or streams that worked at the same time may add up to more than 1.
 //   a scope's row   (Nesting::scope) one call per run, with all that ran in the scope; a name ending in (backward) is
 //                   the part of a scope that belongs to gradients.
-//   (between events)  what of the total time no row covers, gap by gap.
+//   (between events)  the part of the total time that no row covers, gap by gap.
 #pragma once
 
 #include <algorithm>
@@ -48,10 +48,11 @@ struct ReportOptions {
   Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters, so that they still differ; 0: to 512
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
-  bool rates = false;         // columns GB/s, GFLOP/s and, of a GPU whose limits are known, what is lost against those
-  bool self = false;          // a column for what of a row is in none of those below it
+  bool rates = false;         // columns GB/s, GFLOP/s and the loss against the limits of a GPU where those are known
+  bool self = false;          // a column for the part of a row that is in none of those below it
   bool kernels = false;       // rows under ops for the kernels that they ran as, where those are known
   int line_width = 0;         // that lines have to fit in, as far as they can; 0: any
+  bool findings = false;      // with a section of src/findings
   ReportFormat format = ReportFormat::text;
 };
 ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout);
@@ -66,7 +67,7 @@ struct Row {
   double ratio = 0;
   double self = 0;              // of total: in none of the rows below it
   double bytes = 0, flops = 0;  // of its calls, as far as they are known
-  double floor_ns = 0;          // what a GPU takes for those at least; 0 where that is not known
+  double floor_ns = 0;          // a GPU takes so long for those at least; 0 where that is not known
   double scaled = 0;            // of total: by shares of other replays (ReplayPart)
   bool at_compile = false;      // happened when the program was compiled, takes no run time
   bool has_floor() const { return floor_ns > 0 && gpu > 0; }
@@ -87,7 +88,7 @@ struct CopyTotals {
   double total = 0;
 };
 
-/// What of making programs took so long: a pass, the plan, kernels.
+/// A part of making programs: a pass, the plan, kernels.
 struct CompilePart {
   std::string name;
   std::uint64_t calls = 0;
@@ -101,7 +102,7 @@ struct Instants {
   std::int64_t first_ns = 0, last_ns = 0;  // of them, from the start of the window
 };
 
-/// What ranges of one name said by one argument.
+/// One argument of ranges of one name.
 struct RangeArgument {
   std::string range, name;
   ArgumentType type = ArgumentType::integer;
@@ -110,12 +111,18 @@ struct RangeArgument {
   double least = 0, most = 0, sum = 0;
 };
 
-/// What the recording consists of.
+/// The records that the recording consists of.
 struct Records {
   std::uint64_t received = 0, dropped = 0, timeless = 0, outside = 0;
   std::uint64_t on_host = 0;               // of those received
   std::uint64_t unattributed = 0;          // kernels that are no op's
   double unattributed_ns = 0, gpu_ns = 0;  // their time, and that of all kernels and replays
+};
+
+/// A section about the same trace that is made elsewhere: in text behind the Overhead Summary, in JSON a member.
+struct ExtraSection {
+  std::string title, text;  // lines
+  std::string key, json;
 };
 
 struct Measures {
@@ -138,7 +145,7 @@ struct Measures {
   double span_cost_ns = 0;                         // of one span on the host; 0 is not known
   std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
   std::uint64_t estimated_replays = 0;             // whose ends were not stamped either
-  double stamps_ns = 0;  // what those took longer than the others of their graph, by the average of each
+  double stamps_ns = 0;  // that those took longer than the others of their graph, by the average of each
   Limit limit;           // Trace::common_limit()
   std::vector<Memory> memory;
   std::vector<HeldOverTime> held;
@@ -147,7 +154,11 @@ struct Measures {
   std::vector<CompilePart> compiling;  // parts of making programs, the longest first
   Records records;
   std::vector<Note> notes;
+  std::vector<ExtraSection> extra;
 };
+
+/// The section of findings. src/findings, which is built on traces and their steps, defines it.
+ExtraSection findings_section(const Trace& trace, const ReportOptions& options);
 
 /// The numbers of a report.
 Measures measure(const Trace& trace, const ReportOptions& options = {});
@@ -159,7 +170,7 @@ std::string to_json(const Measures& measures, const ReportOptions& options = {})
 std::string sections_json(const std::vector<Section>& sections);
 /// One table with a line per number of the summaries and per row; times are whole nanoseconds.
 std::string to_csv(const Measures& measures, const ReportOptions& options = {});
-/// As the options want them.
+/// In the format of the options.
 std::string report(const Measures& measures, const ReportOptions& options);
 /// Both.
 std::string report(const Trace& trace, const ReportOptions& options = {});

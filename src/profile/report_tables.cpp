@@ -225,6 +225,7 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
     items.push_back(JsonObject().add("what", note.text).add("count", static_cast<std::int64_t>(note.count)).text());
   }
   all.add_json("not_seen", json_array(items));
+  for (const ExtraSection& section : m.extra) all.add_json(section.key, section.json);
   return all.text() + "\n";
 }
 

@@ -237,6 +237,10 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   const int width = options.line_width;
   append_header(out, m, options, has_merged);
   append_summaries(out, m, width);
+  for (const ExtraSection& section : m.extra) {
+    append_title(out, section.title);
+    out += section.text;
+  }
   append_copies(out, m, width);
   append_budgets(out, m, width);
   append_compiling(out, m, width);

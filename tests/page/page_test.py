@@ -307,14 +307,15 @@ def tables_sort_and_filter(page, pages):
 
 def findings_are_shown_where_there_are_some(page, pages):
     page.open(pages.path("training"))
-    assert "Findings" not in page.run("byId('cards').innerText")
-    page.run("""byId("cards").prepend(findingsCard({findings: [{title: "Data comes too late <b>", gain_ns: [1000, 2500],
-      change: "read ahead", evidence: [{name: "read batch", start_ns: 200000, end_ns: 300000}]}]}))""")
+    page.run("""byId("cards").prepend(findingsCard({findings: {list: [{title: "Data comes too late <b>", gain_ns: [1000, 2500],
+      change: "read ahead", evidence: [{name: "read batch", track_number: 0, start_ns: 200000, end_ns: 300000}]}]}}))""")
     text = page.run("byId('cards').innerText")
     for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs"):
         assert part in text, (part, text[:400])
     page.run("byId('cards').querySelector('li .link').click()")
     same(page.run("[currentView(), timeline.area.from, timeline.area.to]"), ["timeline", 200000, 300000], "evidence")
+    page.run("""byId("cards").prepend(findingsCard({findings: {list: [], abstained: "the trace has 2 steps <b>"}}))""")
+    assert "Nothing is said about gains: the trace has 2 steps <b>" in page.run("byId('cards').innerText")
 
 
 # ---- recordings of all kinds ----

@@ -1,8 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
+// Memory of a GPU, or pinned memory, is allocated or freed in steps: the driver does so slowly, and freeing waits.
+#include <fmt/format.h>
+
 #include "findings/rules.h"
+#include "findings/words.h"
 
 namespace paoding::findings {
 
-void find_allocation_in_step(const Steps&, Candidates*) {}
+using namespace profile;
+
+namespace {
+
+bool allocates(std::string_view name) {
+  if (has_word(name, {"Async", "FromPool"})) return false;  // in the order of a stream
+  for (const std::string_view call :
+       {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister", "hipMalloc", "hipFree",
+        "hipHostMalloc", "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemCreate", "cuMemMap", "cuMemUnmap",
+        "cuMemRelease", "hipExtMalloc"}) {
+    if (name.starts_with(call)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void find_allocation_in_step(const Steps& steps, Candidates* out) {
+  const Trace& trace = steps.trace();
+  Candidate found{.kind = Kind::allocation_in_step};
+  Evidence evidence;
+  double steps_with = 0, idle = 0;
+  std::vector<signed char> allocating(trace.sites().size(), -1);
+  for (std::size_t step = 0; step < steps.count(); ++step) {
+    const std::size_t before = evidence.count();
+    for (const TrackId track : steps.launchers()) {
+      const SpanRange own = steps.spans(track, step);
+      for (SpanId i = own.begin; i < own.end; ++i) {
+        const SpanKind kind = trace.kind(i);
+        if (kind != SpanKind::host && kind != SpanKind::launch && kind != SpanKind::wait) continue;
+        signed char& is_one = allocating[trace.site_id(i)];
+        if (is_one < 0) is_one = allocates(trace.name(i)) ? 1 : 0;
+        if (is_one == 0) continue;
+        const std::int64_t lost = std::min(trace.duration(i), steps.idle_in(trace.start(i), trace.end(i)));
+        idle += static_cast<double>(lost);
+        evidence.add(i, static_cast<double>(trace.duration(i)));
+        // It also waits for work that is under way, which would have to be waited for anyway.
+        found.least.push_back(Edit::duration(i, trace.duration(i) - lost));
+        found.most.push_back(Edit::remove(i));
+      }
+    }
+    steps_with += evidence.count() > before ? 1 : 0;
+  }
+  if (evidence.count() == 0) return;
+  const auto count = static_cast<double>(steps.count());
+  found.evidence = evidence.worst();
+  found.where = steps.where(found.evidence.front());
+  found.title = "memory is allocated in the step";
+  found.text = fmt::format(
+      "{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} a step meanwhile.",
+      count_text(static_cast<double>(evidence.count()), "call", "calls"), quoted(trace.name(found.evidence.front())),
+      steps_with, steps.count(), of_a_step(steps, evidence.sum()), time_text(idle / count));
+  found.change = Changes{.pytorch =
+                             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep shapes alike, and call no "
+                             "torch.cuda.empty_cache()",
+                         .jax = "XLA_PYTHON_CLIENT_PREALLOCATE=true",
+                         .paoding = "keep the program and its device tensors between steps",
+                         .others = "allocate in front of the loop, or with cudaMallocAsync"}
+                     .of(steps.source());
+  out->add(std::move(found));
+}
 
 }  // namespace paoding::findings

@@ -1,8 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
+// Something is compiled or loaded behind the steps of warming up, while GPUs are idle.
+#include <fmt/format.h>
+
 #include "findings/rules.h"
+#include "findings/words.h"
 
 namespace paoding::findings {
 
-void find_late_compile(const Steps&, Candidates*) {}
+using namespace profile;
+
+namespace {
+
+bool compiles(const Trace& trace, SpanId i) {
+  const SpanKind kind = trace.kind(i);
+  if (kind == SpanKind::compile) return true;
+  if (kind != SpanKind::host && kind != SpanKind::range && kind != SpanKind::op) return false;
+  return has_word(trace.name(i),
+                  {"cuModuleLoad", "cuLibraryLoad", "hipModuleLoad", "cudaLibraryLoad", "nvrtcCompileProgram",
+                   "dynamo_timed", "backend_compile", "XlaCompile", "PjRtCompile", "triton_compile"});
+}
+
+}  // namespace
+
+void find_late_compile(const Steps& steps, Candidates* out) {
+  const Trace& trace = steps.trace();
+  Candidate found{.kind = Kind::late_compile};
+  Evidence evidence;
+  double steps_with = 0, idle = 0;
+  std::vector<signed char> compiling(trace.sites().size(), -1);
+  for (std::size_t step = 0; step < steps.count(); ++step) {
+    const std::size_t before = evidence.count();
+    for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+      const Track& of = trace.tracks()[track];
+      if (of.kind != TrackKind::thread || of.process != steps.process()) continue;
+      const bool launches = std::ranges::find(steps.launchers(), track) != steps.launchers().end();
+      const bool is_overhead = trace.text(of.name) == kOverheadTrack;
+      if (!launches && !is_overhead) continue;  // it compiles beside the loop
+      const SpanRange own = steps.spans(track, step);
+      std::int64_t until = 0;
+      for (SpanId i = own.begin; i < own.end; ++i) {
+        signed char& is_one = compiling[trace.site_id(i)];
+        if (is_one < 0) is_one = compiles(trace, i) ? 1 : 0;
+        if (is_one == 0 || trace.start(i) < until) continue;
+        until = trace.end(i);
+        const std::int64_t lost = steps.idle_in(trace.start(i), until);
+        evidence.add(i, static_cast<double>(trace.duration(i)));
+        idle += static_cast<double>(lost);
+        // The driver's own account does not name the thread; the one that steps is in the call then, or it waits.
+        const TrackId host = launches ? track : steps.track();
+        found.least.push_back(Edit::host(host, trace.start(i), until, trace.duration(i) - lost));
+        found.most.push_back(Edit::host(host, trace.start(i), until, 0));
+      }
+    }
+    steps_with += evidence.count() > before ? 1 : 0;
+  }
+  if (evidence.count() == 0) return;
+  found.evidence = evidence.worst();
+  found.where = steps.where(found.evidence.front());
+  found.title = "code is compiled or loaded inside of steps";
+  found.text = fmt::format(
+      "{} such as {} in {:.0f} of {} steps behind the first take {} together, the longest {}; GPUs are idle for {} of "
+      "that. "
+      "Spread over all steps it is {}.",
+      count_text(static_cast<double>(evidence.count()), "stretch", "stretches"),
+      quoted(trace.name(found.evidence.front())), steps_with, steps.count(), time_text(evidence.sum()),
+      time_text(evidence.longest()), time_text(idle), of_a_step(steps, evidence.sum()));
+  found.change =
+      Changes{
+          .pytorch = "run the shapes once before the loop; torch.compile(..., dynamic=True); CUDA_MODULE_LOADING=EAGER",
+          .jax = "keep shapes alike, and compile before the loop: jax.jit(f).lower(...).compile()",
+          .paoding = "compile the program for its shapes before the loop",
+          .others = "run the shapes once before the loop; CUDA_MODULE_LOADING=EAGER"}
+          .of(steps.source());
+  out->add(std::move(found));
+}
 
 }  // namespace paoding::findings

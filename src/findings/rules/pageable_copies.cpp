@@ -1,8 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies from pageable memory: the driver stages them, and the call returns when it has.
+#include <fmt/format.h>
+
+#include <map>
+#include <unordered_set>
+
 #include "findings/rules.h"
+#include "findings/words.h"
 
 namespace paoding::findings {
 
-void find_pageable_copies(const Steps&, Candidates*) {}
+using namespace profile;
+
+namespace {
+
+constexpr std::int64_t kLarge = std::int64_t{1} << 16;  // bytes from which on a copy's rate says something
+
+}  // namespace
+
+void find_pageable_copies(const Steps& steps, Candidates* out) {
+  const Trace& trace = steps.trace();
+  FactReader facts(steps);
+  double best_pinned = 0;  // bytes a ns to a GPU
+  std::vector<SpanId> copies;
+  bool is_said = false;
+  for (const SpanId i : steps.device_spans()) {
+    if (trace.kind(i) != SpanKind::memcpy || trace.site(i).copy != Copy::host_to_device) continue;
+    const std::string_view memory = facts.of(i).memory;
+    is_said = is_said || !memory.empty();
+    const bool is_large = trace.bytes(i) >= kLarge && trace.duration(i) > 0;
+    if (memory == "pinned" && is_large) {
+      best_pinned = std::max(best_pinned, static_cast<double>(trace.bytes(i)) / static_cast<double>(trace.duration(i)));
+    }
+    if (memory == "pageable") copies.push_back(i);
+  }
+  if (!is_said && steps.source() != Source::paoding && !steps.device_spans().empty()) {
+    return out->say_nothing(Kind::pageable_copies,
+                            "the trace does not say whether memory that is copied from is pinned");
+  }
+  if (copies.empty()) return;
+  Candidate found{.kind = Kind::pageable_copies};
+  Evidence evidence;
+  double bytes = 0, ns = 0, calls = 0;
+  std::unordered_set<SpanId> pageable(copies.begin(), copies.end());
+  constexpr std::int64_t kCall = 10'000;  // that the call takes once it waits for nothing
+  for (const SpanId i : copies) {
+    bytes += static_cast<double>(std::max<std::int64_t>(trace.bytes(i), 0)),
+        ns += static_cast<double>(trace.duration(i));
+    const SpanId call = trace.cause(i);
+    evidence.add(i, static_cast<double>(trace.duration(i)));
+    if (best_pinned > 0 && trace.bytes(i) >= kLarge) {
+      const auto pinned = static_cast<std::int64_t>(static_cast<double>(trace.bytes(i)) / best_pinned);
+      found.most.push_back(Edit::duration(i, std::min(trace.duration(i), pinned)));
+    }
+    if (call == kNone) continue;
+    calls += static_cast<double>(trace.duration(call));
+    for (std::vector<Edit>* edits : {&found.least, &found.most}) {
+      edits->push_back(Edit::no_wait(call));
+      edits->push_back(Edit::duration(call, std::min(trace.duration(call), kCall)));
+    }
+  }
+  // The synchronisation that a framework puts behind such a copy.
+  double waits = 0;
+  for (const Wait& wait : steps.waits()) {
+    if (!pageable.contains(wait.for_work) || trace.cause(wait.for_work) == wait.span) continue;
+    waits += static_cast<double>(trace.duration(wait.span));
+    for (std::vector<Edit>* edits : {&found.least, &found.most}) edits->push_back(Edit::no_wait(wait.span));
+  }
+  const auto count = static_cast<double>(steps.count());
+  found.evidence = evidence.worst();
+  found.where = steps.where(found.evidence.front());
+  found.title = "inputs are copied from pageable memory";
+  found.text = fmt::format(
+      "{} a step bring {:.3g} MB from pageable memory at {:.3g} GB/s; their calls hold the host for {} a step{}.",
+      count_text(static_cast<double>(copies.size()) / count, "copy", "copies"), bytes / count / 1e6,
+      ns > 0 ? bytes / ns : 0, time_text(calls / count),
+      waits > 0 ? fmt::format(", and synchronisations behind them for {}", time_text(waits / count)) : "");
+  if (best_pinned > 0)
+    found.text += fmt::format(" Copies from pinned memory in this trace reach {:.3g} GB/s.", best_pinned);
+  found.change = Changes{.pytorch = "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)",
+                         .paoding = "feeds in pinned memory",
+                         .others = "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"}
+                     .of(steps.source());
+  found.verify = steps.source() == Source::paoding ? "pinned-feeds" : "";
+  out->add(std::move(found));
+}
 
 }  // namespace paoding::findings

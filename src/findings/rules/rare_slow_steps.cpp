@@ -1,8 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
+// Few steps that take far longer than the median, and the stretch of the loop's thread in which they do.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+
 #include "findings/rules.h"
+#include "findings/words.h"
+#include "profile/step_times.h"
 
 namespace paoding::findings {
 
-void find_rare_slow_steps(const Steps&, Candidates*) {}
+using namespace profile;
+
+namespace {
+
+constexpr std::size_t kLeastOfAll = 20;  // steps, of which a few can be rare
+constexpr double kMostRare = 0.1, kSlow = 1.25, kSpreads = 6;
+
+// How long each gap or span of the thread is usually cannot be told; a use of its time can.
+using Uses = std::array<std::int64_t, kHostUses>;
+
+Uses uses_in(const std::vector<UseSegment>& segments, Interval of) {
+  Uses uses{};
+  auto next = std::ranges::upper_bound(segments, of.start, {}, &UseSegment::end);
+  for (; next != segments.end() && next->start < of.end; ++next) {
+    uses[static_cast<std::size_t>(next->use)] += std::min(next->end, of.end) - std::max(next->start, of.start);
+  }
+  return uses;
+}
+
+}  // namespace
+
+void find_rare_slow_steps(const Steps& steps, Candidates* out) {
+  if (steps.count() < kLeastOfAll) {
+    return out->say_nothing(Kind::rare_slow_steps, fmt::format("the trace has {} steps, and rare ones show in {}",
+                                                               steps.count(), kLeastOfAll));
+  }
+  const Trace& trace = steps.trace();
+  std::vector<std::int64_t> ns, off;
+  for (const Interval& step : steps.of()) ns.push_back(step.end - step.start);
+  const std::int64_t usual = steps.median_ns();
+  for (const std::int64_t one : ns) off.push_back(std::abs(one - usual));
+  const double spread = 1.4826 * static_cast<double>(median(std::move(off)));
+  const double slow = std::max(kSlow * static_cast<double>(usual), static_cast<double>(usual) + kSpreads * spread);
+  std::vector<std::size_t> slow_ones;
+  for (std::size_t k = 0; k < ns.size(); ++k) {
+    if (static_cast<double>(ns[k]) > slow) slow_ones.push_back(k);
+  }
+  if (slow_ones.empty() || static_cast<double>(slow_ones.size()) > kMostRare * static_cast<double>(steps.count()))
+    return;
+  const std::vector<UseSegment>& segments = steps.thread_times()[steps.track()].segments;
+  std::array<std::vector<std::int64_t>, kHostUses> all_uses;
+  for (const Interval& step : steps.of()) {
+    const Uses uses = uses_in(segments, step);
+    for (std::size_t use = 0; use < kHostUses; ++use) all_uses[use].push_back(uses[use]);
+  }
+  Uses middle{};
+  for (std::size_t use = 0; use < kHostUses; ++use) middle[use] = median(all_uses[use]);
+
+  Candidate found{.kind = Kind::rare_slow_steps};
+  Evidence evidence;
+  std::map<std::string, double> grown;
+  double more = 0;
+  for (const std::size_t k : slow_ones) {
+    const Interval step = steps.of()[k];
+    std::size_t use = 0;
+    for (std::size_t u = 0; u < kHostUses; ++u) {
+      if (all_uses[u][k] - middle[u] > all_uses[use][k] - middle[use]) use = u;
+    }
+    // A longer wait is a GPU's affair, and code that is compiled another finding's.
+    const auto grew_in = static_cast<HostUse>(use);
+    if (grew_in == HostUse::wait || grew_in == HostUse::compile) continue;
+    std::vector<UseSegment> of_use;
+    auto next = std::ranges::upper_bound(segments, step.start, {}, &UseSegment::end);
+    for (; next != segments.end() && next->start < step.end; ++next) {
+      UseSegment part = *next;
+      part.start = std::max(part.start, step.start), part.end = std::min(part.end, step.end);
+      if (part.use == grew_in) of_use.push_back(part);
+    }
+    std::ranges::stable_sort(of_use, std::ranges::greater(), [](const UseSegment& s) { return s.end - s.start; });
+    std::int64_t excess = std::min(all_uses[use][k] - middle[use], ns[k] - usual);
+    // A pause is one stretch or a few; more of them are a step with more to do.
+    constexpr std::size_t kMostStretches = 3;
+    for (std::size_t s = 0; s < std::min(kMostStretches, of_use.size()) && excess > 0; ++s) {
+      const std::int64_t cut = std::min(excess, of_use[s].end - of_use[s].start);
+      excess -= cut, more += static_cast<double>(cut);
+      found.most.push_back(
+          Edit::host(steps.track(), of_use[s].start, of_use[s].end, of_use[s].end - of_use[s].start - cut));
+      if (2 * cut > ns[k] - usual) found.least.push_back(found.most.back());
+      const std::string where =
+          of_use[s].span == kNone ? std::string(to_string(grew_in)) : quoted(trace.name(of_use[s].span));
+      grown[where] += static_cast<double>(cut);
+      const SpanId near = of_use[s].span != kNone ? of_use[s].span : steps.spans(steps.track(), k).begin;
+      if (near < trace.size()) evidence.add(near, static_cast<double>(cut));
+    }
+  }
+  if (found.most.empty() || evidence.count() == 0) return;
+  const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });
+  found.evidence = evidence.worst();
+  found.where = steps.where(found.evidence.front());
+  found.title = "a few steps take far longer than the others";
+  found.text = fmt::format(
+      "{} of {} steps take more than {} where the median is {}; {} of it all is in single stretches of the loop's "
+      "thread, "
+      "most in {}.",
+      slow_ones.size(), steps.count(), time_text(slow), time_text(static_cast<double>(usual)), time_text(more),
+      most->first == "your code" ? "code that is no op" : most->first);
+  found.change =
+      Changes{.pytorch = "gc.freeze() before the loop and gc.disable() in it; checkpoints and logs on another thread",
+              .jax = "gc.freeze() before the loop; checkpoints and logs on another thread",
+              .others = "move the stretch off the loop's thread: checkpoints, logs, garbage collection"}
+          .of(steps.source());
+  out->add(std::move(found));
+}
 
 }  // namespace paoding::findings
