@@ -20,6 +20,16 @@ def opened(path, mode):
     return gzip.open(path, mode, compresslevel=6) if path.endswith(".gz") else open(path, mode)
 
 
+def end_of_array(text, begin):
+    """Where the array ends that `begin` is in: behind the events there may be others."""
+    depth = 0
+    for found in re.finditer(rb'"(?:[^"\\\\]|\\\\.)*"|[\[\]]', text[begin:], re.DOTALL):
+        if found.group() == b"]" and depth == 0:
+            return begin + found.start()
+        depth += {b"[": 1, b"]": -1}.get(found.group(), 0)
+    sys.exit("the events do not end")
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
@@ -27,7 +37,7 @@ def main():
     with opened(source, "rb") as file:
         text = file.read()
     begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
-    end = text.rindex(b"]")
+    end = end_of_array(text, begin)
     body = text[begin:end]
 
     # Pieces between numbers, and the numbers: times in ns, others as they are.

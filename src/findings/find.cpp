@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a trace to its findings: steps, the gate, the replay, rules, claims.
 #include <array>
+#include <future>
+#include <optional>
+#include <system_error>
 
 #include "findings/claims.h"
 #include "findings/finding.h"
@@ -42,6 +45,18 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
+namespace {
+
+// Where the host runs ahead of its GPU, its marks are closer together than steps take.
+std::int64_t usual_step(const Steps& steps, const Replay& replay) {
+  std::int64_t marked = 0;
+  for (const Interval& step : steps.of()) marked += step.end - step.start;
+  marked /= static_cast<std::int64_t>(steps.count());
+  return replay.measured_step_ns() > marked + marked / 10 ? replay.measured_step_ns() : steps.median_ns();
+}
+
+}  // namespace
+
 Findings find(const profile::Trace& trace, const FindOptions& options) {
   Findings made;
   const Steps steps(trace);
@@ -50,14 +65,24 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.step_ns = steps.median_ns();
   made.abstained = reason_to_abstain(steps, options.least_steps);
   if (!made.abstained.empty()) return made;
-  const Replay replay(steps);
-  // Where the host runs ahead of its GPU, its marks are closer together than steps take.
-  made.step_ns = std::max(made.step_ns, replay.measured_step_ns() * 9 / 10);
+  std::optional<Replay> made_beside;
+  std::future<void> beside;
+  constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started
+  if (options.two_threads && trace.size() >= kWorthTwo) {
+    try {
+      beside = std::async(std::launch::async, [&] { made_beside.emplace(steps); });
+    } catch (const std::system_error&) {  // no more threads are to be had
+    }
+  }
+  if (!beside.valid()) made_beside.emplace(steps);
+  Candidates candidates;
+  for (const Rule rule : rules()) rule(steps, &candidates);
+  if (beside.valid()) beside.get();
+  const Replay& replay = *made_beside;
+  made.step_ns = usual_step(steps, replay);
   made.replay_error = replay.error();
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;
-  Candidates candidates;
-  for (const Rule rule : rules()) rule(steps, &candidates);
   made.silent = std::move(candidates.silent);
   made.found = claim(replay, steps, std::move(candidates.all), made.step_ns, options);
   return made;

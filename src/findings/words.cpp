@@ -21,6 +21,12 @@ std::string count_text(double count, std::string_view one, std::string_view many
   return fmt::format("{:.3g} {}", count, count == 1 ? one : many);
 }
 
+std::string times_text(std::size_t times, std::size_t in_steps, std::size_t steps) {
+  if (in_steps < steps) return fmt::format("In {} of {} steps", in_steps, steps);
+  const double each = static_cast<double>(times) / static_cast<double>(steps);
+  return each == 1 ? "Once a step" : fmt::format("{:.3g} times a step", each);
+}
+
 std::string of_a_step(const Steps& steps, double all_steps_ns) {
   return fmt::format("{} of a step of {}", time_text(all_steps_ns / static_cast<double>(steps.count())),
                      time_text(static_cast<double>(steps.median_ns())));

@@ -30,12 +30,15 @@ void find_late_data(const Steps& steps, Candidates* out) {
   Candidate found{.kind = Kind::late_data};
   Evidence evidence;
   double inside = 0, steps_with = 0;
+  std::vector<signed char> brings(trace.sites().size(), -1);
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const SpanRange own = steps.spans(steps.track(), step);
     const double before = evidence.sum();
     std::int64_t until = 0;
     for (SpanId i = own.begin; i < own.end; ++i) {
-      if (trace.start(i) < until || !brings_input(trace, i)) continue;
+      signed char& is_one = brings[trace.site_id(i)];
+      if (is_one < 0) is_one = brings_input(trace, i) ? 1 : 0;
+      if (is_one == 0 || trace.start(i) < until) continue;
       until = trace.end(i);
       const std::int64_t lost = has_gpu ? steps.idle_in(trace.start(i), until) : trace.duration(i);
       inside += static_cast<double>(trace.duration(i));

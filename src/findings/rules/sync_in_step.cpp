@@ -47,7 +47,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
   FactReader facts(steps);
   std::map<std::string, SameWaits> groups;
   for (const Wait& wait : steps.waits()) {
-    if (wait.for_work == kNone || is_for_staged_copy(trace, facts, wait)) continue;
+    if (wait.waited_ns == 0 || is_for_staged_copy(trace, facts, wait)) continue;
     const SpanId op = steps.outermost_op_of(wait.span);
     const std::string name(op == kNone ? trace.name(wait.span) : trace.text(trace.site(op).op));
     SameWaits& group = groups[name];
@@ -72,10 +72,10 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
     found.where = steps.where(worst);
     found.title = "the host waits for the GPU inside of the step";
     found.text = fmt::format(
-        "{} a step in {} the host waits for {} a step until the GPU has caught up; behind that the GPU is idle for {} "
-        "until "
-        "it gets new work.",
-        count_text(static_cast<double>(group.evidence.count()) / count, "time", "times"), quoted(name),
+        "{} the host waits in {} for {} a step until the GPU has caught up; behind that the GPU is idle for {} until "
+        "it "
+        "gets new work.",
+        times_text(group.evidence.count(), group.by_step.size(), steps.count()), quoted(name),
         time_text(group.waited / count), of_a_step(steps, group.evidence.sum()));
     found.change = Changes{.pytorch = pytorch_change(name),
                            .jax = "read the value (float(x), np.asarray(x)) some steps later, or not in every step",
