@@ -45,18 +45,6 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
-namespace {
-
-// Where the host runs ahead of its GPU, its marks are closer together than steps take.
-std::int64_t usual_step(const Steps& steps, const Replay& replay) {
-  std::int64_t marked = 0;
-  for (const Interval& step : steps.of()) marked += step.end - step.start;
-  marked /= static_cast<std::int64_t>(steps.count());
-  return replay.measured_step_ns() > marked + marked / 10 ? replay.measured_step_ns() : steps.median_ns();
-}
-
-}  // namespace
-
 Findings find(const profile::Trace& trace, const FindOptions& options) {
   Findings made;
   const Steps steps(trace);
@@ -79,7 +67,6 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   for (const Rule rule : rules()) rule(steps, &candidates);
   if (beside.valid()) beside.get();
   const Replay& replay = *made_beside;
-  made.step_ns = usual_step(steps, replay);
   made.replay_error = replay.error();
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "base/one_line.h"
+#include "findings/words.h"
+#include "profile/step_times.h"
 #include "profile/trace_counts.h"
 
 namespace paoding::findings {
@@ -13,7 +16,7 @@ using namespace profile;
 
 namespace {
 
-constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostUnsound = 0.01;
+constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostLost = 0.05, kMostUnsound = 0.01;
 
 // The share of GPU time in the steps whose launch or op is known.
 double attributed_share(const Steps& steps) {
@@ -27,10 +30,20 @@ double attributed_share(const Steps& steps) {
   return all > 0 ? known / all : 1;
 }
 
-// The recorder's share of the stepping thread's time, by its own account.
+// The recorder's share of the time of the thread that steps, by its own account, which may be on a track of its own.
 double recording_share(const Steps& steps) {
   const Trace& trace = steps.trace();
   double recording = 0, spans = 0, whole = 0;
+  for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+    if (trace.text(trace.tracks()[track].name) != kOverheadTrack) continue;
+    std::vector<Interval> busy;
+    for (SpanId i = steps.spans(track).begin; i < steps.spans(track).end; ++i) {
+      if (trace.kind(i) == SpanKind::recording && steps.at(trace.start(i)) != Steps::kOutside) {
+        append(busy, {trace.start(i), trace.end(i)});
+      }
+    }
+    recording += united_length(std::move(busy));
+  }
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const Interval of = steps.of()[step];
     whole += static_cast<double>(of.end - of.start);
@@ -42,6 +55,62 @@ double recording_share(const Steps& steps) {
   }
   recording += spans * static_cast<double>(trace.span_cost_ns());
   return whole > 0 ? recording / whole : 0;
+}
+
+// The first note that says that the trace is not whole.
+std::string_view note_of_damage(const Trace& trace) {
+  for (const Note& note : trace.notes()) {
+    if (has_word(note.text,
+                 {"the file's rest", "broken or cut off", "contradict themselves", "the recording ends early"})) {
+      return note.text;
+    }
+  }
+  return "";
+}
+
+// Steps in which next to nothing stands, where others are full.
+std::size_t empty_steps(const Steps& steps) {
+  constexpr double kNextToNothing = 0.2;
+  constexpr std::int64_t kFull = 10;
+  std::vector<std::int64_t> spans(steps.count());
+  for (const TrackId track : steps.launchers()) {
+    for (std::size_t k = 0; k < steps.count(); ++k) {
+      const SpanRange own = steps.spans(track, k);
+      spans[k] += own.end - own.begin;
+    }
+  }
+  const std::int64_t middle = median(spans);
+  const double least = kNextToNothing * static_cast<double>(middle);
+  return middle < kFull ? 0 : static_cast<std::size_t>(std::ranges::count_if(spans, [&](std::int64_t n) {
+    return static_cast<double>(n) < least;
+  }));
+}
+
+// The share of launches whose work is not in the trace; launches into a graph that is being captured have none.
+double lost_work_share(const Steps& steps) {
+  const Trace& trace = steps.trace();
+  double launches = 0, lost = 0;
+  std::vector<std::uint8_t> kinds(trace.sites().size(), 0);  // 1: another, 2: a launch, 3, 4: a capture begins, ends
+  for (const TrackId track : steps.launchers()) {
+    bool captures = false;
+    for (std::size_t k = 0; k < steps.count(); ++k) {
+      for (SpanId i = steps.spans(track, k).begin; i < steps.spans(track, k).end; ++i) {
+        std::uint8_t& kind = kinds[trace.site_id(i)];
+        if (kind == 0) {
+          const std::string_view name = trace.name(i);
+          const bool is_launch = trace.kind(i) == SpanKind::launch && has_word(name, {"LaunchKernel", "GraphLaunch"});
+          kind = is_launch                                ? 2
+                 : has_word(name, {"StreamBeginCapture"}) ? 3
+                 : has_word(name, {"StreamEndCapture"})   ? 4
+                                                          : 1;
+        }
+        if (kind == 3 || kind == 4) captures = kind == 3;
+        if (kind != 2 || captures) continue;
+        launches += 1, lost += steps.launched_by(i).empty() ? 1 : 0;
+      }
+    }
+  }
+  return launches > 0 ? lost / launches : 0;
 }
 
 // The share of launched work that begins before its launch, by more than clocks differ as a rule.
@@ -90,6 +159,16 @@ std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
   const Records records = count_records(trace);
   if (records.dropped > 0) return fmt::format("{} records were lost", records.dropped);
   if (records.timeless > 0) return fmt::format("{} records have no time that can be used", records.timeless);
+  if (const std::string_view note = note_of_damage(trace); !note.empty()) {
+    return fmt::format("the trace is not whole: {}", one_line(note));
+  }
+  if (const std::size_t empty = empty_steps(steps); empty > 0) {
+    return fmt::format("next to nothing was recorded of {} of {} steps", empty, steps.count());
+  }
+  if (const double lost = lost_work_share(steps); lost > kMostLost) {
+    return fmt::format("{:.3g}% of the launches in the steps have no work of a GPU in the trace: it was not recorded",
+                       100 * lost);
+  }
   if (const double known = attributed_share(steps); known < kLeastAttributed) {
     return fmt::format(
         "{:.3g}% of the GPU's time in the steps is the work of no launch and no op that the trace has, more than {:g}%",

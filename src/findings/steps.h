@@ -87,6 +87,9 @@ class Steps {
   const std::vector<Interval>& of() const { return steps_; }
   std::size_t count() const { return steps_.size(); }
   std::size_t warm_up() const { return warm_up_; }
+  /// How long each took: until the start of the next, or from one end of its work of GPUs to the other where these are
+  /// further apart, since the host is ahead.
+  const std::vector<std::int64_t>& lengths() const { return lengths_; }
   std::int64_t median_ns() const { return median_ns_; }
   /// "steps as they are marked", "runs", "from one Optimizer.step to the next".
   const std::string& stepped_by() const { return stepped_by_; }
@@ -131,6 +134,7 @@ class Steps {
   TrackId track_ = kNone;
   std::vector<Interval> steps_;
   std::size_t warm_up_ = 0;
+  std::vector<std::int64_t> lengths_;
   std::int64_t median_ns_ = 0;
   std::string stepped_by_;
   std::vector<SpanRange> tracks_;

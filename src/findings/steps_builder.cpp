@@ -19,12 +19,6 @@ namespace {
 constexpr std::size_t kMostSpans = std::size_t{4} << 20;
 constexpr std::size_t kLeastSteps = 32;
 
-std::int64_t middle_length(const std::vector<Interval>& steps) {
-  std::vector<std::int64_t> ns;
-  for (const Interval& step : steps) ns.push_back(step.end - step.start);
-  return ns.empty() ? 0 : median(std::move(ns));
-}
-
 }  // namespace
 
 void StepsBuilder::build() {
@@ -34,6 +28,7 @@ void StepsBuilder::build() {
   if (made_.steps_.empty()) return;
   made_.thread_times_ = profile::thread_times(trace_);
   find_device_spans();
+  find_lengths();
   find_idle();
   find_waits();
 }
@@ -96,7 +91,6 @@ void StepsBuilder::find_steps() {
                 found.of.begin() + from + static_cast<std::ptrdiff_t>(std::min(kept, found.of.size()))};
   }
   made_.steps_ = std::move(found.of);
-  made_.median_ns_ = middle_length(made_.steps_);
   const TrackId track = made_.track_;
   made_.process_ = trace_.tracks()[track].process;
   if (made_.process_ < trace_.processes().size()) made_.source_ = trace_.processes()[made_.process_].source;
@@ -122,6 +116,24 @@ void StepsBuilder::find_device_spans() {
   for (TrackId track = 0; track < launches.size(); ++track) {
     if (launches[track] && track != made_.track_) made_.launchers_.push_back(track);
   }
+}
+
+void StepsBuilder::find_lengths() {
+  std::vector<std::int64_t> ends(made_.steps_.size(), 0);
+  for (const SpanId i : made_.device_spans_) {
+    const std::size_t step = made_.step_of(i);
+    if (step != Steps::kOutside) ends[step] = std::max(ends[step], trace_.end(i));
+  }
+  std::int64_t before = 0;
+  for (std::size_t k = 0; k < ends.size(); ++k) {
+    const Interval step = made_.steps_[k];
+    // The last mark may stand behind a wait for all that was launched.
+    const std::int64_t host = k + 1 < ends.size() || k == 0 || ends[k] == 0 ? step.end - step.start : 0;
+    const std::int64_t gpu = k > 0 && ends[k] > 0 ? ends[k] - std::max(before, step.start) : 0;
+    made_.lengths_.push_back(std::max(host, gpu));
+    before = std::max(before, ends[k]);
+  }
+  if (!made_.lengths_.empty()) made_.median_ns_ = median(made_.lengths_);
 }
 
 void StepsBuilder::find_idle() {

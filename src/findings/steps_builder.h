@@ -17,6 +17,7 @@ class StepsBuilder {
   void find_launches();
   void find_steps();
   void find_device_spans();
+  void find_lengths();
   void find_idle();
   void add_idle(int device, const std::vector<SpanId>& spans);
   void find_waits();

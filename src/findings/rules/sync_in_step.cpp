@@ -19,6 +19,16 @@ bool is_for_staged_copy(const Trace& trace, FactReader& facts, const Wait& wait)
   return trace.site(wait.for_work).copy == Copy::host_to_device && facts.of(wait.for_work).memory == "pageable";
 }
 
+// A recorder waits for the GPU when it ends, behind all that the last step launched.
+bool is_last_of_all(const Steps& steps, const Wait& wait) {
+  if (wait.step + 1 < steps.count()) return false;
+  const SpanRange all = steps.spans(steps.trace().track_id(wait.span));
+  for (SpanId i = wait.span + 1; i < all.end; ++i) {
+    if (!steps.launched_by(i).empty()) return false;
+  }
+  return true;
+}
+
 struct SameWaits {
   Evidence evidence;
   double waited = 0;
@@ -47,7 +57,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
   FactReader facts(steps);
   std::map<std::string, SameWaits> groups;
   for (const Wait& wait : steps.waits()) {
-    if (wait.waited_ns == 0 || is_for_staged_copy(trace, facts, wait)) continue;
+    if (wait.waited_ns == 0 || is_last_of_all(steps, wait) || is_for_staged_copy(trace, facts, wait)) continue;
     const SpanId op = steps.outermost_op_of(wait.span);
     const std::string name(op == kNone ? trace.name(wait.span) : trace.text(trace.site(op).op));
     SameWaits& group = groups[name];
