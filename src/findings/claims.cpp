@@ -89,7 +89,11 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (static_cast<double>(alone[i].high) >= least) order.push_back(i);
   }
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return alone[i].high; });
+  // Launches are late for reasons that may have a finding of their own: these come first.
+  const auto rank = [&](std::size_t i) {
+    return std::pair(candidates[i].kind == Kind::late_launches ? 0 : 1, alone[i].high);
+  };
+  std::ranges::stable_sort(order, std::ranges::greater(), rank);
   std::vector<Edit> claimed;  // by those that come first, all of it
   std::int64_t whole = replay.step_ns();
   std::vector<Finding> found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time is claimed once: of candidates that would save the same time the one with the largest gain has it, and the
-// others get the rest, on a trace that has its change already.
+// Time is claimed once: of candidates that would save the same time the one with the largest gain has it (late launches
+// come last, since others are their causes), and the others get the rest, on a trace that has its change already.
 #pragma once
 
 #include <vector>

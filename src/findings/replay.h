@@ -48,6 +48,8 @@ class Replay {
     std::uint32_t step = kNone;            // work: that launched it
     std::uint32_t group = kNone;           // work: of collectives
     Type type = Type::host;
+    bool is_behind_unseen =
+        false;  // work: behind work of before the window that nobody recorded: no earlier than it was
   };
   struct More {
     NodeId work = kNone;

@@ -53,12 +53,13 @@ void ReplayBuilder::build() {
 }
 
 void ReplayBuilder::find_window() {
-  from_ = steps_.of().front().start, to_ = steps_.of().back().end;
+  from_ = steps_.of().front().start, to_ = until_ = steps_.of().back().end;
   processes_.assign(std::max<std::size_t>(trace_.processes().size(), 1), false);
   for (ProcessId p = 0; p < trace_.processes().size(); ++p) processes_[p] = trace_.processes()[p].rank >= 0;
   processes_[steps_.process()] = true;
   for (const SpanId i : steps_.device_spans()) {
     if (trace_.cause(i) == kNone) continue;
+    if (is_in_window(trace_.cause(i))) until_ = std::max(until_, trace_.end(i));
     launch_times_.push_back(trace_.start(trace_.cause(i)));
     work_ends_.push_back(trace_.end(i));
   }
@@ -157,7 +158,7 @@ void ReplayBuilder::add_streams() {
       const bool is_launched = cause != kNone && is_in_window(cause);
       const bool is_beside =
           cause == kNone || trace_.start(cause) < from_;  // runs in the window, launched who knows where
-      if (!is_launched && !(is_beside && trace_.end(i) > from_ && trace_.start(i) < to_)) continue;
+      if (!is_launched && !(is_beside && trace_.end(i) > from_ && trace_.start(i) < until_)) continue;
       const std::int64_t launched = is_launched ? trace_.start(cause) : trace_.start(i);
       entries_.push_back({std::max(trace_.start(i), launched), i, kNone, kNone, Type::work});
     }

@@ -55,8 +55,8 @@ class ReplayBuilder {
   const profile::Trace& trace_;
   Replay& made_;
   const WaitFinder waits_;
-  std::int64_t from_ = 0, to_ = 0;
-  std::vector<bool> processes_;  // that are replayed
+  std::int64_t from_ = 0, to_ = 0, until_ = 0;  // the steps; until when the work goes on that they launch
+  std::vector<bool> processes_;                 // that are replayed
   std::vector<Entry> entries_;
   std::vector<std::size_t> runs_;              // of entries that are in order: where each begins
   std::vector<NodeId> launch_node_;            // of each span

@@ -10,8 +10,9 @@ using namespace profile;
 
 namespace {
 
-constexpr std::int64_t kOverlap = 20'000;  // by which dependent launches overlap at most, in ns
-constexpr std::int64_t kBehind = 20'000;   // work begins so soon after the work that it waited for
+constexpr std::int64_t kOverlap = 20'000;           // by which dependent launches overlap at most, in ns
+constexpr std::int64_t kBehind = 20'000;            // work begins so soon after the work that it waited for
+constexpr std::int64_t kBehindOfGraph = 1'000'000;  // where both are of one graph
 constexpr std::int64_t kInexactly = 2'000;
 
 constexpr std::uint8_t kNothing = 0, kRecords = 1, kWaits = 2, kNotKnown = 3;  // of a call, with events
@@ -53,13 +54,15 @@ ReplayBuilder::NodeId ReplayBuilder::ended_before(NodeId node, SpanId span, std:
   constexpr std::size_t kFurthest = 64;
   const std::int64_t start = trace_.start(span);
   NodeId best = kNone;
-  std::int64_t best_end = start - kBehind;
+  const SpanId cause = trace_.cause(span);
+  std::int64_t best_end = start - kBehindOfGraph;
   for (std::size_t back = 0; back < std::min(kFurthest, recent_.size()); ++back) {
     const NodeId other = recent_[recent_.size() - 1 - back];
     const SpanId work = entries_[other].span;
     const std::int64_t end = trace_.end(work);
     const bool is_of_process = trace_.track(work).process == trace_.track(span).process;
-    if (other == node || !is_of_process || end > start + kInexactly || end <= best_end) continue;
+    const bool is_near = end > start - kBehind || (cause != kNone && trace_.cause(work) == cause);
+    if (other == node || !is_of_process || !is_near || end > start + kInexactly || end <= best_end) continue;
     best = other, best_end = end;
   }
   if (best != kNone) *ns = start - best_end;
@@ -79,6 +82,9 @@ void ReplayBuilder::link_work(NodeId n, SpanId span) {
     const std::size_t step = steps_.at(trace_.start(cause));
     if (step != Steps::kOutside) node.step = static_cast<std::uint32_t>(step);
   }
+  // The first works of a window may have to wait for those of before; and these are where they are.
+  const bool is_behind_window = before == kNone || made_.nodes_[before].first == kNone;
+  node.is_behind_unseen = launch == kNone;
   std::vector<Replay::More> more;
   const std::int64_t launched = launch == kNone ? 0 : trace_.start(cause);
   const bool is_same = before != kNone && cause != kNone && trace_.cause(before_span) == cause;
@@ -116,7 +122,9 @@ void ReplayBuilder::link_work(NodeId n, SpanId span) {
       node.first_ns = latency;
     } else {
       std::int64_t ns = 0;
-      if (const NodeId other = ended_before(n, span, &ns); other != kNone) more.push_back({other, ns});
+      const NodeId other = ended_before(n, span, &ns);
+      if (other != kNone) more.push_back({other, ns});
+      node.is_behind_unseen = other == kNone && is_behind_window;
     }
   }
   // Its thread may have told the stream to wait for an event.

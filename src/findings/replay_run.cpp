@@ -206,7 +206,8 @@ std::int64_t Replay::simulate(Run* run) const {
       starts[i] = ends[i] = at;
       continue;
     }
-    std::int64_t at = node.first == kNone && node.second == kNone && node.more == node.more_end ? fixed_[i] : 0;
+    const bool has_none = node.first == kNone && node.second == kNone && node.more == node.more_end;
+    std::int64_t at = has_none || node.is_behind_unseen ? fixed_[i] : 0;
     if (node.first != kNone) at = std::max(at, starts[node.first] + run->delays[i]);
     if (node.second != kNone) {
       std::int64_t gap = node.second_ns;

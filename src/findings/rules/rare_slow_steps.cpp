@@ -39,8 +39,8 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
                                                                steps.count(), kLeastOfAll));
   }
   const Trace& trace = steps.trace();
-  std::vector<std::int64_t> ns, off;
-  for (const Interval& step : steps.of()) ns.push_back(step.end - step.start);
+  const std::vector<std::int64_t>& ns = steps.lengths();
+  std::vector<std::int64_t> off;
   const std::int64_t usual = steps.median_ns();
   for (const std::int64_t one : ns) off.push_back(std::abs(one - usual));
   const double spread = 1.4826 * static_cast<double>(median(std::move(off)));
