@@ -33,6 +33,9 @@ struct Edit {
   static Edit no_wait(SpanId span) { return {.what = What::no_wait, .span = span}; }
   static Edit defer_wait(SpanId span, SpanId to) { return {.what = What::defer_wait, .span = span, .other = to}; }
   static Edit move(SpanId span) { return {.what = What::move, .span = span}; }
+  static Edit move_host(TrackId track, std::int64_t start, std::int64_t end) {
+    return {.what = What::move, .track = track, .start = start, .end = end};
+  }
   static Edit host(TrackId track, std::int64_t start, std::int64_t end, std::int64_t ns) {
     return {.what = What::host, .track = track, .start = start, .end = end, .ns = ns};
   }

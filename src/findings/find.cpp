@@ -71,7 +71,8 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;
   made.silent = std::move(candidates.silent);
-  made.found = claim(replay, steps, std::move(candidates.all), made.step_ns, options);
+  made.found =
+      claim(replay, steps, std::move(candidates.all), std::max(made.step_ns, replay.measured_step_ns()), options);
   return made;
 }
 

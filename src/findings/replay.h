@@ -75,7 +75,7 @@ class Replay {
   void apply_cuts(Run* run) const;
   void add_cut(TrackId track, std::int64_t start, std::int64_t end, std::int64_t ns, Run* run) const;
   void start_sooner(SpanId call, std::int64_t ns, Run* run) const;
-  void move_host(SpanId span, Run* run) const;
+  void move_host(TrackId track, std::int64_t start, std::int64_t end, Run* run) const;
   std::int64_t simulate(Run* run) const;
   std::int64_t all_steps_ns(const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
                             const std::vector<std::int64_t>& work_ends) const;

@@ -110,7 +110,31 @@ void ReplayBuilder::find_hosts() {
   made_.hosts_.resize(groups.size());
   for (std::uint32_t host = 0; host < groups.size(); ++host) {
     for (const TrackId track : groups[host].tracks) made_.host_of_[track] = host;
-    add_host(host, groups[host].tracks);
+  }
+  stepping_host_ = made_.host_of_[steps_.track()];
+  for (std::uint32_t host = 0; host < groups.size(); ++host) {
+    if (host != stepping_host_ && groups[host].process == steps_.process()) find_bursts(host, groups[host].tracks);
+  }
+  std::ranges::stable_sort(bursts_, {}, &Burst::start);
+  for (std::uint32_t host = 0; host < groups.size(); ++host) add_host(host, groups[host].tracks);
+}
+
+// Stretches without a pause in which a thread is at something that the thread that steps handed to it.
+void ReplayBuilder::find_bursts(std::uint32_t host, const std::vector<TrackId>& tracks) {
+  constexpr std::int64_t kPause = 20'000;
+  std::vector<Interval> busy;
+  for (const TrackId track : tracks) {
+    for (SpanId i = steps_.spans(track).begin; i < steps_.spans(track).end; ++i) {
+      if (is_busy_kind(trace_.kind(i)) && is_in_window(i)) busy.push_back({trace_.start(i), trace_.end(i)});
+    }
+  }
+  unite(busy);
+  for (const Interval& one : busy) {
+    if (!bursts_.empty() && bursts_.back().host == host && one.start < bursts_.back().end + kPause) {
+      bursts_.back().end = std::max(bursts_.back().end, one.end);
+    } else {
+      bursts_.push_back({.start = one.start, .end = one.end, .host = host});
+    }
   }
 }
 
@@ -122,14 +146,17 @@ void ReplayBuilder::add_host(std::uint32_t host, const std::vector<TrackId>& tra
       if (!is_in_window(i)) continue;
       const bool launches = !steps_.launched_by(i).empty();
       const bool waits = waits_.may_wait(i) || fills_queue(i);
-      if (launches || waits) entries_.push_back({trace_.start(i), i, host, kNone, Type::host});
-      if (waits) entries_.push_back({trace_.end(i), i, host, kNone, Type::resume});
+      if (launches || waits) entries_.push_back({.key = trace_.start(i), .span = i, .host = host, .type = Type::host});
+      if (waits) entries_.push_back({.key = trace_.end(i), .span = i, .host = host, .type = Type::resume});
     }
   }
-  if (made_.host_of_[steps_.track()] == host) {
+  if (stepping_host_ == host) {
+    for (std::uint32_t b = 0; b < bursts_.size(); ++b) {
+      entries_.push_back({.key = bursts_[b].start, .host = host, .burst = b, .type = Type::host});
+    }
     for (std::uint32_t k = 0; k < steps_.count(); ++k) {
-      entries_.push_back({steps_.of()[k].start, kNone, host, 2 * k, Type::host});
-      entries_.push_back({steps_.of()[k].end, kNone, host, 2 * k + 1, Type::host});
+      entries_.push_back({.key = steps_.of()[k].start, .host = host, .marks = 2 * k, .type = Type::host});
+      entries_.push_back({.key = steps_.of()[k].end, .host = host, .marks = 2 * k + 1, .type = Type::host});
     }
   }
   std::stable_sort(entries_.begin() + begin, entries_.end(),
@@ -160,7 +187,7 @@ void ReplayBuilder::add_streams() {
           cause == kNone || trace_.start(cause) < from_;  // runs in the window, launched who knows where
       if (!is_launched && !(is_beside && trace_.end(i) > from_ && trace_.start(i) < until_)) continue;
       const std::int64_t launched = is_launched ? trace_.start(cause) : trace_.start(i);
-      entries_.push_back({std::max(trace_.start(i), launched), i, kNone, kNone, Type::work});
+      entries_.push_back({.key = std::max(trace_.start(i), launched), .span = i, .type = Type::work});
     }
     const auto by_key = [](const Entry& a, const Entry& b) { return a.key < b.key; };
     if (!std::is_sorted(entries_.begin() + begin, entries_.end(), by_key)) {
@@ -226,6 +253,7 @@ void ReplayBuilder::number_nodes() {
   const std::size_t count = entries_.size();
   made_.nodes_.resize(count), made_.durations_.assign(count, 0), made_.fixed_.assign(count, 0);
   launch_node_.assign(trace_.size(), kNone);
+  next_burst_.assign(made_.hosts_.size(), 0);
   streams_.resize(trace_.tracks().size());
   for (NodeId n = 0; n < count; ++n) {
     const Entry& entry = entries_[n];
@@ -243,15 +271,28 @@ void ReplayBuilder::number_nodes() {
       node.first = host.nodes.back();
       node.first_ns = entry.key - host.times.back();
     }
+    if (entry.burst != kNone) bursts_[entry.burst].node = n;
+    if (entry.host != stepping_host_) follow_burst(entry, &node);
     host.nodes.push_back(n), host.times.push_back(entry.key);
     if (entry.marks != kNone) {
       (entry.marks % 2 == 0 ? made_.begin_of_ : made_.end_of_)[entry.marks / 2] = n;
-    } else if (entry.type == Type::host) {
+    } else if (entry.type == Type::host && entry.span != kNone) {
       launch_node_[entry.span] = n;
-    } else {
+    } else if (entry.type == Type::resume) {
       link_wait(n, entry.span);
     }
   }
+}
+
+void ReplayBuilder::follow_burst(const Entry& entry, Node* node) {
+  std::size_t& at = next_burst_[entry.host];
+  const auto is_over = [&](const Burst& burst) { return burst.host != entry.host || burst.end < entry.key; };
+  while (at < bursts_.size() && is_over(bursts_[at])) ++at;
+  if (at >= bursts_.size() || bursts_[at].start > entry.key || bursts_[at].is_begun || bursts_[at].node == kNone)
+    return;
+  bursts_[at].is_begun = true;
+  node->first = bursts_[at].node;
+  node->first_ns = entry.key - bursts_[at].start;
 }
 
 void ReplayBuilder::measure() {

@@ -25,6 +25,7 @@ class ReplayBuilder {
     SpanId span = kNone;          // kNone: a beginning or end of a step
     std::uint32_t host = kNone;   // of nodes of a host
     std::uint32_t marks = kNone;  // twice the step, and one for its end
+    std::uint32_t burst = kNone;  // of the host that steps: where in bursts_ it begins
     Type type = Type::host;
   };
   struct StreamEnd {
@@ -35,10 +36,12 @@ class ReplayBuilder {
   void find_window();
   void find_hosts();
   void add_host(std::uint32_t host, const std::vector<TrackId>& tracks);
+  void find_bursts(std::uint32_t host, const std::vector<TrackId>& tracks);
   void find_events(TrackId track);
   void add_streams();
   void merge_entries();
   void find_usual();
+  void follow_burst(const Entry& entry, Node* node);
   void number_nodes();
   void link_work(NodeId node, SpanId span);
   void link_wait(NodeId node, SpanId span);
@@ -58,7 +61,17 @@ class ReplayBuilder {
   std::int64_t from_ = 0, to_ = 0, until_ = 0;  // the steps; until when the work goes on that they launch
   std::vector<bool> processes_;                 // that are replayed
   std::vector<Entry> entries_;
-  std::vector<std::size_t> runs_;              // of entries that are in order: where each begins
+  std::vector<std::size_t> runs_;  // of entries that are in order: where each begins
+  // Another thread of the process begins to work when the one that steps has got somewhere.
+  struct Burst {
+    std::int64_t start = 0, end = 0;
+    std::uint32_t host = kNone;
+    NodeId node = kNone;  // of the host that steps
+    bool is_begun = false;
+  };
+  std::vector<Burst> bursts_;
+  std::uint32_t stepping_host_ = 0;
+  std::vector<std::size_t> next_burst_;        // of each host
   std::vector<NodeId> launch_node_;            // of each span
   std::vector<StreamEnd> streams_;             // of each track
   std::unordered_map<SpanId, SpanId> events_;  // of a launch: the work in front of the event that its stream waits for

@@ -46,15 +46,13 @@ void Replay::add_cut(TrackId track, std::int64_t start, std::int64_t end, std::i
 }
 
 // Its time goes from the thread; the node behind it waits for the worker.
-void Replay::move_host(SpanId span, Run* run) const {
-  const Trace& trace = steps_.trace();
-  const TrackId track = trace.track_id(span);
+void Replay::move_host(TrackId track, std::int64_t start, std::int64_t end, Run* run) const {
   if (host_of_[track] == kNone) return;
   const Host& host = hosts_[host_of_[track]];
-  const auto next = std::ranges::lower_bound(host.times, trace.end(span));
+  const auto next = std::ranges::lower_bound(host.times, end);
   if (next == host.times.end()) return;
-  add_cut(track, trace.start(span), trace.end(span), 0, run);
-  run->moved.emplace_back(host.nodes[static_cast<std::size_t>(next - host.times.begin())], trace.duration(span));
+  add_cut(track, start, end, 0, run);
+  run->moved.emplace_back(host.nodes[static_cast<std::size_t>(next - host.times.begin())], end - start);
 }
 
 // A copy that its call had to stage first begins as much sooner as the call is shorter.
@@ -70,6 +68,10 @@ void Replay::apply(std::span<const Edit> edits, Run* run) const {
   for (const Edit& edit : edits) {
     if (edit.what == Edit::What::host) {
       add_cut(edit.track, edit.start, edit.end, edit.ns, run);
+      continue;
+    }
+    if (edit.what == Edit::What::move && edit.span == kNone) {
+      move_host(edit.track, edit.start, edit.end, run);
       continue;
     }
     const SpanId span = edit.span;
@@ -116,7 +118,7 @@ void Replay::apply(std::span<const Edit> edits, Run* run) const {
         if (is_work) {
           run->flags[node] |= kMoved;
         } else {
-          move_host(span, run);
+          move_host(trace.track_id(span), trace.start(span), trace.end(span), run);
         }
         break;
       case Edit::What::gap:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "findings/words.h"
 #include "profile/step_parts.h"
 #include "profile/step_times.h"
 
@@ -206,8 +207,15 @@ void StepsBuilder::find_waits() {
   std::ranges::stable_sort(made_.waits_, {}, [&](const Wait& wait) { return trace_.start(wait.span); });
 }
 
-WaitFinder::WaitFinder(const Steps& steps) : steps_(steps) {
+WaitFinder::WaitFinder(const Steps& steps) : steps_(steps), reads_(steps.trace().sites().size()) {
   const Trace& trace = steps.trace();
+  for (SiteId id = 0; id < trace.sites().size(); ++id) {
+    const Site& site = trace.sites()[id];
+    const std::string_view name = trace.text(site.name);
+    reads_[id] = site.kind == SpanKind::host &&
+                 has_word(name, {"np.asarray(jax.Array)", "block_until_ready", "BlockHostUntilReady",
+                                 "PjRtBuffer::Await", "jax.Array.__float__", "jax.Array.item"});
+  }
   std::map<TrackId, Stream> streams;
   for (const SpanId i : steps.device_spans()) {
     Stream& stream = streams[trace.track_id(i)];
@@ -224,6 +232,7 @@ bool WaitFinder::may_wait(SpanId call) const {
   const Trace& trace = steps_.trace();
   const SpanKind kind = trace.kind(call);
   const SpanId around = trace.parent(call);
+  if (reads_[trace.site_id(call)]) return true;
   if (kind == SpanKind::wait) return around == kNone || trace.kind(around) != SpanKind::wait;
   if (kind != SpanKind::launch && kind != SpanKind::memcpy) return false;
   const std::span<const SpanId> works = steps_.launched_by(call);
@@ -238,8 +247,9 @@ std::vector<SpanId> WaitFinder::waited_for(SpanId call) const {
   std::vector<SpanId> found;
   const std::span<const SpanId> own = steps_.launched_by(call);
   if (own.size() == 1 && trace.end(own.front()) <= end + kInexact) return {own.front()};
+  const std::int64_t until = reads_[trace.site_id(call)] ? end : trace.start(call);
   for (const Stream& stream : streams_) {
-    const auto behind = std::ranges::upper_bound(stream.launched, trace.start(call)) - stream.launched.begin();
+    const auto behind = std::ranges::upper_bound(stream.launched, until) - stream.launched.begin();
     if (behind == 0) continue;
     const SpanId last = stream.spans[static_cast<std::size_t>(behind) - 1];
     if (trace.end(last) <= end + kInexact) found.push_back(last);

@@ -45,6 +45,7 @@ class WaitFinder {
   };
   const Steps& steps_;
   std::vector<Stream> streams_;
+  std::vector<bool> reads_;  // of each site: it reads a value of a GPU's, by work that another thread launches for it
 };
 
 }  // namespace paoding::findings

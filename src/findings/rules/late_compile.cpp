@@ -15,9 +15,38 @@ bool compiles(const Trace& trace, SpanId i) {
   const SpanKind kind = trace.kind(i);
   if (kind == SpanKind::compile) return true;
   if (kind != SpanKind::host && kind != SpanKind::range && kind != SpanKind::op) return false;
-  return has_word(trace.name(i),
-                  {"cuModuleLoad", "cuLibraryLoad", "hipModuleLoad", "cudaLibraryLoad", "nvrtcCompileProgram",
-                   "dynamo_timed", "backend_compile", "XlaCompile", "PjRtCompile", "triton_compile"});
+  return has_word(trace.name(i), {"cuModuleLoad", "cuLibraryLoad", "hipModuleLoad", "cudaLibraryLoad",
+                                  "nvrtcCompileProgram", "dynamo_timed", "backend_compile", "entire_frame_compile",
+                                  "XlaCompile", "PjRtCompile", "triton_compile"});
+}
+
+// Ops that are called in one step only, for long, most of it themselves: their first call compiles or loads something.
+std::vector<bool> slow_first_calls(const Steps& steps) {
+  constexpr std::int64_t kLong = 5'000'000;
+  const Trace& trace = steps.trace();
+  std::vector<bool> found(trace.sites().size());
+  std::vector<std::size_t> in_step(trace.sites().size(), Steps::kOutside), more(trace.sites().size(), 0);
+  std::vector<std::int64_t> longest(trace.sites().size(), 0);
+  for (const TrackId track : steps.launchers()) {
+    for (SpanId i = steps.spans(track).begin; i < steps.spans(track).end; ++i) {
+      if (trace.kind(i) != SpanKind::op || trace.source(i) == Source::paoding) continue;
+      const SiteId site = trace.site_id(i);
+      const std::size_t step = steps.at(trace.start(i));
+      if (in_step[site] != Steps::kOutside && in_step[site] != step) more[site] += 1;
+      in_step[site] = step;
+      std::int64_t own = trace.duration(i);
+      if (own < kLong || step == Steps::kOutside) continue;
+      std::int64_t until = trace.start(i);
+      for (SpanId child = i + 1; child < steps.spans(track).end && trace.start(child) < trace.end(i); ++child) {
+        const bool is_work = trace.kind(child) == SpanKind::op || trace.kind(child) == SpanKind::wait;
+        if (!is_work || trace.start(child) < until) continue;
+        own -= std::min(trace.end(child), trace.end(i)) - trace.start(child), until = trace.end(child);
+      }
+      longest[site] = std::max(longest[site], own);
+    }
+  }
+  for (SiteId site = 0; site < found.size(); ++site) found[site] = more[site] == 0 && longest[site] >= kLong;
+  return found;
 }
 
 }  // namespace
@@ -28,6 +57,7 @@ void find_late_compile(const Steps& steps, Candidates* out) {
   Evidence evidence;
   double steps_with = 0, idle = 0;
   std::vector<signed char> compiling(trace.sites().size(), -1);
+  const std::vector<bool> is_first_call = slow_first_calls(steps);
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const std::size_t before = evidence.count();
     for (TrackId track = 0; track < trace.tracks().size(); ++track) {
@@ -40,7 +70,7 @@ void find_late_compile(const Steps& steps, Candidates* out) {
       std::int64_t until = 0;
       for (SpanId i = own.begin; i < own.end; ++i) {
         signed char& is_one = compiling[trace.site_id(i)];
-        if (is_one < 0) is_one = compiles(trace, i) ? 1 : 0;
+        if (is_one < 0) is_one = compiles(trace, i) || is_first_call[trace.site_id(i)] ? 1 : 0;
         if (is_one == 0 || trace.start(i) < until) continue;
         until = trace.end(i);
         const std::int64_t lost = steps.idle_in(trace.start(i), until);

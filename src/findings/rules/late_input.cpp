@@ -2,6 +2,8 @@
 // The step waits for its input: the thread of the loop is in a data loader while GPUs are idle.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "findings/rules.h"
 #include "findings/words.h"
 
@@ -22,9 +24,7 @@ bool brings_input(const Trace& trace, SpanId i) {
                          "wait for a batch", "read a batch", "load batch", "IteratorGetNext", "Iterator::GetNext"});
 }
 
-}  // namespace
-
-void find_late_data(const Steps& steps, Candidates* out) {
+Candidate made_of_loader(const Steps& steps) {
   const Trace& trace = steps.trace();
   const bool has_gpu = !steps.device_spans().empty();
   Candidate found{.kind = Kind::late_data};
@@ -48,30 +48,76 @@ void find_late_data(const Steps& steps, Candidates* out) {
     }
     steps_with += evidence.sum() > before ? 1 : 0;
   }
-  if (evidence.count() == 0 || evidence.sum() <= 0) return;
+  if (evidence.sum() <= 0) return {};
   found.evidence = evidence.worst();
-  const std::string_view name = trace.name(found.evidence.front());
   found.title = has_gpu ? "the GPU waits for data" : "the loop waits for data";
   found.text = fmt::format(
-      "In {:.0f} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there "
-      "for {} a step in all.",
-      steps_with, steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed", quoted(name),
-      of_a_step(steps, evidence.sum()), has_gpu ? "idle time in one of them is" : "one takes",
-      time_text(evidence.longest()), time_text(inside / static_cast<double>(steps.count())));
+      "In {:.0f} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for "
+      "{} "
+      "a step in all.",
+      steps_with, steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed",
+      quoted(trace.name(found.evidence.front())), of_a_step(steps, evidence.sum()),
+      has_gpu ? "idle time in one of them is" : "one takes", time_text(evidence.longest()),
+      time_text(inside / static_cast<double>(steps.count())));
   found.where = steps.where(found.evidence.front());
-  const bool has_workers = has_word(name, {"MultiProcessing"});
-  found.change =
-      Changes{
-          .pytorch = has_workers
-                         ? "DataLoader: more num_workers, a larger prefetch_factor or cheaper transforms: its workers "
-                           "do not keep up"
-                         : "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
-          .jax = "prefetch: put the next batch onto the device (jax.device_put) while this step runs",
-          .paoding = "read the next batch on a thread of its own while this step runs",
-          .others = "prepare the next batch on another thread while this step runs"}
-          .of(steps.source());
-  found.verify = steps.source() == Source::paoding ? "reader-ahead" : "";
-  out->add(std::move(found));
+  return found;
+}
+
+// Where no loader is to be seen: code that is no op, in front of a copy to the GPU, which the GPU has to wait for.
+Candidate made_by_the_loop(const Steps& steps) {
+  constexpr double kMost = 0.8;  // of the idle time
+  const Trace& trace = steps.trace();
+  Candidate found{.kind = Kind::late_data};
+  Evidence evidence;
+  std::set<std::size_t> in_steps;
+  for (const Idle& idle : steps.idle()) {
+    const bool is_copy = idle.after != kNone && trace.kind(idle.after) == SpanKind::memcpy &&
+                         trace.site(idle.after).copy == Copy::host_to_device;
+    if (!is_copy || idle.launch == kNone || trace.track_id(idle.launch) != steps.track()) continue;
+    const std::vector<UseSegment>& host = steps.thread_times()[steps.track()].segments;
+    auto next = std::ranges::upper_bound(host, idle.start, {}, &UseSegment::end);
+    UseSegment longest{0, 0, HostUse::yours, kNone};
+    for (; next != host.end() && next->start < idle.launched; ++next) {
+      UseSegment part = *next;
+      part.start = std::max(part.start, idle.start), part.end = std::min(part.end, idle.launched);
+      if (part.use == HostUse::yours && part.end - part.start > longest.end - longest.start) longest = part;
+    }
+    const auto ns = static_cast<double>(longest.end - longest.start);
+    if (ns < kMost * static_cast<double>(idle.late_ns()) || ns <= 0) continue;
+    evidence.add(idle.after, ns);
+    in_steps.insert(steps.at(idle.start));
+    found.least.push_back(Edit::move_host(steps.track(), longest.start, longest.end));
+    found.most.push_back(Edit::host(steps.track(), longest.start, longest.end, 0));
+  }
+  if (2 * in_steps.size() < steps.count()) return {};
+  found.evidence = evidence.worst();
+  found.title = "the GPU waits for data that the loop's own thread makes";
+  found.text = fmt::format(
+      "In {} of {} steps GPUs are idle while the thread of the loop is in code that is no op, in front of the copy "
+      "that "
+      "brings the next input: {}; the longest such stretch is {}.",
+      in_steps.size(), steps.count(), of_a_step(steps, evidence.sum()), time_text(evidence.longest()));
+  found.where = steps.where(found.evidence.front());
+  return found;
+}
+
+}  // namespace
+
+void find_late_data(const Steps& steps, Candidates* out) {
+  for (Candidate found : {made_of_loader(steps), made_by_the_loop(steps)}) {
+    if (found.most.empty()) continue;
+    const bool has_workers = has_word(steps.trace().name(found.evidence.front()), {"MultiProcessing"});
+    found.change =
+        Changes{.pytorch = has_workers ? "DataLoader: more num_workers, a larger prefetch_factor or cheaper "
+                                         "transforms: its workers do not keep up"
+                                       : "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
+                .jax = "prefetch: make the next batch on another thread, and jax.device_put it while this step runs",
+                .paoding = "read the next batch on a thread of its own while this step runs",
+                .others = "prepare the next batch on another thread while this step runs"}
+            .of(steps.source());
+    found.verify = steps.source() == Source::paoding ? "reader-ahead" : "";
+    out->add(std::move(found));
+  }
 }
 
 }  // namespace paoding::findings

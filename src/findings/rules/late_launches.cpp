@@ -81,7 +81,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
     if (op != kNone) by_op[std::string(trace.text(trace.site(op).op))] += late;
   }
   const double whole = static_cast<double>(steps.count()) * static_cast<double>(steps.median_ns());
-  if (evidence.sum() < 0.01 * whole) return;
+  if (evidence.sum() + in_user_code < 0.01 * whole || evidence.count() == 0) return;
   const auto count = static_cast<double>(steps.count());
   found.evidence = evidence.worst();
   found.title = "the GPU waits for launches";

@@ -15,6 +15,7 @@ using namespace profile;
 namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{1} << 16;  // bytes from which on a copy's rate says something
+constexpr double kBus = 50;  // GB/s that pinned copies do not exceed where the trace has none: PCIe 5 with 16 lanes
 
 }  // namespace
 
@@ -25,7 +26,10 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
   std::vector<SpanId> copies;
   bool is_said = false;
   for (const SpanId i : steps.device_spans()) {
-    if (trace.kind(i) != SpanKind::memcpy || trace.site(i).copy != Copy::host_to_device) continue;
+    if (trace.kind(i) != SpanKind::memcpy) continue;
+    const bool is_to_gpu = trace.site(i).copy == Copy::host_to_device;
+    // Small copies to the host bring a value that is waited for, pinned or not.
+    if (!is_to_gpu && (trace.site(i).copy != Copy::device_to_host || trace.bytes(i) < kLarge)) continue;
     const std::string_view memory = facts.of(i).memory;
     is_said = is_said || !memory.empty();
     const bool is_large = trace.bytes(i) >= kLarge && trace.duration(i) > 0;
@@ -49,8 +53,9 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
         ns += static_cast<double>(trace.duration(i));
     const SpanId call = trace.cause(i);
     evidence.add(i, static_cast<double>(trace.duration(i)));
-    if (best_pinned > 0 && trace.bytes(i) >= kLarge) {
-      const auto pinned = static_cast<std::int64_t>(static_cast<double>(trace.bytes(i)) / best_pinned);
+    if (trace.bytes(i) >= kLarge) {
+      const double rate = best_pinned > 0 ? best_pinned : kBus;
+      const auto pinned = static_cast<std::int64_t>(static_cast<double>(trace.bytes(i)) / rate);
       found.most.push_back(Edit::duration(i, std::min(trace.duration(i), pinned)));
     }
     if (call == kNone) continue;
@@ -70,14 +75,13 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
   const auto count = static_cast<double>(steps.count());
   found.evidence = evidence.worst();
   found.where = steps.where(found.evidence.front());
-  found.title = "inputs are copied from pageable memory";
+  found.title = "copies use pageable memory";
   found.text = fmt::format(
-      "{} a step bring {:.3g} MB from pageable memory at {:.3g} GB/s; their calls hold the host for {} a step{}.",
+      "{} a step move {:.3g} MB from or to pageable memory at {:.3g} GB/s; their calls hold the host for {} a step{}.",
       count_text(static_cast<double>(copies.size()) / count, "copy", "copies"), bytes / count / 1e6,
       ns > 0 ? bytes / ns : 0, time_text(calls / count),
       waits > 0 ? fmt::format(", and synchronisations behind them for {}", time_text(waits / count)) : "");
-  if (best_pinned > 0)
-    found.text += fmt::format(" Copies from pinned memory in this trace reach {:.3g} GB/s.", best_pinned);
+  if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
   found.change = Changes{.pytorch = "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)",
                          .paoding = "feeds in pinned memory",
                          .others = "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"}

@@ -17,7 +17,7 @@ using namespace profile;
 namespace {
 
 constexpr std::size_t kLeastOfAll = 20;  // steps, of which a few can be rare
-constexpr double kMostRare = 0.1, kSlow = 1.25, kSpreads = 6;
+constexpr double kMostRare = 0.25, kSlow = 1.25, kSpreads = 6;
 
 // How long each gap or span of the thread is usually cannot be told; a use of its time can.
 using Uses = std::array<std::int64_t, kHostUses>;
