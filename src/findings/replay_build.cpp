@@ -116,7 +116,10 @@ void ReplayBuilder::find_hosts() {
     if (host != stepping_host_ && groups[host].process == steps_.process()) find_bursts(host, groups[host].tracks);
   }
   std::ranges::stable_sort(bursts_, {}, &Burst::start);
-  for (std::uint32_t host = 0; host < groups.size(); ++host) add_host(host, groups[host].tracks);
+  add_host(stepping_host_, groups[stepping_host_].tracks);  // first, so that at equal times it is in front
+  for (std::uint32_t host = 0; host < groups.size(); ++host) {
+    if (host != stepping_host_) add_host(host, groups[host].tracks);
+  }
 }
 
 // Stretches without a pause in which a thread is at something that the thread that steps handed to it.
@@ -125,7 +128,8 @@ void ReplayBuilder::find_bursts(std::uint32_t host, const std::vector<TrackId>& 
   std::vector<Interval> busy;
   for (const TrackId track : tracks) {
     for (SpanId i = steps_.spans(track).begin; i < steps_.spans(track).end; ++i) {
-      if (is_busy_kind(trace_.kind(i)) && is_in_window(i)) busy.push_back({trace_.start(i), trace_.end(i)});
+      const bool is_busy = is_busy_kind(trace_.kind(i)) && trace_.kind(i) != SpanKind::wait;
+      if (is_busy && is_in_window(i)) busy.push_back({trace_.start(i), trace_.end(i)});
     }
   }
   unite(busy);
