@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/one_line.h"
 #include "findings/words.h"
@@ -21,8 +22,14 @@ constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostLost = 0.0
 // The share of GPU time in the steps whose launch or op is known.
 double attributed_share(const Steps& steps) {
   const Trace& trace = steps.trace();
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (const SpanId i : steps.device_spans()) {
+    const SpanId cause = trace.cause(i);
+    if (cause != kNone && trace.start(cause) >= steps.of().front().start) first = std::min(first, trace.start(i));
+  }
   double all = 0, known = 0;
   for (const SpanId i : steps.device_spans()) {
+    if (trace.start(i) < first) continue;  // launched in front of the window
     const auto ns = static_cast<double>(trace.duration(i));
     all += ns;
     if (trace.cause(i) != kNone || trace.site(i).op != 0) known += ns;
@@ -128,7 +135,7 @@ double unsound_share(const Steps& steps) {
 
 // Works of one stream that are under way together for longer than dependent launches and branches of a graph are.
 double overlapping_share(const Steps& steps) {
-  constexpr std::int64_t kMostTogether = 1'000'000;
+  constexpr std::int64_t kMostTogether = 50'000;
   const Trace& trace = steps.trace();
   double all = 0, long_ones = 0;
   for (TrackId track = 0; track < trace.tracks().size(); ++track) {
@@ -182,7 +189,7 @@ std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
                        100 * early);
   }
   if (const double together = overlapping_share(steps); together > kMostUnsound) {
-    return fmt::format("{:.3g}% of a stream's kernels overlap the next by more than 1 ms: their times cannot be right",
+    return fmt::format("{:.3g}% of a stream's kernels overlap the next by more than 50 us: their times cannot be right",
                        100 * together);
   }
   return "";

@@ -158,7 +158,7 @@ void ReplayBuilder::link_wait(NodeId n, SpanId span) {
     const std::int64_t behind = end - trace_.end(works[w]);
     const bool is_reason = w == 0 && trace_.end(works[w]) > start;
     if (is_reason) node.first_ns = std::min(whole, kCall);
-    const bool is_usual = is_reason && behind <= kMostWake;
+    const bool is_usual = is_reason && (behind <= kMostWake || waits_.reads_value(span));
     made_.more_.push_back({made_.node_of_[works[w]], is_usual ? behind : std::min(behind, made_.wake_)});
   }
   node.more_end = static_cast<std::uint32_t>(made_.more_.size());

@@ -19,6 +19,7 @@ namespace {
 // Beyond so many spans of a trace only the steps in its middle are looked at.
 constexpr std::size_t kMostSpans = std::size_t{4} << 20;
 constexpr std::size_t kLeastSteps = 32;
+constexpr std::size_t kEnoughSteps = 5;  // so many are kept, whether they are warm or not
 
 }  // namespace
 
@@ -82,7 +83,8 @@ void StepsBuilder::find_steps() {
     found.of[i].end = std::min(found.of[i].end, found.of[i + 1].start);
   std::vector<std::int64_t> ns;
   for (const Interval& step : found.of) ns.push_back(step.end - step.start);
-  made_.warm_up_ = warm_up_steps(ns);
+  const std::size_t to_spare = ns.size() - std::min(ns.size(), kEnoughSteps);
+  made_.warm_up_ = std::min(warm_up_steps(ns), to_spare);
   found.of.erase(found.of.begin(), found.of.begin() + static_cast<std::ptrdiff_t>(made_.warm_up_));
   if (trace_.size() > kMostSpans && found.of.size() > kLeastSteps) {
     const auto kept = std::max(kLeastSteps, static_cast<std::size_t>(static_cast<double>(found.of.size()) * kMostSpans /

@@ -37,6 +37,8 @@ class WaitFinder {
   static constexpr std::size_t kMost = 4;
   std::vector<SpanId> waited_for(SpanId call) const;
   bool may_wait(SpanId call) const;
+  /// A call that also copies the value on the host once it has come.
+  bool reads_value(SpanId call) const { return reads_[steps_.trace().site_id(call)]; }
 
  private:
   struct Stream {

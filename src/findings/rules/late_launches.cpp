@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "findings/rules.h"
 #include "findings/words.h"
@@ -64,6 +65,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   if (launches < kLeastLaunches * static_cast<double>(steps.count())) return;
   Evidence evidence;
   double in_user_code = 0;
+  std::set<std::size_t> in_steps;
   std::map<std::string, double> by_op;
   for (const Idle& idle : steps.idle()) {
     if (idle.launch == kNone || idle.late_ns() <= 0) continue;
@@ -77,11 +79,13 @@ void find_late_launches(const Steps& steps, Candidates* out) {
     }
     if (late <= 0) continue;
     evidence.add(idle.after, late);
+    in_steps.insert(steps.at(idle.start));
     const SpanId op = steps.outermost_op_of(idle.launch);
     if (op != kNone) by_op[std::string(trace.text(trace.site(op).op))] += late;
   }
   const double whole = static_cast<double>(steps.count()) * static_cast<double>(steps.median_ns());
   if (evidence.sum() + in_user_code < 0.01 * whole || evidence.count() == 0) return;
+  if (2 * in_steps.size() < steps.count()) return;  // a step here and there is late for a reason of its own
   const auto count = static_cast<double>(steps.count());
   found.evidence = evidence.worst();
   found.title = "the GPU waits for launches";

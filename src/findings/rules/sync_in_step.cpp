@@ -67,7 +67,8 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
   }
   const auto count = static_cast<double>(steps.count());
   for (auto& [name, group] : groups) {
-    if (group.evidence.sum() <= 0) continue;
+    // Once in all is no habit of the step: a recorder waits where it begins.
+    if (group.evidence.sum() <= 0 || group.by_step.size() < 2) continue;
     Candidate found{.kind = Kind::sync_in_step};
     for (const auto& [step, spans] : group.by_step) {
       const auto before = group.by_step.find(step - 1);
