@@ -37,8 +37,9 @@ void ReportFlags::add_to(CLI::App& sub) {
       sub.add_option("--format", format, "The report as text, json or csv")->type_name("FORMAT")->capture_default_str(),
       sub.add_option("--html", layout.page, "Also write the report with its timeline as a page for a browser (.html)")
           ->type_name("FILE"),
-      sub.add_flag("!--no-findings", layout.findings,
-                   "Leave out where steps lose time, how much a change would save, and the change to make"),
+      sub.add_flag_callback(
+          "--no-findings", [this] { layout.findings = false; },
+          "Leave out where steps lose time, how much a change would save, and the change to make"),
       sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
   };
 }

@@ -152,6 +152,29 @@ TEST(Findings, AbstainFromTracesThatSayTooLittle) {
             std::string::npos);
 }
 
+TEST(Findings, AbstainFromTracesThatAreNotWhole) {
+  MadeTrace cut;
+  add_late_steps(cut, 10);
+  cut.trace().add_note("the file's rest: it ends in the middle", 1);
+  EXPECT_NE(find(cut.finish()).abstained.find("not whole"), std::string::npos);
+
+  MadeTrace lost;  // no work of a GPU is there for its launches
+  for (int k = 0; k < 10; ++k) {
+    lost.step(1'000.0 * k, 1'000.0 * (k + 1));
+    for (int i = 0; i < 10; ++i)
+      lost.host(SpanKind::launch, "cudaLaunchKernel", 1'000.0 * k + 10 * i, 1'000.0 * k + 10 * i + 4);
+  }
+  EXPECT_NE(find(lost.finish()).abstained.find("not recorded"), std::string::npos);
+
+  MadeTrace gap;  // nothing but its mark is left of one step
+  for (int k = 0; k < 10; ++k) {
+    gap.step(1'000.0 * k, 1'000.0 * (k + 1));
+    for (int i = 0; i < 20 && k != 5; ++i)
+      gap.launch(1'000.0 * k + 10 * i, 1'000.0 * k + 10 * i + 5, 1'000.0 * k + 10 * i + 9);
+  }
+  EXPECT_NE(find(gap.finish()).abstained.find("1 of 10 steps"), std::string::npos);
+}
+
 TEST(Findings, OfAnEmptyTraceAreNone) {
   Trace trace;
   trace.finish();

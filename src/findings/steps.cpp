@@ -94,7 +94,8 @@ SpanId Steps::op_of(SpanId i) const {
 SpanId Steps::outermost_op_of(SpanId i) const {
   SpanId found = kNone;
   for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
-    if (trace_.site(i).op != 0) found = i;
+    // Since 2021 a step is no op any more.
+    if (trace_.site(i).op != 0 && !trace_.text(trace_.site(i).op).starts_with("ProfilerStep#")) found = i;
   }
   return found;
 }

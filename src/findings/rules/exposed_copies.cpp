@@ -35,10 +35,11 @@ void find_exposed_copies(const Steps& steps, Candidates* out) {
     found.where = steps.where(found.evidence.front());
     found.title = is_to_gpu ? "copies to the GPU hold up its kernels" : "copies from the GPU hold up its kernels";
     found.text = fmt::format(
-        "{} a step move {:.3g} MB {} the GPU while none of its kernels is under way: {}; copies that way take {} a "
-        "step in all.",
-        count_text(static_cast<double>(evidence.count()) / count, "copy", "copies"), bytes / count / 1e6,
-        is_to_gpu ? "to" : "from", of_a_step(steps, evidence.sum()), time_text(whole / count));
+        "A step has {} {} the GPU, {:.3g} MB, while none of its kernels is under way: {}; copies that way take {} a "
+        "step "
+        "in all.",
+        count_text(static_cast<double>(evidence.count()) / count, "copy", "copies"), is_to_gpu ? "to" : "from",
+        bytes / count / 1e6, of_a_step(steps, evidence.sum()), time_text(whole / count));
     found.change =
         Changes{
             .pytorch =

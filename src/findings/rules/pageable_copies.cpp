@@ -77,7 +77,7 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
   found.where = steps.where(found.evidence.front());
   found.title = "copies use pageable memory";
   found.text = fmt::format(
-      "{} a step move {:.3g} MB from or to pageable memory at {:.3g} GB/s; their calls hold the host for {} a step{}.",
+      "A step has {} from or to pageable memory, {:.3g} MB at {:.3g} GB/s; the calls hold the host for {} a step{}.",
       count_text(static_cast<double>(copies.size()) / count, "copy", "copies"), bytes / count / 1e6,
       ns > 0 ? bytes / ns : 0, time_text(calls / count),
       waits > 0 ? fmt::format(", and synchronisations behind them for {}", time_text(waits / count)) : "");

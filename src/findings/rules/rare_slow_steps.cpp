@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "findings/rules.h"
 #include "findings/words.h"
@@ -31,6 +32,18 @@ Uses uses_in(const std::vector<UseSegment>& segments, Interval of) {
   return uses;
 }
 
+// Where steps are the time from one run to the next, and the runs are not all of one program.
+bool are_of_several_programs(const Steps& steps) {
+  const Trace& trace = steps.trace();
+  std::set<StringId> names;
+  for (std::size_t k = 0; k < steps.count(); ++k) {
+    const SpanId first = steps.spans(steps.track(), k).begin;
+    if (first >= steps.spans(steps.track()).end || trace.start(first) != steps.of()[k].start) continue;
+    if (trace.kind(first) == SpanKind::run) names.insert(trace.site(first).name);
+  }
+  return names.size() > 1;
+}
+
 }  // namespace
 
 void find_rare_slow_steps(const Steps& steps, Candidates* out) {
@@ -39,6 +52,10 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
                                                                steps.count(), kLeastOfAll));
   }
   const Trace& trace = steps.trace();
+  if (are_of_several_programs(steps)) {
+    return out->say_nothing(Kind::rare_slow_steps,
+                            "steps are runs of several programs, which take as long as they take");
+  }
   const std::vector<std::int64_t>& ns = steps.lengths();
   std::vector<std::int64_t> off;
   const std::int64_t usual = steps.median_ns();

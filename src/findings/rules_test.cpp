@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules on traces made by hand, in which a step's time with the change made is known.
+#include "findings/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "findings/replay.h"
+#include "tests/support/made_trace.h"
+
+namespace paoding::findings {
+namespace {
+
+using namespace profile;
+
+std::vector<Finding> findings_of_kind(const Findings& all, Kind kind) {
+  std::vector<Finding> found;
+  std::ranges::copy_if(all.found, std::back_inserter(found), [&](const Finding& one) { return one.kind == kind; });
+  return found;
+}
+
+// Whether the interval holds the gain, but for some us.
+testing::AssertionResult holds(const Finding& one, double us) {
+  constexpr double kInexact = 20;
+  const double low = static_cast<double>(one.gain_low_ns) / 1e3 - kInexact,
+               high = static_cast<double>(one.gain_high_ns) / 1e3 + kInexact;
+  if (low <= us && us <= high) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << us << " us are not in " << low << " to " << high;
+}
+
+// A step of 2 ms: two kernels of 500 us, and between them the host waits for the first and then works for 400 us.
+TEST(SyncInStep, GainsTheIdleTimeBehindTheWait) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 2'000.0 * k;
+    made.step(at, at + 2'000);
+    made.launch(at + 10, at + 15, at + 515, "first", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::item", at + 20, at + 530);
+    made.host(SpanKind::wait, "cudaStreamSynchronize", at + 22, at + 525);
+    made.host(SpanKind::op, "aten::view", at + 540, at + 930);
+    made.launch(at + 940, at + 945, at + 1'445, "second", 7, "aten::add");
+    made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 950, at + 1'455);
+    made.host(SpanKind::op, "aten::view", at + 1'460, at + 1'990);
+  }
+  const Findings all = find(made.finish());
+  EXPECT_EQ(all.abstained, "");
+  const std::vector<Finding> found = findings_of_kind(all, Kind::sync_in_step);
+  ASSERT_FALSE(found.empty());
+  const auto item = std::ranges::find(found, "aten::item", &Finding::op);
+  ASSERT_NE(item, found.end());
+  // Without it the 390 us of the host lie beside the first kernel: the second begins 85 us behind 430, not 430 behind
+  // 515.
+  EXPECT_TRUE(holds(*item, 429));
+  EXPECT_NE(item->change.find(".item()"), std::string::npos);
+}
+
+TEST(SyncInStep, IsNotTheRecordersOwnWaitAtTheEnd) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 1'000.0 * k;
+    made.step(at, at + (k < 7 ? 1'000 : 9'000));
+    made.launch(at + 10, 20 + 2'000.0 * k, 2'019 + 2'000.0 * k, "kernel", 7, "aten::mm");
+  }
+  made.host(SpanKind::wait, "cudaDeviceSynchronize", 7'100, 15'990);
+  const Findings all = find(made.finish());
+  EXPECT_EQ(all.abstained, "");
+  EXPECT_EQ(all.step_ns, 2'000'000);  // the GPU's, though the host marks one each ms
+  EXPECT_TRUE(all.found.empty());
+}
+
+TEST(PageableCopies, GainTheTimeThatTheirCallsHoldTheHost) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 3'000.0 * k;
+    made.step(at, at + 3'000);
+    made.copy(Copy::host_to_device, "pageable", 8 << 20, at + 10, at + 1'010, at + 800, at + 1'000);
+    made.launch(at + 1'020, at + 1'030, at + 2'930, "kernel", 7, "aten::mm");
+    made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 1'040, at + 2'940);
+  }
+  const Findings all = find(made.finish());
+  const std::vector<Finding> found = findings_of_kind(all, Kind::pageable_copies);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 790));  // of a call of 1,000 us the copy of 200 is left, and 10 of the call
+}
+
+TEST(ExposedCopies, GainTheCopyThatRunsBesideTheKernels) {
+  MadeTrace made;
+  for (int k = 0; k < 10; ++k) {
+    const double at = 2'000.0 * k;
+    made.step(at, at + 2'000);
+    made.copy(Copy::host_to_device, "pinned", 8 << 20, at + 10, at + 14, at + 20, at + 420);
+    made.launch(at + 20, at + 422, at + 1'922, "kernel", 7, "aten::mm");
+    made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 30, at + 1'932);
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::exposed_copies);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 360));  // nine of ten copies of 400 us, and all of them at most
+  EXPECT_LE(found[0].gain_high_ns, 405'000);
+}
+
+TEST(AllocationInStep, GainsTheTimeInWhichTheGpuIsIdle) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 1'000.0 * k;
+    made.step(at, at + 1'000);
+    made.host(SpanKind::host, "cudaFree", at + 10, at + 310);
+    made.launch(at + 320, at + 325, at + 425, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + 330, at + 990);
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::allocation_in_step);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 300));
+}
+
+TEST(RebuiltGraph, GainsTheCallsThatMakeIt) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 1'000.0 * k;
+    made.step(at, at + 1'000);
+    made.host(SpanKind::host, "cudaGraphInstantiate", at + 10, at + 210);
+    made.launch(at + 320, at + 325, at + 425, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + 330, at + 990);
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::rebuilt_graph);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 200));
+}
+
+TEST(LateCompile, GainsAnOpThatIsSlowAtItsOnlyCall) {
+  MadeTrace made;
+  double at = 0;
+  for (int k = 0; k < 10; ++k) {
+    const double longer = k == 4 ? 20'000 : 0;
+    made.step(at, at + 1'000 + longer);
+    if (k == 4) made.host(SpanKind::op, "aten::special_entr", at + 10, at + 10 + longer);
+    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
+    at += 1'000 + longer;
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::late_compile);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 2'000));
+  EXPECT_EQ(found[0].op, "aten::special_entr");
+}
+
+TEST(RareSlowSteps, GainThePausesOfAFewSteps) {
+  MadeTrace made;
+  double at = 0;
+  for (int k = 0; k < 40; ++k) {
+    const double longer = k % 20 == 10 ? 10'000 : 0;  // in two of 40 steps nothing is recorded for 10 ms
+    made.step(at, at + 1'000 + longer);
+    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
+    at += 1'000 + longer;
+  }
+  const Trace trace = made.finish();
+  const std::vector<Finding> found = findings_of_kind(find(trace), Kind::rare_slow_steps);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 500));
+  MadeTrace few;
+  for (int k = 0; k < 8; ++k) few.step(1'000.0 * k, 1'000.0 * (k + 1));
+  const Findings all = find(few.finish());
+  EXPECT_NE(std::ranges::find(all.silent, Kind::rare_slow_steps, &Silence::kind), all.silent.end());
+}
+
+TEST(LateData, IsFoundWhereTheLoopMakesItWithoutALoader) {
+  MadeTrace made;
+  for (int k = 0; k < 10; ++k) {  // 2 ms that are no op, in front of a copy
+    const double at = 4'000.0 * k;
+    made.step(at, at + 4'000);
+    made.copy(Copy::host_to_device, "pinned", 1 << 20, at + 2'000, at + 2'004, at + 2'010, at + 2'030);
+    made.launch(at + 2'040, at + 2'045, at + 3'945, "kernel", 7, "aten::mm");
+    made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 2'050, at + 3'990);
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::late_data);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 1'990));
+}
+
+TEST(Replay, MovesAThreadThatIsHandedWorkWithTheOneThatHandsItOver) {
+  MadeTrace made;
+  const TrackId worker = made.thread("worker");
+  for (int k = 0; k < 6; ++k) {
+    const double at = 1'000.0 * k;
+    made.on_thread(kNone);
+    made.step(at, at + 1'000);
+    made.host(SpanKind::host, "next_batch", at + 5, at + 600);
+    made.host(SpanKind::host, "dispatch", at + 600, at + 690);
+    made.on_thread(worker);  // while the main thread is busy
+    made.host(SpanKind::host, "H2D Dispatch", at + 610, at + 650);
+    made.launch(at + 620, at + 625, at + 635, "copies");
+    made.on_thread(kNone);
+    made.launch(at + 700, at + 705, at + 985, "kernel");
+    made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 710, at + 990);
+  }
+  const Trace trace = made.finish();
+  const Steps steps(trace);
+  const Replay replay(steps);
+  EXPECT_LT(replay.error(), 0.001);
+  std::vector<Edit> edits;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.name(i) == "next_batch") edits.push_back(Edit::remove(i));
+  }
+  EXPECT_NEAR(static_cast<double>(replay.step_ns(std::span<const Edit>(edits))), 405'000, 1'000);
+}
+
+TEST(Replay, LeavesWorkOfBeforeTheStepsWhereItWas) {
+  MadeTrace made;
+  made.launch(-100, -90, 1'500, "before", 7, "aten::mm");  // the GPU has 1.5 ms to do when the first step begins
+  for (int k = 0; k < 6; ++k) {
+    const double at = 100.0 * k;
+    made.step(at, at + 100);
+    made.launch(at + 10, 1'502 + 200.0 * k, 1'700 + 200.0 * k, "kernel", 7, "aten::mm");
+  }
+  const Trace trace = made.finish();
+  const Steps steps(trace);
+  EXPECT_LT(Replay(steps).error(), 0.001);
+}
+
+}  // namespace
+}  // namespace paoding::findings
