@@ -51,17 +51,17 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
   made.step_ns = steps.median_ns();
-  made.abstained = reason_to_abstain(steps, options.least_steps);
-  if (!made.abstained.empty()) return made;
   std::optional<Replay> made_beside;
   std::future<void> beside;
   constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started
-  if (options.two_threads && trace.size() >= kWorthTwo) {
+  if (options.two_threads && trace.size() >= kWorthTwo && steps.count() >= options.least_steps) {
     try {
       beside = std::async(std::launch::async, [&] { made_beside.emplace(steps); });
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }
+  made.abstained = reason_to_abstain(steps, options.least_steps);
+  if (!made.abstained.empty()) return made;  // once the other thread has ended
   if (!beside.valid()) made_beside.emplace(steps);
   Candidates candidates;
   for (const Rule rule : rules()) rule(steps, &candidates);

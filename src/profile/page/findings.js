@@ -23,9 +23,10 @@ function findingsCard(report) {
       "li", {}, element("h3", {}, visible(finding.title || "")),
       finding.gain_ns
         ? element(
-            "p", {}, "Gain: ", aboutTime(finding.gain_ns[0]), " to ", aboutTime(finding.gain_ns[1]),
-            finding.share ? ` (${roundPercent(finding.share[0], 1)} to ${roundPercent(finding.share[1], 1)} of a step)`
-                          : "")
+            "p", {}, "Gain: ", ...asInterval(finding.gain_ns, aboutTime),
+            ...(finding.share
+                  ? [" (", ...asInterval(finding.share, (share) => roundPercent(share, 1)), " of a step)"]
+                  : []))
         : null,
       finding.text ? element("p", {}, visible(finding.text)) : null,
       ...facts.map(([name, text]) => element("p", {}, element("b", {}, name + ": "), visible(String(text)))),
@@ -38,6 +39,10 @@ function findingsCard(report) {
       ? element("p", {class: "warn"}, `Nothing is said about gains: ${visible(found.abstained)}`)
       : rows.length ? null : element("p", {}, "Nothing that was looked for costs 1% of a step."),
     silent ? element("p", {}, `Not looked for: ${visible(silent)}`) : null);
+}
+
+function asInterval([low, high], show) {
+  return low === high ? [show(high)] : [show(low), " to ", show(high)];
 }
 
 function showEvidence({start_ns: start, end_ns: end, track_number: number}) {
