@@ -94,8 +94,10 @@ class RecordingReader {
         if (!body.is_at_end()) {
           for (double& rate : limit.flops_per_ns) rate = body.real();
         }
+        if (!body.is_at_end() && !take_device(body, &limit)) return false;
         const auto is_wrong = [](double rate) { return !(rate >= 0 && rate < 1e9); };
-        if (body.is_broken() || device < -1 || device > 4096 || !(limit.bytes_per_ns > 0)) return false;
+        if (body.is_broken() || device < -1 || device > 4096) return false;
+        if (!(limit.bytes_per_ns > 0) && limit.name.empty()) return false;
         if (is_wrong(limit.bytes_per_ns) || std::ranges::any_of(limit.flops_per_ns, is_wrong)) return false;
         trace_.add_limit(limit);
         return true;
@@ -111,6 +113,18 @@ class RecordingReader {
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
+  }
+
+  static bool take_device(BodyReader& body, Limit* limit) {
+    constexpr std::size_t kLongest = 200;
+    constexpr std::int64_t kMost = 1 << 24;
+    limit->name = body.text().substr(0, kLongest);
+    for (std::int32_t* count : {&limit->sms, &limit->threads_of_sm, &limit->registers_of_sm, &limit->shared_of_sm}) {
+      const std::int64_t value = body.signed_number();
+      if (value < 0 || value > kMost) return false;
+      *count = static_cast<std::int32_t>(value);
+    }
+    return true;
   }
 
   // What a file says may be packed a thousandfold, and takes memory when it is read: no more things than such a file

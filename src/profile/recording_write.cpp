@@ -231,6 +231,10 @@ void RecordingWriter::limit(const Limit& limit) {
   body.signed_number(limit.device);
   body.real(limit.bytes_per_ns);
   for (const double rate : limit.flops_per_ns) body.real(rate);
+  body.text(limit.name);
+  for (const std::int32_t count : {limit.sms, limit.threads_of_sm, limit.registers_of_sm, limit.shared_of_sm}) {
+    body.signed_number(count);
+  }
   put(ChunkType::limits, body);
 }
 

@@ -189,11 +189,15 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 
-/// What a GPU can do.
+/// What a GPU is and can do; 0 is not known.
 struct Limit {
   std::int32_t device = 0;
-  double bytes_per_ns = 0;      // read by a kernel that streams
-  UnitRates flops_per_ns = {};  // 0: not known
+  double bytes_per_ns = 0;  // read by a kernel that streams
+  UnitRates flops_per_ns = {};
+  std::string name = {};           // as it calls itself: "NVIDIA H200"
+  std::int32_t sms = 0;            // multiprocessors, compute units of others
+  std::int32_t threads_of_sm = 0;  // that are resident at once; below: what those share
+  std::int32_t registers_of_sm = 0, shared_of_sm = 0;
   bool operator==(const Limit&) const = default;
 };
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "base/one_line.h"
+#include "trace/decimal_time.h"
 #include "trace/readers.h"
 
 namespace paoding::trace {
@@ -77,11 +79,55 @@ std::string extents(std::string_view list) {
       made += c;
     } else if (c == ',') {
       made += 'x';
-    } else if (c != '[' && c != ']' && c != ' ') {
+    } else if (c != '[' && c != ']' && c != ' ' && c != '\n' && c != '\r' && c != '\t') {
       return "";
     }
   }
   return made;
+}
+
+namespace {
+
+// What stands behind "key": in an object without others in it; empty where the key is missing.
+std::string_view value_of(std::string_view object, std::string_view key) {
+  for (std::size_t at = object.find(key); at != object.npos; at = object.find(key, at + 1)) {
+    std::size_t value = at + key.size();
+    if (at == 0 || object[at - 1] != '"' || value >= object.size() || object[value] != '"') continue;
+    value = object.find_first_not_of(" \n\r\t", value + 1);
+    if (value == object.npos || object[value] != ':') continue;
+    value = object.find_first_not_of(" \n\r\t", value + 1);
+    if (value == object.npos) return {};
+    if (object[value] == '"') return object.substr(value + 1, object.find('"', value + 1) - value - 1);
+    return object.substr(value, object.find_first_of(",} \n\r\t", value) - value);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Limit> devices_of(std::string_view properties) {
+  std::vector<Limit> devices;
+  constexpr std::size_t kMostDevices = 1024, kLongest = 100;
+  for (std::size_t open = properties.find('{'); open != properties.npos && devices.size() < kMostDevices;) {
+    const std::size_t close = properties.find('}', open);
+    const std::string_view object = properties.substr(open, close - open);
+    const auto count = [&](std::string_view key) {
+      constexpr std::int64_t kMost = 1 << 24;
+      std::int64_t value = 0;
+      return to_whole(value_of(object, key), 0, &value) ? static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, kMost))
+                                                        : 0;
+    };
+    bool is_clean = true;
+    Limit device{.device = count("id"), .name = one_line(unescaped(value_of(object, "name").substr(0, kLongest), &is_clean))};
+    device.sms = count("numSms");
+    device.threads_of_sm = count("maxThreadsPerMultiprocessor");
+    device.registers_of_sm = count("regsPerMultiprocessor");
+    device.shared_of_sm = count("sharedMemPerMultiprocessor");
+    if (!device.name.empty()) devices.push_back(std::move(device));
+    if (close == properties.npos) break;
+    open = properties.find('{', close);
+  }
+  return devices;
 }
 
 bool is_step_name(std::string_view name, std::string_view* without_number) {

@@ -88,6 +88,9 @@ class PerRaw {
 /// "[264, 1, 1]" and "264,1,1" as "264x1x1"; empty where it is no such list.
 std::string extents(std::string_view list);
 
+/// The GPUs of Kineto's "deviceProperties", as far as it says something of them.
+std::vector<profile::Limit> devices_of(std::string_view properties);
+
 /// Notes of what the events had lost.
 void note_losses(const JsonEvents& events, const TraceFile& file, TraceSink& sink);
 

@@ -135,6 +135,7 @@ Wanted wanted(std::string_view key) {
       if (is(key, "Sequence number")) return {kInteger, ArgKey::sequence};
       if (is(key, "Total Allocated")) return {kInteger, ArgKey::allocated};
       if (is(key, "Collective name")) return {kText, ArgKey::collective};
+      if (is(key, "Concrete Inputs")) return {kText, ArgKey::concrete};
       break;
     case 20:
       if (is(key, "registers per thread")) return {kInteger, ArgKey::registers};
@@ -281,6 +282,7 @@ const char* EventParser::counter(const char* at, std::string_view name) {
 
 const char* EventParser::argument(const char* at, std::string_view name, unsigned* seen) {
   const Wanted want = wanted(name);
+  if (want.key == ArgKey::concrete && want.shape == ArgKind::text && !has_wanted_numbers()) return scan_.value(at);
   std::string_view all;
   std::int64_t value = 0;
   bool is_one = false;
@@ -321,6 +323,13 @@ const char* EventParser::argument(const char* at, std::string_view name, unsigne
     }
   }
   return nullptr;
+}
+
+// The strides of a convolution and whether attention is causal are all that is asked for.
+bool EventParser::has_wanted_numbers() const {
+  if (event_.category != Category::op) return false;
+  const std::string_view name = names_.strings[event_.name];
+  return name.find("conv") != name.npos || name.find("attention") != name.npos;
 }
 
 const char* EventParser::parse(const char* at) {

@@ -39,6 +39,7 @@ enum class ArgKey : std::uint8_t {
   forward_thread,
   shapes,   // text
   types,    // text
+  concrete, // text, of convolutions and attention: inputs that are no tensors
   grid,     // text
   block,    // text
   details,  // text, of XLA: kernel_details, memcpy_details

@@ -43,6 +43,7 @@ class EventParser {
   const char* arguments(const char* at, unsigned* seen);
   const char* argument(const char* at, std::string_view name, unsigned* seen);
   const char* counter(const char* at, std::string_view name);
+  bool has_wanted_numbers() const;
   void count_category();
   void keep(ArgKey key, std::uint64_t value);
   const char* drop(const char* at);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <set>
 #include <unordered_set>
 
 #include "trace/api_names.h"
@@ -61,6 +62,7 @@ class Kineto {
       block = {};
     }
     add_clock();
+    add_devices();
     note_losses(events_, file_, sink_);
     for (const auto& [category, lost] : events_.losses.categories) {
       sink_.lose(fmt::format("events of the unknown category '{}', taken as work of the host", category), lost);
@@ -126,6 +128,24 @@ class Kineto {
     if (wall < kFirst || wall >= kFirst + kYears) return;
     sink_.trace().add_anchor(process(main_pid_), fmt::format("trace of rank {} ?", rank_),
                              {first_ns_, wall - kFirst, wall});
+  }
+
+  // Those that did something; the file names all of its host. ROCm counts CPUs too where it says who ran a kernel: then
+  // the numbers are others, which does not matter where all devices are alike.
+  void add_devices() {
+    std::set<std::int32_t> seen;
+    for (const Track& track : sink_.trace().tracks()) {
+      if (track.kind != TrackKind::thread) seen.insert(track.device);
+    }
+    const std::vector<Limit> named = devices_of(events_.head.device_properties);
+    const bool are_alike = std::ranges::all_of(named, [&](const Limit& one) { return one.name == named[0].name; });
+    for (const std::int32_t device : seen) {
+      const auto own = std::ranges::find(named, device, &Limit::device);
+      if (own == named.end() && (named.empty() || !are_alike)) continue;
+      Limit limit = own != named.end() ? *own : named[0];
+      limit.device = device;
+      sink_.trace().add_limit(limit);
+    }
   }
 
   void find_steps() {
@@ -284,6 +304,8 @@ class Kineto {
       argue(span, argument::kShapes, names_.text(block, shapes));
     if (const auto types = args.text(ArgKey::types); types != 0)
       argue(span, argument::kTypes, names_.text(block, types));
+    if (const auto concrete = args.text(ArgKey::concrete); concrete != 0)
+      argue(span, argument::kConcrete, names_.text(block, concrete));
     if (const auto sequence = args.bits(ArgKey::sequence)) {
       count(span, argument::kSequence, static_cast<std::int64_t>(*sequence));
     }

@@ -113,13 +113,27 @@ class NsightReader {
 
   // What the device says that it reads in a second.
   void read_limits() {
-    SqliteRows rows = file_.rows("TARGET_INFO_GPU", {"id", "memoryBandwidth"});
-    std::map<std::int64_t, std::int64_t> rates;
-    while (rows.next()) rates[rows.integer(0)] = rows.integer(1);
-    constexpr std::int64_t kMost = 1'000'000'000'000'000, kMostDevices = 4096;
-    for (const auto& [device, rate] : rates) {
-      if (rate <= 0 || rate > kMost || device < 0 || device >= kMostDevices) continue;
-      sink_.trace().add_limit({static_cast<std::int32_t>(device), static_cast<double>(rate) / 1e9, {}});
+    SqliteRows rows = file_.rows("TARGET_INFO_GPU", {"id", "memoryBandwidth", "name", "smCount", "maxWarpsPerSm",
+                                                     "threadsPerWarp", "maxRegistersPerSm", "maxShmemPerSm"});
+    std::map<std::int64_t, Limit> limits;
+    constexpr std::int64_t kMost = 1'000'000'000'000'000, kMostDevices = 4096, kMostOfSm = 1 << 24;
+    const auto count = [&](int column) {
+      return static_cast<std::int32_t>(std::clamp<std::int64_t>(rows.integer(column), 0, kMostOfSm));
+    };
+    while (rows.next()) {
+      const std::int64_t device = rows.integer(0), rate = rows.integer(1);
+      if (device < 0 || device >= kMostDevices) continue;
+      Limit& limit = limits[device];
+      limit.device = static_cast<std::int32_t>(device);
+      if (rate > 0 && rate <= kMost) limit.bytes_per_ns = static_cast<double>(rate) / 1e9;
+      limit.name = one_line(rows.text(2).substr(0, 100));
+      limit.sms = count(3);
+      limit.threads_of_sm = std::min(count(4), 1 << 10) * std::min(count(5), 1 << 10);
+      limit.registers_of_sm = count(6);
+      limit.shared_of_sm = count(7);
+    }
+    for (const auto& [device, limit] : limits) {
+      if (limit.bytes_per_ns > 0 || !limit.name.empty()) sink_.trace().add_limit(limit);
     }
   }
 

@@ -237,13 +237,19 @@ class XPlaneReader {
   static bool is_stream(const XLine& line) { return line.name.starts_with(kStream); }
 
   void add_limit(const XPlane& plane, std::int64_t device) {
-    const XStat* rate = plane.stat("memory_bandwidth");
-    constexpr std::uint64_t kMost = 1'000'000'000'000'000;
-    if (rate == nullptr || rate->number == 0 || rate->number > kMost || device < 0 || device > 4096 ||
-        plane.lines().empty()) {
-      return;
+    if (device < 0 || device > 4096 || plane.lines().empty()) return;
+    Limit limit{.device = static_cast<std::int32_t>(device)};
+    constexpr std::uint64_t kMost = 1'000'000'000'000'000, kMostCores = 1 << 20;
+    if (const XStat* rate = plane.stat("memory_bandwidth"); rate != nullptr && rate->number <= kMost) {
+      limit.bytes_per_ns = static_cast<double>(rate->number) / 1e9;
     }
-    sink().trace().add_limit({static_cast<std::int32_t>(device), static_cast<double>(rate->number) / 1e9, {}});
+    if (const XStat* name = plane.stat("gpu_device_name"); name != nullptr && name->is_text) {
+      limit.name = one_line(name->text.substr(0, 100));
+    }
+    if (const XStat* cores = plane.stat("core_count"); cores != nullptr && cores->number <= kMostCores) {
+      limit.sms = static_cast<std::int32_t>(cores->number);
+    }
+    if (limit.bytes_per_ns > 0 || !limit.name.empty()) sink().trace().add_limit(limit);
   }
 
   // Which op of which program ran what.

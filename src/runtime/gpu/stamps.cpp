@@ -193,7 +193,12 @@ void GpuStamps::start_end(const Replays& replays, CUstream stream) const {
 }
 
 profile::Limit limit_of(const gpu::GpuDevice& device) {
-  return {device.index(), device.target().read_bytes_per_us / 1e3, unit_rates(device.target())};
+  const Target& target = device.target();
+  return {.device = device.index(),
+          .bytes_per_ns = target.read_bytes_per_us / 1e3,
+          .flops_per_ns = unit_rates(target),
+          .name = target.name,
+          .sms = target.sm_count};
 }
 
 void GpuStamps::begin_recording() {

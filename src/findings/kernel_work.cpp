@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/kernel_work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+std::string_view text_in(const Trace& trace, const ArgumentColumn* column, SpanId i) {
+  if (column == nullptr) return {};
+  const auto found = std::ranges::lower_bound(column->of, i);
+  if (found == column->of.end() || *found != i) return {};
+  return trace.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
+}
+
+// Of a call of a library: two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, whatever the
+// order of their axes: k is the root of |a| |b| / |c| for each of the batch. 0 where that is no extent of both.
+double flops_of_two(const HloShapes& all, const OperandShape& result) {
+  if (all.inputs.size() != 2) return 0;
+  const auto& a = all.inputs[0].extents;
+  const auto& b = all.inputs[1].extents;
+  std::int64_t batch = 1;
+  const std::size_t batched = result.extents.size() > 2 ? result.extents.size() - 2 : 0;
+  for (std::size_t i = 0; i < batched; ++i) batch *= std::max<std::int64_t>(result.extents[i], 1);
+  const double squared = static_cast<double>(all.inputs[0].elements()) * static_cast<double>(all.inputs[1].elements()) /
+                         (static_cast<double>(result.elements()) * static_cast<double>(batch));
+  const auto k = static_cast<std::int64_t>(std::llround(std::sqrt(squared)));
+  const auto has = [&](const std::vector<std::int64_t>& extents) { return std::ranges::find(extents, k) != extents.end(); };
+  if (k <= 0 || static_cast<double>(k) * static_cast<double>(k) != squared || !has(a) || !has(b)) return 0;
+  return 2.0 * static_cast<double>(result.elements()) * static_cast<double>(k);
+}
+
+// Of XLA's instruction: its shapes say what goes in and comes out, its operations how long the inner sums are.
+OpWork work_of_hlo(std::string_view shapes, KernelKind kind, double flops) {
+  const HloShapes all = operands_of_hlo(shapes);
+  OpWork work;
+  for (const OperandShape& input : all.inputs) {
+    work.read += input.bytes();
+    work.elements = std::max(work.elements, input.elements());
+  }
+  for (const OperandShape& result : all.results) {
+    work.written += result.bytes();
+    work.elements = std::max(work.elements, result.elements());
+    work.element_bytes = std::max(work.element_bytes, result.element_bytes);
+  }
+  work.flops = flops;
+  if (!all.inputs.empty()) work.unit = all.inputs.front().unit;
+  const bool is_product = kind == KernelKind::product && !all.results.empty() && !all.results.front().extents.empty();
+  if (!is_product) return work;
+  const OperandShape& result = all.results.front();
+  if (flops <= 0) {
+    flops = flops_of_two(all, result);
+    work.flops = flops;
+  }
+  if (flops <= 0) return work;
+  ProductShape shape;
+  shape.n = result.extents.back();
+  shape.m = result.extents.size() > 1 ? result.extents[result.extents.size() - 2] : 1;
+  if (shape.m <= 0 || shape.n <= 0) return work;
+  shape.batch = result.elements() / (shape.m * shape.n);
+  shape.element_bytes = all.inputs.empty() ? result.element_bytes : all.inputs.front().element_bytes;
+  const double sums = 2.0 * static_cast<double>(result.elements());
+  shape.k = static_cast<std::int64_t>(flops / sums + 0.5);
+  if (shape.k > 0) work.product = shape;
+  return work;
+}
+
+}  // namespace
+
+KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
+  const Trace& trace = steps.trace();
+  for (const ArgumentColumn& column : trace.columns()) {
+    if (column.type != ArgumentType::text) continue;
+    const std::string_view name = trace.text(column.name);
+    if (name == "shapes") shapes_ = &column;
+    if (name == "types") types_ = &column;
+    if (name == "concrete inputs") concrete_ = &column;
+  }
+  has_shapes_ = shapes_ != nullptr && !shapes_->of.empty();
+  no_call_.work = &works_.emplace_back();
+  std::vector<SpanId> order = steps.device_spans();
+  std::ranges::sort(order);  // facts are read fastest so
+  FactReader facts(steps);
+  all_.reserve(order.size());
+  for (const SpanId i : order) add(i, facts);
+  std::ranges::stable_sort(all_, {}, [&](const KernelWork& one) { return trace.start(one.span); });
+  // What an op's kernel alone moves and computes is the op's work.
+  for (KernelWork& kernel : all_) {
+    const OpCall& call = call_of(kernel);
+    const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    if (is_product ? call.products == 1 : kernel.is_kernel && call.kernels == 1) {
+      if (kernel.bytes == 0 && kernel.is_kernel && call.work->read + call.work->written > 0) {
+        kernel.bytes = call.work->bytes();
+        kernel.is_by_grid = false;
+      }
+      if (kernel.flops == 0) kernel.flops = call.work->flops;
+      if (call.work->element_bytes > 0) kernel.element_bytes = call.work->element_bytes;
+      if (kernel.kind == KernelKind::other && call.work->is_users) kernel.kind = KernelKind::pointwise;
+      if (kernel.elements == 0 || call.work->elements > 0) kernel.elements = std::max(call.work->elements, std::int64_t{0});
+    }
+  }
+  find_floor();
+}
+
+void KernelWorks::add(SpanId span, FactReader& facts) {
+  const Trace& trace = steps_.trace();
+  const SpanKind kind = trace.kind(span);
+  if (kind == SpanKind::replay) return;  // nothing is known of what is in it
+  KernelWork kernel{.span = span};
+  const std::size_t step = steps_.step_of(span);
+  kernel.step = static_cast<std::uint32_t>(step == Steps::kOutside ? steps_.at(trace.start(span)) : step);
+  kernel.is_kernel = kind == SpanKind::kernel;
+  kernel.ns = trace.duration(span);
+  kernel.device = trace.track(span).device;
+  const SpanId op = steps_.op_of(span);
+  if (op != kNone) {
+    const auto [found, is_new] = call_of_op_.try_emplace(op, static_cast<std::uint32_t>(calls_.size()));
+    if (is_new) calls_.push_back({.op = op, .work = work_of(op, span)});
+    kernel.call = found->second;
+  }
+  const std::string_view op_text = op_name(kernel);
+  if (kernel.is_kernel) {
+    const Known& own = known(trace.site_id(span), op_text);
+    kernel.kind = own.kind;
+    kernel.arithmetic = own.arithmetic;
+    const KernelFacts all = facts.of(span);
+    kernel.ctas = all.ctas();
+    kernel.threads = all.block[0] * std::max<std::int64_t>(all.block[1], 1) * std::max<std::int64_t>(all.block[2], 1);
+    kernel.registers = all.registers;
+    kernel.element_bytes = own.element_bytes;
+    kernel.shared = all.shared_bytes;
+    has_grids_ = has_grids_ || kernel.ctas > 0;
+    kernel.bytes = std::max<std::int64_t>(trace.bytes(span), 0);
+    kernel.flops = std::max(trace.flops(span), 0.0);
+    if (trace.site(span).unit != Unit::none && kernel.arithmetic.unit == Unit::none) {
+      kernel.arithmetic.unit = trace.site(span).unit;
+    }
+    if (own.form.elements_of_thread > 0 && kernel.ctas > 0) {
+      kernel.elements = kernel.ctas * kernel.threads * own.form.elements_of_thread;
+      if (own.form.arrays > 0 && own.element_bytes > 0 && kernel.bytes == 0) {
+        kernel.bytes = kernel.elements * own.form.arrays * own.element_bytes;
+        kernel.is_by_grid = true;
+      }
+    }
+  } else {
+    kernel.kind = kind == SpanKind::memset ? KernelKind::fill : KernelKind::copy;
+    kernel.bytes = std::max<std::int64_t>(trace.bytes(span), 0);
+  }
+  if (kernel.call != kNone) {
+    OpCall& call = calls_[kernel.call];
+    if (kernel.is_kernel) ++call.kernels;
+    call.ns += kernel.ns;
+    const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    if (is_product) ++call.products;
+    if (is_product || kernel.kind == KernelKind::product_part) call.product_ns += kernel.ns;
+    // Sizes by the op's shapes are exact; those of the grid are rounded up.
+    if (kernel.is_by_grid && call.work->bytes() > 0) kernel.bytes = 0;
+  }
+  all_.push_back(kernel);
+}
+
+const KernelWorks::Known& KernelWorks::known(SiteId site, std::string_view op) {
+  const auto [found, is_new] = known_.try_emplace({site, op});
+  if (is_new) {
+    const Trace& trace = steps_.trace();
+    const Site& own = trace.sites()[site];
+    const std::string_view name = trace.text(own.kernel != 0 ? own.kernel : own.name);
+    Known& known = found->second;
+    known.kind = own.op != 0 && own.members_end > own.members_begin + 1 && kind_of_kernel(name) == KernelKind::other
+                     ? KernelKind::pointwise
+                     : kind_of_kernel(name, op);
+    known.arithmetic = arithmetic_of(name);
+    known.element_bytes = known.kind == KernelKind::cast ? 0 : element_bytes(name);
+    known.form = elementwise_form(name);
+  }
+  return found->second;
+}
+
+const OpWork* KernelWorks::work_of(SpanId op, SpanId kernel) {
+  const Trace& trace = steps_.trace();
+  const std::string_view shapes = text_in(trace, shapes_, op);
+  if (shapes.empty()) return no_call_.work;
+  const std::string_view types = text_in(trace, types_, op), concrete = text_in(trace, concrete_, op);
+  const std::string_view name = trace.text(trace.site(op).op);
+  const bool is_hlo = shapes.front() != '[';
+  std::string key(name);
+  for (const std::string_view part : {shapes, types, concrete}) key += '\n', key += part;
+  if (is_hlo) key += '\n', key += std::to_string(trace.flops(op));
+  if (const auto known = work_by_text_.find(key); known != work_by_text_.end()) return known->second;
+  OpWork work;
+  if (is_hlo) {
+    const KernelKind kind = kind_of_kernel(trace.text(trace.site(kernel).kernel), name);
+    work = work_of_hlo(shapes, kind, std::max(trace.flops(op), 0.0));
+  } else {
+    work = op_work(name, operands_of_kineto(shapes, types), concrete);
+  }
+  return work_by_text_.emplace(std::move(key), &works_.emplace_back(std::move(work))).first->second;
+}
+
+std::string_view KernelWorks::op_name(const KernelWork& kernel) const {
+  if (kernel.call == kNone) return {};
+  const Trace& trace = steps_.trace();
+  return trace.text(trace.site(calls_[kernel.call].op).op);
+}
+
+std::string_view KernelWorks::kernel_name(const KernelWork& kernel) const {
+  const Trace& trace = steps_.trace();
+  const Site& site = trace.site(kernel.span);
+  return trace.text(site.kernel != 0 ? site.kernel : site.name);
+}
+
+const DeviceLimits& KernelWorks::limits(int device) const {
+  static const DeviceLimits kNothing;
+  const auto found = limits_.find(device);
+  return found == limits_.end() ? kNothing : found->second;
+}
+
+std::int64_t KernelWorks::ns_of_step(std::int64_t ns) const {
+  return steps_.count() == 0 ? 0 : ns / static_cast<std::int64_t>(steps_.count());
+}
+
+int KernelWorks::ctas_of_sm(const KernelWork& kernel) const {
+  const DeviceLimits& limits = this->limits(kernel.device);
+  constexpr std::int64_t kMostCtas = 32, kWarp = 32;
+  if (kernel.threads <= 0 || limits.threads_of_sm <= 0) return 0;
+  const std::int64_t threads = (kernel.threads + kWarp - 1) / kWarp * kWarp;
+  std::int64_t most = std::min(kMostCtas, limits.threads_of_sm / threads);
+  if (kernel.registers > 0) {
+    // A warp gets registers in units of 256.
+    const std::int64_t of_warp = (kernel.registers * kWarp + 255) / 256 * 256;
+    most = std::min(most, limits.registers_of_sm / of_warp / (threads / kWarp));
+  }
+  constexpr std::int64_t kReserved = 1 << 10;  // of the driver's, of each CTA
+  if (limits.shared_of_sm > 0 && kernel.shared > 0) most = std::min(most, limits.shared_of_sm / (kernel.shared + kReserved));
+  return static_cast<int>(std::max<std::int64_t>(most, 1));
+}
+
+void KernelWorks::find_floor() {
+  std::vector<std::int64_t> ns;
+  for (const KernelWork& kernel : all_) {
+    if (kernel.is_kernel) ns.push_back(kernel.ns);
+    if (!limits_.contains(kernel.device)) limits_[kernel.device] = limits_of_device(steps_.trace(), kernel.device);
+  }
+  if (ns.empty()) return;
+  const auto tenth = ns.begin() + static_cast<std::ptrdiff_t>(ns.size() / 10);
+  std::ranges::nth_element(ns, tenth);
+  constexpr std::int64_t kMostFloor = 3'000;  // where all kernels are large they say nothing of small ones
+  floor_ns_ = std::min(*tenth, kMostFloor);
+}
+
+}  // namespace paoding::findings

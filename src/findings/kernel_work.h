@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel of the steps with what is known of it: its kind, the op that launched it, the bytes and operations of
+// that op, its grid. Rules about what GPUs do read it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "findings/device_limits.h"
+#include "findings/kernel_kind.h"
+#include "findings/op_work.h"
+#include "findings/steps.h"
+
+namespace paoding::findings {
+
+/// One call of an op that launched work of a GPU.
+struct OpCall {
+  SpanId op = kNone;
+  std::uint32_t kernels = 0;      // without copies and fills of the driver's
+  std::uint32_t products = 0;     // of them products and convolutions
+  std::int64_t ns = 0;            // of all of them
+  std::int64_t product_ns = 0;    // of those that compute a product or a convolution, and of their parts
+  const OpWork* work = nullptr;   // never null
+};
+
+struct KernelWork {
+  SpanId span = kNone;
+  std::uint32_t call = kNone;     // into KernelWorks::calls(); kNone: no op is known
+  std::uint32_t step = 0;
+  KernelKind kind = KernelKind::other;
+  bool is_kernel = false;         // else a copy or a fill of the driver's
+  Arithmetic arithmetic = {};
+  int device = 0;
+  std::int64_t ns = 0;
+  std::int64_t ctas = 0, threads = 0;     // of the grid, of a CTA; 0: not known
+  std::int64_t registers = 0, shared = 0; // of a thread, of a CTA
+  // Of this kernel alone; 0: not known.
+  std::int64_t bytes = 0, elements = 0;
+  int element_bytes = 0;          // of most of them
+  double flops = 0;
+  bool is_by_grid = false;        // bytes follow from the grid and the name, rounded up to whole CTAs
+};
+
+class KernelWorks {
+ public:
+  explicit KernelWorks(const Steps& steps);
+
+  const Steps& steps() const { return steps_; }
+  const profile::Trace& trace() const { return steps_.trace(); }
+  /// In order of start.
+  const std::vector<KernelWork>& all() const { return all_; }
+  const std::vector<OpCall>& calls() const { return calls_; }
+  /// The call of the op that launched it; one without work where none is known.
+  const OpCall& call_of(const KernelWork& kernel) const {
+    return kernel.call == kNone ? no_call_ : calls_[kernel.call];
+  }
+  std::string_view op_name(const KernelWork& kernel) const;
+  std::string_view kernel_name(const KernelWork& kernel) const;
+  const DeviceLimits& limits(int device) const;
+  /// Of a step, what its kernels of some kind take in the mean.
+  std::int64_t ns_of_step(std::int64_t ns) const;
+  /// Whether any op of the trace says its shapes, any kernel its grid.
+  bool has_shapes() const { return has_shapes_; }
+  bool has_grids() const { return has_grids_; }
+  /// How many CTAs of a kernel a multiprocessor holds at once by threads, registers and shared memory; 0: not known.
+  int ctas_of_sm(const KernelWork& kernel) const;
+  /// The shortest time that kernels of the trace take who hardly do anything: a tenth of them is shorter.
+  std::int64_t floor_ns() const { return floor_ns_; }
+
+ private:
+  struct Known {
+    KernelKind kind;
+    Arithmetic arithmetic;
+    int element_bytes;
+    ElementwiseForm form;
+  };
+  const Known& known(profile::SiteId site, std::string_view op);
+  const OpWork* work_of(SpanId op, SpanId kernel);
+  void add(SpanId span, FactReader& facts);
+  void find_floor();
+
+  const Steps& steps_;
+  std::vector<KernelWork> all_;
+  std::vector<OpCall> calls_;
+  OpCall no_call_;
+  std::unordered_map<SpanId, std::uint32_t> call_of_op_;
+  std::map<std::pair<profile::SiteId, std::string_view>, Known> known_;
+  std::deque<OpWork> works_;
+  std::map<std::string, const OpWork*, std::less<>> work_by_text_;
+  std::map<int, DeviceLimits> limits_;
+  const profile::ArgumentColumn *shapes_ = nullptr, *types_ = nullptr, *concrete_ = nullptr;
+  bool has_shapes_ = false, has_grids_ = false;
+  std::int64_t floor_ns_ = 0;
+};
+
+}  // namespace paoding::findings

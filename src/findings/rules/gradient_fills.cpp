@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that are filled with zeros, and added to afterwards, where they could be written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <vector>
+
+#include "findings/kernel_rules.h"
+#include "findings/wording.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+constexpr int kFurthestOut = 64;
+
+// Whether a span of that word in its name is around what launched the kernel.
+bool lies_in(const Trace& trace, SpanId i, std::string_view word) {
+  for (int out = 0; i != kNone && out < kFurthestOut; ++out) {
+    const Site& site = trace.site(i);
+    for (const StringId text : {site.name, site.op}) {
+      if (trace.text(text).find(word) != std::string_view::npos) return true;
+    }
+    i = trace.on_gpu(i) && trace.cause(i) != kNone ? trace.cause(i) : trace.parent(i);
+  }
+  return false;
+}
+
+// A loss's gradient begins as one number that is filled with 1: as often as a step goes backward.
+double passes_of_step(const KernelWorks& works) {
+  std::size_t begins = 0;
+  for (const KernelWork& kernel : works.all()) {
+    const bool is_one = works.op_name(kernel) == "aten::fill_" && works.call_of(kernel).work->elements == 1;
+    if (is_one && lies_in(works.trace(), kernel.span, "ones_like")) ++begins;
+  }
+  return static_cast<double>(begins) / static_cast<double>(std::max<std::size_t>(works.steps().count(), 1));
+}
+
+constexpr std::int64_t kLeastBytes = 1 << 20;
+
+bool is_add_in_place(const KernelWorks& works, const KernelWork& kernel) {
+  return kernel.is_kernel && works.op_name(kernel) == "aten::add_";
+}
+
+}  // namespace
+
+void find_gradient_fills(const KernelWorks& works, Candidates* out) {
+  const Source source = works.steps().source();
+  if (source == Source::jax || source == Source::tensorflow || source == Source::paoding) return;  // gradients are values
+  const Trace& trace = works.trace();
+  Candidate candidate{.kind = Kind::gradient_fills};
+  KernelGroup fills(works), sums(works);
+  std::unordered_set<SpanId> seen;
+  // By what they are called, or which functor a replayed graph applies to lists.
+  for (const KernelWork& kernel : works.all()) {
+    const bool is_list = works.op_name(kernel) == "aten::_foreach_zero_" ||
+                         works.kernel_name(kernel).find("ZeroFunctor") != std::string_view::npos;
+    const bool is_fill = kernel.kind == KernelKind::fill && lies_in(trace, kernel.span, "zero_grad");
+    if (!is_list && !is_fill) continue;
+    fills.add(kernel, static_cast<double>(kernel.ns));
+    seen.insert(kernel.span);
+    candidate.least.push_back(Edit::remove(kernel.span));
+  }
+  // What is filled and then added to in the same step: the first sum could be a plain result.
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::vector<const KernelWork*>> open;
+  for (const KernelWork& kernel : works.all()) {
+    const std::int64_t bytes = works.call_of(kernel).work->elements * works.call_of(kernel).work->element_bytes;
+    if (bytes < kLeastBytes) continue;
+    const bool is_zero = works.op_name(kernel) == "aten::zero_" || lies_in(trace, kernel.span, "zeros");
+    if (kernel.kind == KernelKind::fill && is_zero && !seen.contains(kernel.span)) {
+      open[{kernel.step, bytes}].push_back(&kernel);
+    } else if (is_add_in_place(works, kernel) && !lies_in(trace, kernel.span, "AccumulateGrad")) {
+      std::vector<const KernelWork*>& before = open[{kernel.step, bytes}];
+      if (before.empty()) continue;
+      fills.add(*before.back(), static_cast<double>(before.back()->ns));
+      sums.add(kernel, static_cast<double>(kernel.ns));
+      candidate.least.push_back(Edit::remove(before.back()->span));
+      candidate.most.push_back(Edit::remove(kernel.span));
+      before.pop_back();
+    }
+  }
+  // Fewer fills than steps belong to something that is not of every step.
+  if (fills.is_empty() || fills.count() < works.steps().count()) return;
+  // Of several passes backward only the sums of the first are for nothing.
+  constexpr double kOnePass = 1.5;
+  if (!seen.empty() && passes_of_step(works) < kOnePass) {
+    for (const KernelWork& kernel : works.all()) {
+      if (!is_add_in_place(works, kernel) || !lies_in(trace, kernel.span, "AccumulateGrad")) continue;
+      sums.add(kernel, static_cast<double>(kernel.ns));
+      candidate.most.push_back(Edit::remove(kernel.span));
+    }
+  }
+  candidate.most.insert(candidate.most.end(), candidate.least.begin(), candidate.least.end());
+  candidate.title = "gradients are filled with zeros and added to";
+  candidate.text = fmt::format(
+      "{} a step fill gradients with zeros ({}){}. A gradient that is None is written by the first that has one.",
+      count_text(fills.per_step(static_cast<double>(fills.count())), "kernel", "kernels"),
+      time_text(fills.per_step(fills.ns())),
+      sums.is_empty() ? ""
+                      : fmt::format(", and {} then add to them ({})",
+                                    count_text(sums.per_step(static_cast<double>(sums.count())), "kernel", "kernels"),
+                                    time_text(sums.per_step(sums.ns()))));
+  candidate.where = fills.where();
+  candidate.evidence = fills.evidence();
+  for (const SpanId span : sums.evidence()) candidate.evidence.push_back(span);
+  candidate.change = "optimizer.zero_grad(set_to_none=True), and no buffers of zeros to add gradients to";
+  out->add(std::move(candidate));
+}
+
+}  // namespace paoding::findings

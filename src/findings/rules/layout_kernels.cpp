@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that compute nothing: layouts that convolutions turn for themselves, casts, copies into other orders.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "findings/kernel_rules.h"
+#include "findings/wording.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+enum class Reason : std::uint8_t { none, convolution, cast, bucket, copy };
+
+// DistributedDataParallel copies gradients into its buckets and back.
+bool is_of_bucket(const KernelWorks& works, const KernelWork& kernel) {
+  const Trace& trace = works.trace();
+  constexpr int kFurthest = 16;
+  SpanId i = kernel.call == kNone ? kNone : works.call_of(kernel).op;
+  for (int out = 0; i != kNone && out < kFurthest; ++out, i = trace.parent(i)) {
+    if (trace.text(trace.site(i).op).find("reducer::") != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+Reason reason_of(const KernelWorks& works, const KernelWork& kernel) {
+  const bool is_layout = kernel.kind == KernelKind::layout;
+  const std::string_view name = works.kernel_name(kernel);
+  if (name.find("AddPadding") != name.npos) return Reason::none;  // of odd channels
+  const bool is_conversion = name.find("chwToN") != name.npos || name.find("hwcToN") != name.npos;
+  if (is_layout && (is_conversion || kind_of_op(works.op_name(kernel)) == KernelKind::convolution)) return Reason::convolution;
+  if (kernel.is_kernel && kernel.kind == KernelKind::cast) return Reason::cast;
+  // The driver's copies within a GPU are copies of whole tensors; ROCm's run as kernels, which do not say from where.
+  const bool is_copy = kernel.kind == KernelKind::copy;
+  const bool is_driver_copy = !kernel.is_kernel && is_copy && works.trace().site(kernel.span).copy == Copy::same_device;
+  const bool is_kernel_copy = kernel.is_kernel && is_copy && works.kernel_name(kernel).find("rocclr") == std::string_view::npos;
+  if (!is_layout && !is_driver_copy && !is_kernel_copy) return Reason::none;
+  return is_of_bucket(works, kernel) ? Reason::bucket : Reason::copy;
+}
+
+bool computes_elementwise(const KernelWork* kernel) {
+  if (kernel == nullptr || !kernel->is_kernel) return false;
+  switch (kernel->kind) {
+    case KernelKind::pointwise:
+    case KernelKind::cast:
+    case KernelKind::random:
+    case KernelKind::reduction:
+    case KernelKind::softmax:
+    case KernelKind::normalization: return true;
+    default: return false;
+  }
+}
+
+
+void add_conversions(const KernelWorks& works, Candidates* out) {
+  // Each call keeps the shortest of its conversions in the conservative case.
+  std::map<std::uint32_t, std::vector<const KernelWork*>> by_call;
+  for (const KernelWork& kernel : works.all()) {
+    if (reason_of(works, kernel) == Reason::convolution) by_call[kernel.call].push_back(&kernel);
+  }
+  // Some convolutions have kernels in one layout only: where a few convert, that is not the model's layout.
+  std::size_t conversions = 0, convolutions = 0;
+  for (const KernelWork& kernel : works.all()) {
+    convolutions += kernel.kind == KernelKind::convolution ? 1 : 0;
+    conversions += reason_of(works, kernel) == Reason::convolution ? 1 : 0;
+  }
+  if (by_call.empty() || conversions * 2 < convolutions) return;
+  Candidate candidate{.kind = Kind::layout_kernels};
+  KernelGroup group(works);
+  for (const auto& [call, kernels] : by_call) {
+    const KernelWork* shortest = *std::ranges::min_element(kernels, {}, &KernelWork::ns);
+    for (const KernelWork* kernel : kernels) {
+      group.add(*kernel, static_cast<double>(kernel->ns));
+      candidate.most.push_back(Edit::remove(kernel->span));
+      if (kernel != shortest) candidate.least.push_back(Edit::remove(kernel->span));
+    }
+  }
+  candidate.title = "convolutions change the layout of their tensors";
+  candidate.text = fmt::format(
+      "{} a step turn tensors between NCHW and NHWC in front of and behind convolutions, whose kernels for tensor cores "
+      "take NHWC: {} of the step.",
+      count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+      time_text(group.per_step(group.ns())));
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change = change_for(
+      works.steps().source(),
+      {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+       "dimension_numbers=('NHWC', 'HWIO', 'NHWC') in jax.lax.conv_general_dilated",
+       "keep the pass that lays convolutions out in NHWC: no --no-pass for it"});
+  out->add(std::move(candidate));
+}
+
+// Casts and copies: those beside an elementwise kernel on the same stream could be part of it.
+void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
+  const Trace& trace = works.trace();
+  std::unordered_set<SpanId> in_chains;
+  Candidate candidate{.kind = Kind::layout_kernels};
+  if (reason == Reason::cast) {
+    for (const PointwiseChain& chain : pointwise_chains(works)) {
+      for (const KernelWork* kernel : chain.kernels) {
+        if (!chain.is_of_casts()) in_chains.insert(kernel->span);
+        // Between casts to a wider type and back, without them half of the bytes move.
+        if (chain.is_of_casts() && kernel->kind != KernelKind::cast && kernel->element_bytes == 4) {
+          candidate.most.push_back(Edit::duration(kernel->span, std::max(kernel->ns / 2, std::min(kernel->ns, works.floor_ns()))));
+        }
+      }
+    }
+  }
+  std::map<TrackId, std::vector<const KernelWork*>> streams;
+  for (const KernelWork& kernel : works.all()) streams[trace.track_id(kernel.span)].push_back(&kernel);
+  KernelGroup group(works);
+  double bytes = 0, sized_ns = 0;
+  for (const auto& [track, kernels] : streams) {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      const KernelWork& kernel = *kernels[i];
+      if (reason_of(works, kernel) != reason || in_chains.contains(kernel.span)) continue;
+      group.add(kernel, static_cast<double>(kernel.ns));
+      if (kernel.bytes > 0) {
+        bytes += static_cast<double>(kernel.bytes);
+        sized_ns += static_cast<double>(kernel.ns);
+      }
+      candidate.most.push_back(Edit::remove(kernel.span));
+      const KernelWork* before = i > 0 && kernels[i - 1]->step == kernel.step ? kernels[i - 1] : nullptr;
+      const KernelWork* after =
+          i + 1 < kernels.size() && kernels[i + 1]->step == kernel.step ? kernels[i + 1] : nullptr;
+      // What the bucket's view makes needless is all of it.
+      if (reason == Reason::bucket || computes_elementwise(before) || computes_elementwise(after)) candidate.least.push_back(Edit::remove(kernel.span));
+    }
+  }
+  if (group.is_empty()) return;
+  // Where no kernel beside one would take it over, only much of it is worth another way to write the model.
+  constexpr double kLeastAlone = 0.03;
+  const auto step_ns = static_cast<double>(works.steps().median_ns());
+  if (candidate.least.empty() && group.per_step(group.ns()) < kLeastAlone * step_ns) return;
+  const bool is_cast = reason == Reason::cast, is_bucket = reason == Reason::bucket;
+  candidate.title = is_bucket ? "gradients are copied into buckets and back"
+                    : is_cast ? "kernels that only convert types" : "kernels that only copy tensors into another order or place";
+  candidate.text = fmt::format(
+      "{} a step compute nothing and take {}: {}.{}",
+      count_text(group.per_step(static_cast<double>(group.count())), is_cast ? "cast" : "copy",
+                 is_cast ? "casts" : "copies"),
+      time_text(group.per_step(group.ns())), group.ops(),
+      sized_ns * 2 > group.ns() ? fmt::format(" They move {:.1f} MB a step at {}.", group.per_step(bytes) / 1e6,
+                                 rate_text(bytes / sized_ns))
+                   : "");
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change =
+      is_bucket ? "DistributedDataParallel(model, gradient_as_bucket_view=True): gradients lie in the buckets"
+      : is_cast ? change_for(works.steps().source(),
+                           {"keep one type along the way (model.to(torch.bfloat16) in front of the loop), or "
+                            "torch.compile(model), which makes casts part of the kernels around them",
+                            "keep parameters in the type that products use, or cast them once outside of the step",
+                            "choose the precision of the whole part at once (--mixed), not op by op"})
+              : change_for(works.steps().source(),
+                           {"avoid .contiguous(), permute and cat between kernels: write results where they are read, or "
+                            "torch.compile(model)",
+                            "avoid transposes and concatenations between products: jnp.einsum with the axes as they lie",
+                            "let ops read the other order: transposed operands of products need no copy"});
+  out->add(std::move(candidate));
+}
+
+}  // namespace
+
+void find_layout_kernels(const KernelWorks& works, Candidates* out) {
+  add_conversions(works, out);
+  add_others(works, Reason::cast, out);
+  add_others(works, Reason::bucket, out);
+  add_others(works, Reason::copy, out);
+}
+
+}  // namespace paoding::findings

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise kernels one behind the other read again what the one before wrote. As one kernel they read and write less,
+// and are launched once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "findings/kernel_rules.h"
+#include "findings/wording.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+bool is_elementwise(const KernelWork& kernel) {
+  return kernel.is_kernel && (kernel.kind == KernelKind::pointwise || kernel.kind == KernelKind::cast);
+}
+
+// Sizes that follow from grids are rounded up to whole CTAs.
+bool are_as_many(const KernelWork& a, const KernelWork& b) {
+  constexpr std::int64_t kOfCta = 2048;
+  const std::int64_t more = std::max(a.elements, b.elements), fewer = std::min(a.elements, b.elements);
+  const std::int64_t rounded = a.is_by_grid || b.is_by_grid ? kOfCta : 0;
+  return more - fewer <= rounded;
+}
+
+// The rate that a fused kernel would have: the device's, or where that is not known what this trace's best ones reach.
+double rate_of(const KernelWorks& works, int device) {
+  const DeviceLimits& limits = works.limits(device);
+  if (limits.is_known()) return limits.bytes_per_ns;
+  constexpr std::int64_t kLarge = 16 << 20;
+  double best = 0;
+  for (const KernelWork& kernel : works.all()) {
+    if (is_elementwise(kernel) && kernel.bytes >= kLarge && kernel.ns > 0) {
+      best = std::max(best, static_cast<double>(kernel.bytes) / static_cast<double>(kernel.ns));
+    }
+  }
+  return best;
+}
+
+// One tensor of its elements.
+double tensor_bytes(const KernelWork& kernel) {
+  if (kernel.element_bytes > 0) return static_cast<double>(kernel.elements) * kernel.element_bytes;
+  return static_cast<double>(kernel.bytes) / 3;  // no more than that: at least one is read, and one written
+}
+
+// A cast of the same types again is one of another tensor.
+bool goes_on_with(const Trace& trace, const KernelWork& before, const KernelWork& kernel) {
+  const bool is_same_cast = kernel.kind == KernelKind::cast && trace.site_id(before.span) == trace.site_id(kernel.span);
+  return before.step == kernel.step && !is_same_cast && are_as_many(before, kernel);
+}
+
+void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*> kernels,
+            std::vector<PointwiseChain>* chains) {
+  if (kernels.size() < 2) return;
+  PointwiseChain chain;
+  double bytes = 0, tensor = 0;
+  for (const KernelWork* kernel : kernels) {
+    bytes += static_cast<double>(kernel->bytes);
+    chain.ns += static_cast<double>(kernel->ns);
+    if (kernel->kind == KernelKind::cast) chain.casts_ns += static_cast<double>(kernel->ns);
+    const double own = tensor_bytes(*kernel);
+    tensor = tensor == 0 ? own : std::min(tensor, own);
+  }
+  const double links = static_cast<double>(kernels.size()) - 1;
+  const auto floor = static_cast<double>(works.floor_ns());
+  const auto ns = [&](double moved) { return std::min(chain.ns, std::max(floor, rate > 0 ? moved / rate : 0)); };
+  // Each link saves a write and a read. What else is read may come from outside, or be what stood in between.
+  chain.least_ns = ns(std::max(bytes - 2 * links * tensor, 2 * tensor));
+  chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));
+  chain.kernels = std::move(kernels);
+  chains->push_back(std::move(chain));
+}
+
+}  // namespace
+
+std::vector<PointwiseChain> pointwise_chains(const KernelWorks& works) {
+  const Trace& trace = works.trace();
+  std::map<TrackId, std::vector<const KernelWork*>> open;
+  std::map<int, double> rates;
+  std::vector<PointwiseChain> chains;
+  const auto rate = [&](int device) {
+    const auto [found, is_new] = rates.try_emplace(device, 0);
+    if (is_new) found->second = rate_of(works, device);
+    return found->second;
+  };
+  for (const KernelWork& kernel : works.all()) {
+    std::vector<const KernelWork*>& chain = open[trace.track_id(kernel.span)];
+    const bool fits = is_elementwise(kernel) && kernel.elements > 0 && kernel.bytes > 0 &&
+                      !works.call_of(kernel).work->is_users;
+    const bool goes_on = fits && !chain.empty() && goes_on_with(trace, *chain.back(), kernel);
+    if (!goes_on) {
+      finish(works, rate(kernel.device), std::move(chain), &chains);
+      chain.clear();
+    }
+    if (fits) chain.push_back(&kernel);
+  }
+  for (auto& [track, chain] : open) {
+    if (chain.empty()) continue;
+    const double own = rate(chain.front()->device);
+    finish(works, own, std::move(chain), &chains);
+  }
+  return chains;
+}
+
+void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
+  std::int64_t sized_ns = 0, all_ns = 0;
+  for (const KernelWork& kernel : works.all()) {
+    if (!is_elementwise(kernel)) continue;
+    all_ns += kernel.ns;
+    if (kernel.elements > 0 && kernel.bytes > 0) sized_ns += kernel.ns;
+  }
+  if (all_ns == 0) return;
+  if (sized_ns * 2 < all_ns) {
+    out->say_nothing(Kind::pointwise_chain,
+                     fmt::format("the trace does not say the sizes of {} of the elementwise kernels, by time: {}",
+                                 percent_text(1 - static_cast<double>(sized_ns) / static_cast<double>(all_ns)),
+                                 how_to_record_shapes(works.steps().source())));
+    if (sized_ns == 0) return;
+  }
+  Candidate candidate{.kind = Kind::pointwise_chain};
+  KernelGroup group(works);
+  std::size_t chains = 0, longest = 0;
+  double fused_ns = 0, kept_ns = 0;
+  for (const PointwiseChain& chain : pointwise_chains(works)) {
+    const KernelWork* first = chain.kernels.front();
+    const double together = chain.ns;
+    if (chain.most_ns >= together || chain.is_of_casts()) continue;
+    candidate.least.push_back(Edit::duration(first->span, static_cast<std::int64_t>(chain.least_ns)));
+    candidate.most.push_back(Edit::duration(first->span, static_cast<std::int64_t>(chain.most_ns)));
+    for (const KernelWork* kernel : chain.kernels) {
+      group.add(*kernel, static_cast<double>(kernel->ns) * (1 - chain.most_ns / together));
+      if (kernel == first) continue;
+      candidate.least.push_back(Edit::remove(kernel->span));
+      candidate.most.push_back(Edit::remove(kernel->span));
+    }
+    ++chains;
+    longest = std::max(longest, chain.kernels.size());
+    fused_ns += chain.most_ns;
+    kept_ns += chain.least_ns;
+  }
+  // Pairs are everywhere, and it takes many of them to be worth a change.
+  constexpr double kLeastOfPairs = 0.03;
+  const double saved = group.per_step(group.ns() - kept_ns) / static_cast<double>(std::max<std::int64_t>(works.steps().median_ns(), 1));
+  if (group.is_empty() || (longest == 2 && saved < kLeastOfPairs)) return;
+  candidate.title = "elementwise kernels in a row could be one kernel each";
+  candidate.text = fmt::format(
+      "{} a step stand in {} on equally many elements, up to {} in a row: {} of the step, {} as one kernel each, which "
+      "reads its inputs once. Most of it: {}.",
+      count_text(group.per_step(static_cast<double>(group.count())), "elementwise kernel", "elementwise kernels"),
+      count_text(group.per_step(static_cast<double>(chains)), "chain", "chains"), longest,
+      time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change = change_for(
+      works.steps().source(),
+      {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",
+       "put the chain under one jax.jit: XLA fuses what it sees together",
+       "let the pass fuse_groups see it: no fetch of a value in between, no --no-pass fuse_groups"});
+  if (works.steps().source() == Source::paoding) candidate.verify = "pass fuse_groups";
+  out->add(std::move(candidate));
+}
+
+}  // namespace paoding::findings

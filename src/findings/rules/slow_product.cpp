@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products that take far longer than products of their size took where they were measured.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "findings/kernel_rules.h"
+#include "findings/product_time.h"
+#include "findings/wording.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+// The batch seems to move more than memory can: one of its factors is the same for all, and lies there once.
+bool is_of_one_factor(const DeviceLimits& limits, const ProductShape& shape, double ns) {
+  constexpr double kMoreThanCan = 1.5;
+  return shape.batch > 1 && limits.bytes_per_ns > 0 && shape.bytes() / ns > kMoreThanCan * limits.bytes_per_ns &&
+         shape.bytes() > 4.0 * static_cast<double>(limits.cache_bytes);
+}
+
+}  // namespace
+
+void find_slow_product(const KernelWorks& works, Candidates* out) {
+  Candidate candidate{.kind = Kind::slow_product};
+  KernelGroup group(works);
+  bool has_products = false, has_sizes = false, is_measured = false;
+  double flops = 0, worst_saved = 0;
+  std::string worst;
+  for (const KernelWork& kernel : works.all()) {
+    if (kernel.kind != KernelKind::product) continue;
+    has_products = true;
+    const OpCall& call = works.call_of(kernel);
+    if (!call.work->product || call.products != 1) continue;
+    has_sizes = true;
+    const DeviceLimits& limits = works.limits(kernel.device);
+    is_measured = is_measured || limits.has_measured_products;
+    if (kernel.arithmetic.by == Arithmetic::By::ordinary_lanes && call.work->unit != Unit::half) continue;
+    if (!is_aligned(*call.work->product)) continue;  // those are other findings
+    ProductShape shape = *call.work->product;
+    const bool has_one_factor = is_of_one_factor(limits, shape, static_cast<double>(call.product_ns));
+    if (has_one_factor) shape = {1, shape.m, shape.n * shape.batch, shape.k, shape.element_bytes};
+    const Unit unit = kernel.arithmetic.unit != Unit::none ? kernel.arithmetic.unit : Unit::tf32;
+    const bool is_half = call.work->unit == Unit::half;
+    const double expected = product_ns(limits, is_half ? Unit::half : unit, shape);
+    const auto ns = static_cast<double>(call.product_ns);  // with the sums of a split product
+    if (expected <= 0 || ns < expected * kProductSpread + kProductSpreadNs) continue;
+    // What belongs to the call beside the kernel itself stays.
+    const double others = ns - static_cast<double>(kernel.ns);
+    flops += shape.flops();
+    const double most = std::max(0.0, expected - others), least = std::max(0.0, expected * kProductSpread - others);
+    if (most >= static_cast<double>(kernel.ns)) continue;
+    group.add(kernel, static_cast<double>(kernel.ns) - most);
+    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    candidate.least.push_back(
+        Edit::duration(kernel.span, static_cast<std::int64_t>(std::min(least, static_cast<double>(kernel.ns)))));
+    if (ns - expected > worst_saved) {
+      worst_saved = ns - expected;
+      const ProductShape& own = *call.work->product;
+      worst = fmt::format("{}{} [{} x {}] by [{} x {}] takes {}, {} is usual{}", kernel_title(works, kernel),
+                          own.batch > 1 ? fmt::format(" of {}", own.batch) : "", own.m, own.k, own.k, own.n,
+                          time_text(ns), time_text(expected),
+                          has_one_factor ? " for one product, since all of the batch have a factor in common" : "");
+    }
+  }
+  if (has_products && !has_sizes) {
+    out->say_nothing(Kind::slow_product, "the trace does not say the shapes of products: " +
+                                             how_to_record_shapes(works.steps().source()));
+  } else if (has_products && !is_measured) {
+    out->say_nothing(Kind::slow_product, "products were measured on H100 and H200 only");
+  }
+  if (group.is_empty()) return;
+  candidate.title = "products take longer than their size explains";
+  candidate.text = fmt::format("{} a step ({}) reach {:.0f} TFLOP/s: {}. Mostly {}.",
+                               count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                               time_text(group.per_step(group.ns())), flops / group.ns() / 1e3, worst, group.ops());
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change = change_for(works.steps().source(),
+                                {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
+                                 "weight); torch.backends.cudnn.benchmark = True for convolutions",
+                                 "XLA_FLAGS=--xla_gpu_autotune_level=4", "--tune"});
+  if (works.steps().source() == Source::paoding) candidate.verify = "tune";
+  out->add(std::move(candidate));
+}
+
+}  // namespace paoding::findings

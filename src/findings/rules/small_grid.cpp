@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels whose CTAs do not fill the GPU: fewer than it has multiprocessors, or a few more than fit at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "findings/kernel_rules.h"
+#include "findings/wording.h"
+
+namespace paoding::findings {
+
+using namespace profile;
+
+namespace {
+
+// Kernels whose CTAs do more work the fewer they are. Those of collectives and recurrences wait; others are not known.
+bool is_divisible(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::product:
+    case KernelKind::convolution:
+    case KernelKind::attention:
+    case KernelKind::normalization:
+    case KernelKind::softmax:
+    case KernelKind::reduction:
+    case KernelKind::pointwise:
+    case KernelKind::cast:
+    case KernelKind::layout:
+    case KernelKind::gather:
+    case KernelKind::pooling: return true;
+    default: return false;
+  }
+}
+
+// Another kernel of the GPU that ran beside it has the multiprocessors.
+std::vector<bool> ran_alone(const KernelWorks& works) {
+  const Trace& trace = works.trace();
+  std::vector<bool> alone(works.all().size(), true);
+  struct Last {
+    std::size_t at;
+    std::int64_t end;
+  };
+  std::map<int, Last> last;
+  for (std::size_t i = 0; i < works.all().size(); ++i) {
+    const KernelWork& kernel = works.all()[i];
+    if (!kernel.is_kernel) continue;
+    const std::int64_t start = trace.start(kernel.span), end = trace.end(kernel.span);
+    const auto before = last.find(kernel.device);
+    if (before != last.end() && before->second.end > start) {
+      const std::int64_t shared = std::min(before->second.end, end) - start;
+      if (shared * 4 > kernel.ns) alone[i] = false;
+      if (shared * 4 > works.all()[before->second.at].ns) alone[before->second.at] = false;
+    }
+    if (before == last.end() || end > before->second.end) last[kernel.device] = {i, end};
+  }
+  return alone;
+}
+
+// The least that the work itself allows.
+double bound_ns(const KernelWorks& works, const KernelWork& kernel) {
+  const DeviceLimits& limits = works.limits(kernel.device);
+  double ns = 2 * static_cast<double>(works.floor_ns());
+  if (limits.is_known()) ns = std::max(ns, static_cast<double>(kernel.bytes) / limits.bytes_per_ns);
+  if (const double rate = limits.rate(kernel.arithmetic.unit); rate > 0) ns = std::max(ns, kernel.flops / rate);
+  return ns;
+}
+
+void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candidates* out) {
+  constexpr double kLeastLoss = 0.2, kMostTurns = 5;
+  Candidate candidate{.kind = Kind::small_grid};
+  KernelGroup group(works);
+  double worst = 1;
+  const KernelWork* worst_kernel = nullptr;
+  for (std::size_t i = 0; i < works.all().size(); ++i) {
+    const KernelWork& kernel = works.all()[i];
+    const bool is_tiled = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    const DeviceLimits& limits = works.limits(kernel.device);
+    const int at_once = works.ctas_of_sm(kernel);
+    constexpr std::int64_t kLeastNs = 10'000;
+    if (!alone[i] || !is_tiled || limits.sms <= 0 || at_once <= 0 || kernel.ctas <= 0 || kernel.ns < kLeastNs) continue;
+    // Tiles of one turn take as long as all of it: without shared memory and registers the turn's size is not known.
+    if (kernel.registers <= 0 || limits.shared_of_sm <= 0) continue;
+    const double turns = static_cast<double>(kernel.ctas) / (static_cast<double>(limits.sms) * at_once);
+    const double share = turns / std::ceil(turns);
+    if (turns <= 1 || turns > kMostTurns || share > 1 - kLeastLoss) continue;
+    const auto ns = static_cast<double>(kernel.ns);
+    const double most = std::max(ns * share, std::min(ns, bound_ns(works, kernel)));
+    if (most >= ns) continue;
+    group.add(kernel, ns - most);
+    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>((most + ns) / 2)));
+    if (share < worst || worst_kernel == nullptr) worst = share, worst_kernel = &kernel;
+  }
+  if (group.is_empty()) return;
+  const double turns = static_cast<double>(worst_kernel->ctas) /
+                       (static_cast<double>(works.limits(worst_kernel->device).sms) * works.ctas_of_sm(*worst_kernel));
+  candidate.title = "the last turn of products is nearly empty";
+  candidate.text = fmt::format(
+      "{} a step ({}) have a few CTAs more than fit at once: {} fills the GPU {:.2f} times, which takes {:.0f} turns. "
+      "Mostly {}.",
+      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+      time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns, std::ceil(turns), group.ops());
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change = change_for(works.steps().source(),
+                                {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
+                                 "mode='max-autotune') tries other tiles",
+                                 "another batch size or width; --xla_gpu_autotune_level tries other tiles",
+                                 "--tune tries other tiles"});
+  out->add(std::move(candidate));
+}
+
+}  // namespace
+
+void find_small_grid(const KernelWorks& works, Candidates* out) {
+  if (!works.has_grids()) {
+    if (!works.all().empty()) out->say_nothing(Kind::small_grid, "the trace does not say the grids of kernels");
+    return;
+  }
+  bool is_known = false;
+  for (const KernelWork& kernel : works.all()) is_known = is_known || works.limits(kernel.device).sms > 0;
+  if (!is_known) {
+    out->say_nothing(Kind::small_grid, "the trace does not say how many multiprocessors the GPU has");
+    return;
+  }
+  const std::vector<bool> alone = ran_alone(works);
+  Candidate candidate{.kind = Kind::small_grid};
+  KernelGroup group(works);
+  const KernelWork* worst = nullptr;
+  double worst_saved = 0;
+  for (std::size_t i = 0; i < works.all().size(); ++i) {
+    const KernelWork& kernel = works.all()[i];
+    const int sms = works.limits(kernel.device).sms;
+    const std::int64_t least_ns = std::max<std::int64_t>(5'000, 3 * works.floor_ns());
+    if (!alone[i] || !kernel.is_kernel || !is_divisible(kernel.kind) || kernel.ctas <= 0 || sms <= 0) continue;
+    if (kernel.ns < least_ns || kernel.ctas * 2 > sms) continue;
+    const auto ns = static_cast<double>(kernel.ns);
+    const double bound = bound_ns(works, kernel);
+    const double most = std::max(ns * static_cast<double>(kernel.ctas) / sms, bound);
+    const double least = std::max(ns * 2 * static_cast<double>(kernel.ctas) / sms, bound);
+    if (most >= ns) continue;
+    group.add(kernel, ns - most);
+    if (ns - most > worst_saved) worst_saved = ns - most, worst = &kernel;
+    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    if (least < ns) candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(least)));
+  }
+  if (!group.is_empty()) {
+    candidate.title = "kernels have too few CTAs for the GPU";
+    candidate.text = fmt::format(
+        "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
+        count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+        time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
+        count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)), group.ops());
+    candidate.where = group.where();
+    candidate.evidence = group.evidence();
+    candidate.change = change_for(works.steps().source(),
+                                  {"a larger batch, or small kernels of independent parts together (torch.bmm, "
+                                   "torch.stack, torch.compile)",
+                                   "a larger batch, or jax.vmap over the independent parts",
+                                   "a larger batch; independent products are grouped by the pass combine_matmul"});
+    out->add(std::move(candidate));
+  }
+  add_tails(works, alone, out);
+}
+
+}  // namespace paoding::findings

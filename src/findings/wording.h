@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How rules write numbers, and which words of a change are for whose program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "findings/candidate.h"
+#include "findings/kernel_work.h"
+
+namespace paoding::findings {
+
+/// "3.2 us", "41 us", "1.25 ms".
+std::string time_text(double ns);
+/// "12 GB/s", "1.36 TB/s" of bytes a ns.
+std::string rate_text(double bytes_per_ns);
+/// "37%", "1.2%".
+std::string percent_text(double share);
+/// "1 kernel", "3 kernels".
+std::string count_text(double count, std::string_view one, std::string_view many);
+
+/// A change in the words of each framework. Where the trace does not say which it was, PyTorch's.
+struct ChangeText {
+  std::string pytorch, jax, paoding;
+};
+std::string change_for(profile::Source source, const ChangeText& text);
+
+/// Of the shapes of ops, for a trace that has none.
+std::string how_to_record_shapes(profile::Source source);
+
+/// What a kernel is called among others: its op where it is known, else its own name, cut.
+std::string kernel_title(const KernelWorks& works, const KernelWork& kernel);
+
+/// Kernels of a candidate, for its text: where most of the time is, and the worst of them as evidence.
+class KernelGroup {
+ public:
+  explicit KernelGroup(const KernelWorks& works) : works_(works) {}
+  /// A kernel that would take so much less.
+  void add(const KernelWork& kernel, double saved_ns);
+  bool is_empty() const { return kernels_.empty(); }
+  std::size_t count() const { return kernels_.size(); }
+  double saved_ns() const { return saved_ns_; }
+  double ns() const { return ns_; }
+  double per_step(double value) const;
+  /// Of the kernel that would save most.
+  Where where() const;
+  std::vector<SpanId> evidence() const;
+  /// "aten::mul (145 of 339), aten::add (48)": ops by what they would save, the first few.
+  std::string ops(std::size_t most = 3) const;
+
+ private:
+  struct Entry {
+    const KernelWork* kernel;
+    double saved_ns;
+  };
+  const KernelWorks& works_;
+  std::vector<Entry> kernels_;
+  double saved_ns_ = 0, ns_ = 0;
+};
+
+}  // namespace paoding::findings
