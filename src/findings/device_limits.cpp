@@ -62,7 +62,7 @@ std::string lower_case(std::string_view text) {
 }
 
 // "l4" is no part of "l40s": nothing but a letter's or a number's end stands around a name.
-bool has_word(std::string_view text, std::string_view word) {
+bool holds_word(std::string_view text, std::string_view word) {
   const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
     const std::size_t behind = at + word.size();
@@ -90,7 +90,7 @@ DeviceLimits limits_of_device(std::string_view name) {
   DeviceLimits limits;
   limits.name = std::string(name);
   const std::string small = lower_case(name);
-  const auto sheet = std::ranges::find_if(kSheets, [&](const DataSheet& one) { return has_word(small, one.word); });
+  const auto sheet = std::ranges::find_if(kSheets, [&](const DataSheet& one) { return holds_word(small, one.word); });
   if (sheet == kSheets.end()) return limits;
   limits.sms = sheet->sms;
   limits.threads_of_sm = sheet->threads_of_sm;

@@ -12,13 +12,13 @@
 namespace paoding::findings {
 
 struct DeviceLimits {
-  std::string name;             // "NVIDIA H200"
-  int sms = 0;                  // multiprocessors, compute units of others; 0: not known
-  int threads_of_sm = 0;        // that are resident at once; below: what those share
+  std::string name;       // "NVIDIA H200"
+  int sms = 0;            // multiprocessors, compute units of others; 0: not known
+  int threads_of_sm = 0;  // that are resident at once; below: what those share
   int registers_of_sm = 1 << 16, shared_of_sm = 0;
-  double bytes_per_ns = 0;      // that a kernel reaches which reads and writes alike; 0: not known
-  UnitRates flops_per_ns = {};  // that large products reach; 0: not known, or there is no such unit
-  std::int64_t cache_bytes = 0; // last level; 0: not known
+  double bytes_per_ns = 0;       // that a kernel reaches which reads and writes alike; 0: not known
+  UnitRates flops_per_ns = {};   // that large products reach; 0: not known, or there is no such unit
+  std::int64_t cache_bytes = 0;  // last level; 0: not known
   // Rates were measured on such a device; else the vendor's are taken, times the share that an H200 reaches of its own.
   bool is_measured = false;
   bool has_measured_products = false;  // product_time.h

@@ -39,9 +39,9 @@ std::string_view to_string(Kind kind) {
 }
 
 std::span<const Rule> rules() {
-  static constexpr Rule kRules[] = {find_late_data,       find_late_launches,   find_sync_in_step,
-                                    find_pageable_copies, find_exposed_copies,  find_allocation_in_step,
-                                    find_late_compile,    find_rare_slow_steps, find_rebuilt_graph};
+  static constexpr Rule kRules[] = {
+      find_late_data,          find_late_launches, find_sync_in_step,    find_pageable_copies, find_exposed_copies,
+      find_allocation_in_step, find_late_compile,  find_rare_slow_steps, find_rebuilt_graph,   find_in_kernels};
   return kRules;
 }
 

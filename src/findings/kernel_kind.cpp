@@ -435,8 +435,10 @@ std::string_view without_parameters(std::string_view name) {
 
 bool is_instruction_of_tensor_cores(std::string_view small) {
   for (const std::string_view word :
-       {"nvjet", "warpgroupsize", "tensorop", "tensor16x8", "tensor8x8", "wmma", "gemm_fusion_dot", "attn_fwd", "attn_bwd", "_matmul_ogs", "884", "1688", "16816", "161616",
-        "16832", "_mi16x16", "_mi32x32", "_mi4x4", "gtcx", "mfma", "wgmma", "mma_", "_mma", "tcgen05"}) {
+       {"nvjet",    "warpgroupsize", "tensorop",    "tensor16x8", "tensor8x8", "wmma",  "gemm_fusion_dot",
+        "attn_fwd", "attn_bwd",      "_matmul_ogs", "884",        "1688",      "16816", "161616",
+        "16832",    "_mi16x16",      "_mi32x32",    "_mi4x4",     "gtcx",      "mfma",  "wgmma",
+        "mma_",     "_mma",          "tcgen05"}) {
     if (has(small, word)) return true;
   }
   return false;
@@ -518,9 +520,9 @@ KernelKind kind_of_fusion(KernelKind by_name, std::string_view members) {
     member = member.substr(0, member.find('*'));
     reduces = reduces || member.starts_with("reduce_") || member == "reduce";
     bool moves = false;
-    for (const std::string_view word : {"convert", "convert_element_type", "copy", "transpose", "reshape", "broadcast",
-                                        "broadcast_in_dim", "bitcast", "slice", "dynamic_slice", "concatenate", "pad",
-                                        "squeeze", "fusion", "split", "dynamic_update_slice"}) {
+    for (const std::string_view word :
+         {"convert", "convert_element_type", "copy", "transpose", "reshape", "broadcast", "broadcast_in_dim", "bitcast",
+          "slice", "dynamic_slice", "concatenate", "pad", "squeeze", "fusion", "split", "dynamic_update_slice"}) {
       moves = moves || member == word;
     }
     computes = computes || !moves;
@@ -533,9 +535,10 @@ KernelKind kind_of_fusion(KernelKind by_name, std::string_view members) {
 
 std::string_view to_string(KernelKind kind) {
   static constexpr std::array<std::string_view, kKernelKinds> kNames = {
-      "other",       "product",   "convolution", "part of a product", "attention", "recurrence", "normalization",
-      "softmax",     "reduction", "pointwise",   "layout",            "cast",      "copy",       "fill",
-      "gather",      "pooling",   "optimizer",   "sort",              "random",    "collective"};
+      "other",         "product",   "convolution", "part of a product", "attention", "recurrence",
+      "normalization", "softmax",   "reduction",   "pointwise",         "layout",    "cast",
+      "copy",          "fill",      "gather",      "pooling",           "optimizer", "sort",
+      "random",        "collective"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -646,8 +649,8 @@ ElementwiseForm elementwise_form(std::string_view kernel) {
     form.elements_of_thread = number_behind(kernel.substr(at), ", ");
   }
   if (form.elements_of_thread == 0) return {};
-  for (const std::string_view array : {"std::array<char*, ", "at::detail::Array<char*, ", "std::array<char *, (unsigned long)",
-                                       "at::detail::Array<char *, (int)"}) {
+  for (const std::string_view array : {"std::array<char*, ", "at::detail::Array<char*, ",
+                                       "std::array<char *, (unsigned long)", "at::detail::Array<char *, (int)"}) {
     if (const int arrays = number_behind(kernel, array); arrays > 0) form.arrays = arrays;
   }
   // Those that compute offsets do not say how many; the function has one argument or two.

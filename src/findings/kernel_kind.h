@@ -25,7 +25,7 @@ enum class KernelKind : std::uint8_t {
   cast,    // the same values in another type
   copy,    // the same values in another place
   fill,
-  gather,     // by index: rows of a table, scattered sums
+  gather,  // by index: rows of a table, scattered sums
   pooling,
   optimizer,  // of many tensors at once
   sort,       // sorts and scans

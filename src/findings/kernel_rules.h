@@ -21,9 +21,6 @@ void find_exposed_collectives(const KernelWorks& works, Candidates* out);
 void find_straggler_rank(const KernelWorks& works, Candidates* out);
 void find_sinking_clocks(const KernelWorks& works, Candidates* out);
 
-/// All of these: a rule.
-void find_in_kernels(const Steps& steps, Candidates* out);
-
 /// Kernels that follow each other on a stream, do elementwise work on equally many elements and could be one.
 struct PointwiseChain {
   std::vector<const KernelWork*> kernels;

@@ -17,8 +17,8 @@ std::string_view text_in(const Trace& trace, const ArgumentColumn* column, SpanI
   return trace.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
 }
 
-// Of a call of a library: two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, whatever the
-// order of their axes: k is the root of |a| |b| / |c| for each of the batch. 0 where that is no extent of both.
+// Of a call of a library: two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, whatever
+// the order of their axes: k is the root of |a| |b| / |c| for each of the batch. 0 where that is no extent of both.
 double flops_of_two(const HloShapes& all, const OperandShape& result) {
   if (all.inputs.size() != 2) return 0;
   const auto& a = all.inputs[0].extents;
@@ -29,7 +29,9 @@ double flops_of_two(const HloShapes& all, const OperandShape& result) {
   const double squared = static_cast<double>(all.inputs[0].elements()) * static_cast<double>(all.inputs[1].elements()) /
                          (static_cast<double>(result.elements()) * static_cast<double>(batch));
   const auto k = static_cast<std::int64_t>(std::llround(std::sqrt(squared)));
-  const auto has = [&](const std::vector<std::int64_t>& extents) { return std::ranges::find(extents, k) != extents.end(); };
+  const auto has = [&](const std::vector<std::int64_t>& extents) {
+    return std::ranges::find(extents, k) != extents.end();
+  };
   if (k <= 0 || static_cast<double>(k) * static_cast<double>(k) != squared || !has(a) || !has(b)) return 0;
   return 2.0 * static_cast<double>(result.elements()) * static_cast<double>(k);
 }
@@ -92,6 +94,10 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
   for (KernelWork& kernel : all_) {
     const OpCall& call = call_of(kernel);
     const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    if (is_product && kernel.arithmetic.unit == Unit::none) {
+      const bool is_rounded = kernel.arithmetic.by == Arithmetic::By::tensor_cores && call.work->unit == Unit::f32;
+      kernel.arithmetic.unit = is_rounded ? Unit::tf32 : call.work->unit;
+    }
     if (is_product ? call.products == 1 : kernel.is_kernel && call.kernels == 1) {
       if (kernel.bytes == 0 && kernel.is_kernel && call.work->read + call.work->written > 0) {
         kernel.bytes = call.work->bytes();
@@ -100,7 +106,8 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
       if (kernel.flops == 0) kernel.flops = call.work->flops;
       if (call.work->element_bytes > 0) kernel.element_bytes = call.work->element_bytes;
       if (kernel.kind == KernelKind::other && call.work->is_users) kernel.kind = KernelKind::pointwise;
-      if (kernel.elements == 0 || call.work->elements > 0) kernel.elements = std::max(call.work->elements, std::int64_t{0});
+      if (kernel.elements == 0 || call.work->elements > 0)
+        kernel.elements = std::max(call.work->elements, std::int64_t{0});
     }
   }
   find_floor();
@@ -219,8 +226,10 @@ const DeviceLimits& KernelWorks::limits(int device) const {
   return found == limits_.end() ? kNothing : found->second;
 }
 
-std::int64_t KernelWorks::ns_of_step(std::int64_t ns) const {
-  return steps_.count() == 0 ? 0 : ns / static_cast<std::int64_t>(steps_.count());
+double KernelWorks::all_steps_ns() const {
+  double work = 0;
+  for (const KernelWork& kernel : all_) work += static_cast<double>(kernel.ns);
+  return std::max({1.0, work, static_cast<double>(steps_.median_ns()) * static_cast<double>(steps_.count())});
 }
 
 int KernelWorks::ctas_of_sm(const KernelWork& kernel) const {
@@ -235,7 +244,8 @@ int KernelWorks::ctas_of_sm(const KernelWork& kernel) const {
     most = std::min(most, limits.registers_of_sm / of_warp / (threads / kWarp));
   }
   constexpr std::int64_t kReserved = 1 << 10;  // of the driver's, of each CTA
-  if (limits.shared_of_sm > 0 && kernel.shared > 0) most = std::min(most, limits.shared_of_sm / (kernel.shared + kReserved));
+  if (limits.shared_of_sm > 0 && kernel.shared > 0)
+    most = std::min(most, limits.shared_of_sm / (kernel.shared + kReserved));
   return static_cast<int>(std::max<std::int64_t>(most, 1));
 }
 

@@ -21,29 +21,29 @@ namespace paoding::findings {
 /// One call of an op that launched work of a GPU.
 struct OpCall {
   SpanId op = kNone;
-  std::uint32_t kernels = 0;      // without copies and fills of the driver's
-  std::uint32_t products = 0;     // of them products and convolutions
-  std::int64_t ns = 0;            // of all of them
-  std::int64_t product_ns = 0;    // of those that compute a product or a convolution, and of their parts
-  const OpWork* work = nullptr;   // never null
+  std::uint32_t kernels = 0;     // without copies and fills of the driver's
+  std::uint32_t products = 0;    // of them products and convolutions
+  std::int64_t ns = 0;           // of all of them
+  std::int64_t product_ns = 0;   // of those that compute a product or a convolution, and of their parts
+  const OpWork* work = nullptr;  // never null
 };
 
 struct KernelWork {
   SpanId span = kNone;
-  std::uint32_t call = kNone;     // into KernelWorks::calls(); kNone: no op is known
+  std::uint32_t call = kNone;  // into KernelWorks::calls(); kNone: no op is known
   std::uint32_t step = 0;
   KernelKind kind = KernelKind::other;
-  bool is_kernel = false;         // else a copy or a fill of the driver's
+  bool is_kernel = false;  // else a copy or a fill of the driver's
   Arithmetic arithmetic = {};
   int device = 0;
   std::int64_t ns = 0;
-  std::int64_t ctas = 0, threads = 0;     // of the grid, of a CTA; 0: not known
-  std::int64_t registers = 0, shared = 0; // of a thread, of a CTA
+  std::int64_t ctas = 0, threads = 0;      // of the grid, of a CTA; 0: not known
+  std::int64_t registers = 0, shared = 0;  // of a thread, of a CTA
   // Of this kernel alone; 0: not known.
   std::int64_t bytes = 0, elements = 0;
-  int element_bytes = 0;          // of most of them
+  int element_bytes = 0;  // of most of them
   double flops = 0;
-  bool is_by_grid = false;        // bytes follow from the grid and the name, rounded up to whole CTAs
+  bool is_by_grid = false;  // bytes follow from the grid and the name, rounded up to whole CTAs
 };
 
 class KernelWorks {
@@ -62,8 +62,8 @@ class KernelWorks {
   std::string_view op_name(const KernelWork& kernel) const;
   std::string_view kernel_name(const KernelWork& kernel) const;
   const DeviceLimits& limits(int device) const;
-  /// Of a step, what its kernels of some kind take in the mean.
-  std::int64_t ns_of_step(std::int64_t ns) const;
+  /// All steps together: on the host, or the GPUs' work where that takes longer.
+  double all_steps_ns() const;
   /// Whether any op of the trace says its shapes, any kernel its grid.
   bool has_shapes() const { return has_shapes_; }
   bool has_grids() const { return has_grids_; }

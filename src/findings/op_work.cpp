@@ -29,16 +29,35 @@ struct TypeOfElement {
   Unit unit;
 };
 constexpr auto kTypes = std::to_array<TypeOfElement>({
-    {"float", 4, Unit::f32},          {"double", 8, Unit::f64},        {"c10::Half", 2, Unit::half},
-    {"c10::BFloat16", 2, Unit::half}, {"long int", 8, Unit::none},     {"long", 8, Unit::none},
-    {"int", 4, Unit::none},           {"short int", 2, Unit::none},    {"signed char", 1, Unit::none},
-    {"unsigned char", 1, Unit::none}, {"bool", 1, Unit::none},         {"c10::Float8_e4m3fn", 1, Unit::none},
-    {"c10::Float8_e5m2", 1, Unit::none}, {"c10::complex<float>", 8, Unit::none},
-    {"f32", 4, Unit::f32},            {"f64", 8, Unit::f64},           {"f16", 2, Unit::half},
-    {"bf16", 2, Unit::half},          {"s32", 4, Unit::none},          {"u32", 4, Unit::none},
-    {"s64", 8, Unit::none},           {"u64", 8, Unit::none},          {"s8", 1, Unit::none},
-    {"u8", 1, Unit::none},            {"pred", 1, Unit::none},         {"s16", 2, Unit::none},
-    {"u16", 2, Unit::none},           {"f8e4m3fn", 1, Unit::none},     {"f8e5m2", 1, Unit::none},
+    {"float", 4, Unit::f32},
+    {"double", 8, Unit::f64},
+    {"c10::Half", 2, Unit::half},
+    {"c10::BFloat16", 2, Unit::half},
+    {"long int", 8, Unit::none},
+    {"long", 8, Unit::none},
+    {"int", 4, Unit::none},
+    {"short int", 2, Unit::none},
+    {"signed char", 1, Unit::none},
+    {"unsigned char", 1, Unit::none},
+    {"bool", 1, Unit::none},
+    {"c10::Float8_e4m3fn", 1, Unit::none},
+    {"c10::Float8_e5m2", 1, Unit::none},
+    {"c10::complex<float>", 8, Unit::none},
+    {"f32", 4, Unit::f32},
+    {"f64", 8, Unit::f64},
+    {"f16", 2, Unit::half},
+    {"bf16", 2, Unit::half},
+    {"s32", 4, Unit::none},
+    {"u32", 4, Unit::none},
+    {"s64", 8, Unit::none},
+    {"u64", 8, Unit::none},
+    {"s8", 1, Unit::none},
+    {"u8", 1, Unit::none},
+    {"pred", 1, Unit::none},
+    {"s16", 2, Unit::none},
+    {"u16", 2, Unit::none},
+    {"f8e4m3fn", 1, Unit::none},
+    {"f8e5m2", 1, Unit::none},
 });
 
 const TypeOfElement* type_named(std::string_view name) {
@@ -215,8 +234,7 @@ void add_product(const ProductShape& shape, const OperandShape& factor, OpWork* 
   work->element_bytes = shape.element_bytes;
   work->elements = std::max({times(shape.batch, times(shape.m, shape.k)), times(shape.batch, times(shape.k, shape.n)),
                              times(shape.batch, times(shape.m, shape.n))});
-  work->read = times(shape.element_bytes,
-                     times(shape.batch, times(shape.m, shape.k) + times(shape.k, shape.n)));
+  work->read = times(shape.element_bytes, times(shape.batch, times(shape.m, shape.k) + times(shape.k, shape.n)));
   work->written = times(shape.element_bytes, times(shape.batch, times(shape.m, shape.n)));
 }
 
@@ -321,7 +339,6 @@ void find_attention(std::string_view op, const std::vector<OperandShape>& inputs
   work->written = is_backward ? q.bytes() + k.bytes() + v.bytes() : q.bytes();
 }
 
-
 // Elementwise: every tensor once, and a result as large as all of them broadcast.
 void find_pointwise(std::string_view op, const std::vector<OperandShape>& inputs, OpWork* work) {
   std::vector<std::int64_t> all;
@@ -350,8 +367,8 @@ void find_pointwise(std::string_view op, const std::vector<OperandShape>& inputs
   work->written = times(elements, is_comparison ? 1 : widest);
 }
 
-// An op that somebody registered. Two matrices that fit and a name of products make it one; tensors that are all as large
-// as the largest, or of one element for each of its rows or columns, are read and a result as large is written.
+// An op that somebody registered. Two matrices that fit and a name of products make it one; tensors that are all as
+// large as the largest, or of one element for each of its rows or columns, are read and a result as large is written.
 void find_users(std::string_view op, const std::vector<OperandShape>& inputs, OpWork* work) {
   *work = {};
   std::vector<const OperandShape*> tensors;
@@ -372,7 +389,8 @@ void find_users(std::string_view op, const std::vector<OperandShape>& inputs, Op
   const OperandShape* most = largest(inputs);
   std::int64_t bytes = 0;
   for (const OperandShape* tensor : tensors) {
-    const bool is_row = tensor->extents.size() == 1 && std::ranges::find(most->extents, tensor->extents[0]) != most->extents.end();
+    const bool is_row =
+        tensor->extents.size() == 1 && std::ranges::find(most->extents, tensor->extents[0]) != most->extents.end();
     if (tensor->element_bytes == 0 || tensor->extents.size() > kMostRank) return;
     if (tensor->extents != most->extents && !is_row) return;
     bytes += tensor->bytes();

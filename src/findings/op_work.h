@@ -15,9 +15,9 @@ namespace paoding::findings {
 /// An input or result of an op. Numbers and lists of numbers have no type of elements.
 struct OperandShape {
   std::vector<std::int64_t> extents;
-  int element_bytes = 0;    // 0: not known, or no tensor
-  Unit unit = Unit::none;   // that multiplies such values exactly: f32 of float, half of both types of 16 bits
-  bool is_tensor = false;   // it has extents, or a type that only tensors have
+  int element_bytes = 0;   // 0: not known, or no tensor
+  Unit unit = Unit::none;  // that multiplies such values exactly: f32 of float, half of both types of 16 bits
+  bool is_tensor = false;  // it has extents, or a type that only tensors have
   std::int64_t elements() const;
   std::int64_t bytes() const { return elements() * element_bytes; }
 };
@@ -49,18 +49,18 @@ struct ProductShape {
 };
 
 struct OpWork {
-  double flops = 0;                      // of products and convolutions, an addition one; 0: none, or not known
-  std::int64_t read = 0, written = 0;    // bytes, each tensor once; 0: not known
-  std::int64_t elements = 0;             // of the largest tensor
-  int element_bytes = 0;                 // of its elements
-  Unit unit = Unit::none;                // of the factors
-  std::optional<ProductShape> product;   // of products
-  bool is_users = false;                 // an op that PyTorch does not have, by its shapes taken for an elementwise one
+  double flops = 0;                     // of products and convolutions, an addition one; 0: none, or not known
+  std::int64_t read = 0, written = 0;   // bytes, each tensor once; 0: not known
+  std::int64_t elements = 0;            // of the largest tensor
+  int element_bytes = 0;                // of its elements
+  Unit unit = Unit::none;               // of the factors
+  std::optional<ProductShape> product;  // of products
+  bool is_users = false;                // an op that PyTorch does not have, by its shapes taken for an elementwise one
   std::int64_t bytes() const { return read + written; }
 };
 
-/// By the op's name ("aten::addmm", "mm"), its inputs, and what Kineto calls "Concrete Inputs" (may be empty): strides of
-/// convolutions, whether attention is causal.
+/// By the op's name ("aten::addmm", "mm"), its inputs, and what Kineto calls "Concrete Inputs" (may be empty): strides
+/// of convolutions, whether attention is causal.
 OpWork op_work(std::string_view op, const std::vector<OperandShape>& inputs, std::string_view concrete = {});
 
 }  // namespace paoding::findings

@@ -7,14 +7,14 @@
 namespace paoding::findings {
 
 // Measured products (us) beside this formula: on an H100 6400 x 2048 x 512 (M x N x K) in TF32 54.2 and 43.4, in bf16
-// 21.9 and 23.6; 6400 x 512 x 2048 49.0 and 49.2, 23.7 and 26.5 (benchmarks/results/2026-11-26-products.txt); on an H200 in
-// TF32 128 x 2048 x 512 7.2 and 4.7, 128 x 2048 x 1024 9.4 and 5.4 (2026-11-22-products-of-few-rows.txt).
+// 21.9 and 23.6; 6400 x 512 x 2048 49.0 and 49.2, 23.7 and 26.5 (benchmarks/results/2026-11-26-products.txt); on an
+// H200 in TF32 128 x 2048 x 512 7.2 and 4.7, 128 x 2048 x 1024 9.4 and 5.4 (2026-11-22-products-of-few-rows.txt).
 double product_ns(const DeviceLimits& limits, Unit unit, const ProductShape& shape) {
   const double rate = limits.rate(unit);
   if (!limits.has_measured_products || rate <= 0 || limits.bytes_per_ns <= 0 || limits.sms <= 0) return 0;
   constexpr double kTile = 128, kLaunchNs = 4'000;
-  const double tiles = std::ceil(static_cast<double>(shape.m) / kTile) * std::ceil(static_cast<double>(shape.n) / kTile) *
-                       static_cast<double>(shape.batch);
+  const double tiles = std::ceil(static_cast<double>(shape.m) / kTile) *
+                       std::ceil(static_cast<double>(shape.n) / kTile) * static_cast<double>(shape.batch);
   const double turns = tiles / limits.sms;
   // Fewer tiles than multiprocessors are split along K.
   const double left_over = turns > 1 ? std::ceil(turns) / turns : 1;

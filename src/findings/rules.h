@@ -17,6 +17,8 @@ void find_allocation_in_step(const Steps& steps, Candidates* out);
 void find_late_compile(const Steps& steps, Candidates* out);
 void find_rare_slow_steps(const Steps& steps, Candidates* out);
 void find_rebuilt_graph(const Steps& steps, Candidates* out);
+/// Those about the work of GPUs (kernel_rules.h).
+void find_in_kernels(const Steps& steps, Candidates* out);
 
 /// All of them.
 std::span<const Rule> rules();

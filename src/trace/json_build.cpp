@@ -114,11 +114,13 @@ std::vector<Limit> devices_of(std::string_view properties) {
     const auto count = [&](std::string_view key) {
       constexpr std::int64_t kMost = 1 << 24;
       std::int64_t value = 0;
-      return to_whole(value_of(object, key), 0, &value) ? static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, kMost))
-                                                        : 0;
+      return to_whole(value_of(object, key), 0, &value)
+                 ? static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, kMost))
+                 : 0;
     };
     bool is_clean = true;
-    Limit device{.device = count("id"), .name = one_line(unescaped(value_of(object, "name").substr(0, kLongest), &is_clean))};
+    Limit device{.device = count("id"),
+                 .name = one_line(unescaped(value_of(object, "name").substr(0, kLongest), &is_clean))};
     device.sms = count("numSms");
     device.threads_of_sm = count("maxThreadsPerMultiprocessor");
     device.registers_of_sm = count("regsPerMultiprocessor");

@@ -37,12 +37,12 @@ enum class Category : std::uint8_t {
 enum class ArgKey : std::uint8_t {
   sequence,
   forward_thread,
-  shapes,   // text
-  types,    // text
-  concrete, // text, of convolutions and attention: inputs that are no tensors
-  grid,     // text
-  block,    // text
-  details,  // text, of XLA: kernel_details, memcpy_details
+  shapes,    // text
+  types,     // text
+  concrete,  // text, of convolutions and attention: inputs that are no tensors
+  grid,      // text
+  block,     // text
+  details,   // text, of XLA: kernel_details, memcpy_details
   registers,
   shared,
   occupancy,  // real

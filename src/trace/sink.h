@@ -24,7 +24,8 @@ inline constexpr std::string_view kOccupancy = "occupancy %";  // real
 inline constexpr std::string_view kMemory = "memory";          // text "pageable" or "pinned", of a copy
 inline constexpr std::string_view kShapes = "shapes";          // text as the file has it, of an op's inputs
 inline constexpr std::string_view kTypes = "types";            // text as the file has it, of an op's inputs
-inline constexpr std::string_view kConcrete = "concrete inputs";  // text as the file has it, of those that are no tensors
+inline constexpr std::string_view kConcrete =
+    "concrete inputs";                                         // text as the file has it, of those that are no tensors
 inline constexpr std::string_view kSequence = "sequence";      // integer: alike of an op and of its gradient
 inline constexpr std::string_view kCollective = "collective";  // text "allreduce"
 inline constexpr std::string_view kSource = "source";          // text "model.py:12", where an op or a frame stands

@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
 #include "findings/product_time.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -28,7 +28,8 @@ struct Times {
   double least = 0, most = 0;  // ns
 };
 
-// The shorter side of a kernel's tile by its name: 64 of "tilesize64x256x8" and "sgemm_128x64_nt"; 0 where none is said.
+// The shorter side of a kernel's tile by its name: 64 of "tilesize64x256x8" and "sgemm_128x64_nt"; 0 where none is
+// said.
 int shorter_side(std::string_view kernel) {
   for (std::size_t x = kernel.find('x'); x != kernel.npos; x = kernel.find('x', x + 1)) {
     std::size_t begin = x, end = x + 1;
@@ -55,7 +56,8 @@ Times on_tensor_cores(const KernelWorks& works, const KernelWork& kernel, Unit u
   const auto floor = 2 * static_cast<double>(works.floor_ns());
   if (kernel.flops > 0) {
     Times times;
-    times.most = std::max({kernel.flops / limits.rate(unit), static_cast<double>(kernel.bytes) / limits.bytes_per_ns, floor});
+    times.most =
+        std::max({kernel.flops / limits.rate(unit), static_cast<double>(kernel.bytes) / limits.bytes_per_ns, floor});
     const OpWork& work = *works.call_of(kernel).work;
     const double measured = work.product ? product_ns(limits, unit, *work.product) : 0;
     times.least = std::max(times.most, measured > 0 ? measured * kProductSpread : ns * kMeasuredShare);
@@ -89,7 +91,8 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
     limits = &own;
     group.add(kernel, ns - times.most);
     candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(times.most)));
-    if (times.least < ns) candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(times.least)));
+    if (times.least < ns)
+      candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(times.least)));
     if (kernel.flops > 0) {
       flops += kernel.flops;
       sized_ns += ns;
@@ -100,7 +103,8 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
   const std::string_view one = is_product ? "product" : "convolution", many = is_product ? "products" : "convolutions";
   candidate.title = fmt::format("{} in f32 without tensor cores", many);
   candidate.text = fmt::format(
-      "{} a step ({}) multiply f32 by ordinary lanes{}; tensor cores of the {} do {:.0f} TFLOP/s in {}, ordinary lanes {:.0f}{}. "
+      "{} a step ({}) multiply f32 by ordinary lanes{}; tensor cores of the {} do {:.0f} TFLOP/s in {}, ordinary lanes "
+      "{:.0f}{}. "
       "Mostly {}.",
       count_text(group.per_step(static_cast<double>(group.count())), one, many), time_text(group.per_step(group.ns())),
       sized_ns > 0 ? fmt::format(", at {:.1f} TFLOP/s", flops / sized_ns / 1e3) : "", limits->name,
@@ -111,14 +115,15 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
   const Source source = works.steps().source();
   if (unit == Unit::tf32) {
     candidate.change = change_for(
-        source, {is_product ? "torch.set_float32_matmul_precision('high')  # TF32: factors keep 10 bits; or torch.autocast('cuda', torch.bfloat16)"
-                            : "torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "
-                              "torch.bfloat16)",
-                 "jax.config.update('jax_default_matmul_precision', 'tensorfloat32'), or bfloat16",
-                 "--tf32, or --mixed bf16"});
+        source,
+        {is_product ? "torch.set_float32_matmul_precision('high')  # TF32: factors keep 10 bits; or "
+                      "torch.autocast('cuda', torch.bfloat16)"
+                    : "torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "
+                      "torch.bfloat16)",
+         "jax.config.update('jax_default_matmul_precision', 'tensorfloat32'), or bfloat16", "--tf32, or --mixed bf16"});
   } else {
-    candidate.change = change_for(source, {"torch.autocast('cuda', torch.float16) with a GradScaler",
-                                           "float16 factors", "--mixed f16"});
+    candidate.change = change_for(
+        source, {"torch.autocast('cuda', torch.float16) with a GradScaler", "float16 factors", "--mixed f16"});
   }
   if (source == Source::paoding) candidate.verify = "tf32";
   out->add(std::move(candidate));
@@ -151,8 +156,9 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
     if (limits.rate(unit) <= 0 || !limits.is_known()) continue;
     double ns = 0;
     for (const KernelWork* kernel : parts.kernels) ns += static_cast<double>(kernel->ns);
-    const double most = std::max({work.flops / limits.rate(unit), static_cast<double>(work.bytes()) / limits.bytes_per_ns,
-                                  2 * static_cast<double>(works.floor_ns())});
+    const double most =
+        std::max({work.flops / limits.rate(unit), static_cast<double>(work.bytes()) / limits.bytes_per_ns,
+                  2 * static_cast<double>(works.floor_ns())});
     const double least = std::max(most, ns * kMeasuredShare);
     if (most >= ns) continue;
     ++convolutions;
@@ -167,15 +173,17 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "convolutions in f32 by Fourier transforms";
-  candidate.text = fmt::format("{} a step take {} by transforms in f32, without tensor cores. Mostly {}.",
-                               count_text(group.per_step(static_cast<double>(convolutions)), "convolution", "convolutions"),
-                               time_text(group.per_step(group.ns())), group.ops());
+  candidate.text =
+      fmt::format("{} a step take {} by transforms in f32, without tensor cores. Mostly {}.",
+                  count_text(group.per_step(static_cast<double>(convolutions)), "convolution", "convolutions"),
+                  time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(works.steps().source(),
-                                {"torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "
-                                 "torch.bfloat16)",
-                                 "jax.config.update('jax_default_matmul_precision', 'tensorfloat32'), or bfloat16", "--tf32"});
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "
+                  "torch.bfloat16)",
+                  "jax.config.update('jax_default_matmul_precision', 'tensorfloat32'), or bfloat16", "--tf32"});
   out->add(std::move(candidate));
 }
 
@@ -190,8 +198,9 @@ void find_exact_f32_product(const KernelWorks& works, Candidates* out) {
     is_known = is_known || works.limits(kernel.device).rate(Unit::f32) > 0;
   }
   if (has_exact && !is_known) {
-    out->say_nothing(Kind::exact_f32_product, "there are products in f32 by ordinary lanes, but what the GPU's tensor cores "
-                                              "do is not known: the trace does not say which GPU it is");
+    out->say_nothing(Kind::exact_f32_product,
+                     "there are products in f32 by ordinary lanes, but what the GPU's tensor cores "
+                     "do is not known: the trace does not say which GPU it is");
     return;
   }
   add(works, KernelKind::product, out);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -20,6 +20,7 @@ bool only_moves(KernelKind kind) {
     case KernelKind::copy:
     case KernelKind::layout:
     case KernelKind::fill:
+    case KernelKind::gather:
     case KernelKind::reduction:
     case KernelKind::softmax:
     case KernelKind::normalization: return true;
@@ -31,7 +32,8 @@ bool only_moves(KernelKind kind) {
 
 void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
   constexpr std::int64_t kLeastBytes = 8 << 20;  // below, latency and the launch decide
-  constexpr double kLeastShare = 0.6;
+  constexpr double kLeastShare = 0.6, kTarget = 0.5;
+  constexpr double kLeastSaved = 0.05;  // of all steps: for less another kernel seldom pays
   std::int64_t moving_ns = 0, sized_ns = 0;
   bool is_known = false;
   Candidate candidate{.kind = Kind::far_from_bandwidth};
@@ -49,7 +51,7 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
     if (!limits.is_known() || kernel.bytes < kLeastBytes) continue;
     const auto ns = static_cast<double>(kernel.ns), own = static_cast<double>(kernel.bytes);
     if (own / ns >= kLeastShare * limits.bytes_per_ns) continue;
-    const double most = own / limits.bytes_per_ns, least = own / (kLeastShare * limits.bytes_per_ns);
+    const double most = own / limits.bytes_per_ns, least = std::min(ns, own / (kTarget * limits.bytes_per_ns));
     group.add(kernel, ns - most);
     bytes += own;
     if (ns - most > worst_saved) worst_saved = ns - most, worst = &kernel;
@@ -61,23 +63,25 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
                      sized_ns == 0 ? "the trace does not say how many bytes kernels move"
                                    : "the bandwidth of the GPU is not known: the trace does not say which it is");
   }
-  if (group.is_empty()) return;
+  if (group.is_empty() || group.saved_ns() < kLeastSaved * works.all_steps_ns()) return;
   const DeviceLimits& limits = works.limits(worst->device);
   candidate.title = "kernels move bytes far slower than memory allows";
   candidate.text = fmt::format(
       "{} a step ({}) move {:.0f} MB at {}, where the {} reaches {}{}; the worst is {}: {:.1f} MB in {}. Mostly {}.",
       count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
       time_text(group.per_step(group.ns())), group.per_step(bytes) / 1e6, rate_text(bytes / group.ns()), limits.name,
-      rate_text(limits.bytes_per_ns), limits.is_measured ? "" : " (the vendor's number, times the share that an H200 reaches)",
+      rate_text(limits.bytes_per_ns),
+      limits.is_measured ? "" : " (the vendor's number, times the share that an H200 reaches)",
       kernel_title(works, *worst), static_cast<double>(worst->bytes) / 1e6, time_text(static_cast<double>(worst->ns)),
       group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(works.steps().source(),
-                                {"torch.compile(model), or operands that are contiguous and need no broadcast along their "
-                                 "last axis",
-                                 "let XLA fuse it with what is around it, or operands in the order in which they are read",
-                                 "report its group and shape: another schedule is missing (--explain says which it has)"});
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"torch.compile(model), or operands that are contiguous and need no broadcast along their "
+                  "last axis",
+                  "let XLA fuse it with what is around it, or operands in the order in which they are read",
+                  "report its group and shape: another schedule is missing (--explain says which it has)"});
   out->add(std::move(candidate));
 }
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -50,7 +50,8 @@ bool is_add_in_place(const KernelWorks& works, const KernelWork& kernel) {
 
 void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   const Source source = works.steps().source();
-  if (source == Source::jax || source == Source::tensorflow || source == Source::paoding) return;  // gradients are values
+  if (source == Source::jax || source == Source::tensorflow || source == Source::paoding)
+    return;  // gradients are values
   const Trace& trace = works.trace();
   Candidate candidate{.kind = Kind::gradient_fills};
   KernelGroup fills(works), sums(works);
@@ -93,6 +94,19 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
       sums.add(kernel, static_cast<double>(kernel.ns));
       candidate.most.push_back(Edit::remove(kernel.span));
     }
+  }
+  // Of a replayed graph no op is known: sums right behind products may be those of their gradients.
+  const KernelWork* before = nullptr;
+  for (const KernelWork& kernel : works.all()) {
+    const bool is_sum =
+        kernel.call == kNone && works.kernel_name(kernel).find("CUDAFunctor_add<") != std::string_view::npos;
+    const bool is_behind = before != nullptr && before->call == kNone && before->step == kernel.step &&
+                           (before->kind == KernelKind::product || before->kind == KernelKind::product_part);
+    if (!seen.empty() && is_sum && is_behind) {
+      sums.add(kernel, static_cast<double>(kernel.ns));
+      candidate.most.push_back(Edit::remove(kernel.span));
+    }
+    before = &kernel;
   }
   candidate.most.insert(candidate.most.end(), candidate.least.begin(), candidate.least.end());
   candidate.title = "gradients are filled with zeros and added to";

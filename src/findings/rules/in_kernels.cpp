@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings/kernel_rules.h"
+#include "findings/rules.h"
 
 namespace paoding::findings {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <unordered_set>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -33,12 +33,14 @@ Reason reason_of(const KernelWorks& works, const KernelWork& kernel) {
   const std::string_view name = works.kernel_name(kernel);
   if (name.find("AddPadding") != name.npos) return Reason::none;  // of odd channels
   const bool is_conversion = name.find("chwToN") != name.npos || name.find("hwcToN") != name.npos;
-  if (is_layout && (is_conversion || kind_of_op(works.op_name(kernel)) == KernelKind::convolution)) return Reason::convolution;
+  if (is_layout && (is_conversion || kind_of_op(works.op_name(kernel)) == KernelKind::convolution))
+    return Reason::convolution;
   if (kernel.is_kernel && kernel.kind == KernelKind::cast) return Reason::cast;
   // The driver's copies within a GPU are copies of whole tensors; ROCm's run as kernels, which do not say from where.
   const bool is_copy = kernel.kind == KernelKind::copy;
   const bool is_driver_copy = !kernel.is_kernel && is_copy && works.trace().site(kernel.span).copy == Copy::same_device;
-  const bool is_kernel_copy = kernel.is_kernel && is_copy && works.kernel_name(kernel).find("rocclr") == std::string_view::npos;
+  const bool is_kernel_copy =
+      kernel.is_kernel && is_copy && works.kernel_name(kernel).find("rocclr") == std::string_view::npos;
   if (!is_layout && !is_driver_copy && !is_kernel_copy) return Reason::none;
   return is_of_bucket(works, kernel) ? Reason::bucket : Reason::copy;
 }
@@ -56,13 +58,16 @@ bool computes_elementwise(const KernelWork* kernel) {
   }
 }
 
-
 void add_conversions(const KernelWorks& works, Candidates* out) {
-  // Each call keeps the shortest of its conversions in the conservative case.
+  // Each call keeps the longest of its conversions in the conservative case: somewhere the layout is entered and left.
   std::map<std::uint32_t, std::vector<const KernelWork*>> by_call;
+  std::unordered_set<std::uint32_t> transformed;
   for (const KernelWork& kernel : works.all()) {
     if (reason_of(works, kernel) == Reason::convolution) by_call[kernel.call].push_back(&kernel);
+    // Fourier transforms go with their layout.
+    if (works.kernel_name(kernel).find("fft2d") != std::string_view::npos) transformed.insert(kernel.call);
   }
+  std::erase_if(by_call, [&](const auto& one) { return one.first != kNone && transformed.contains(one.first); });
   // Some convolutions have kernels in one layout only: where a few convert, that is not the model's layout.
   std::size_t conversions = 0, convolutions = 0;
   for (const KernelWork& kernel : works.all()) {
@@ -73,26 +78,27 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
   Candidate candidate{.kind = Kind::layout_kernels};
   KernelGroup group(works);
   for (const auto& [call, kernels] : by_call) {
-    const KernelWork* shortest = *std::ranges::min_element(kernels, {}, &KernelWork::ns);
+    const KernelWork* longest = *std::ranges::max_element(kernels, {}, &KernelWork::ns);
     for (const KernelWork* kernel : kernels) {
       group.add(*kernel, static_cast<double>(kernel->ns));
       candidate.most.push_back(Edit::remove(kernel->span));
-      if (kernel != shortest) candidate.least.push_back(Edit::remove(kernel->span));
+      if (kernel != longest) candidate.least.push_back(Edit::remove(kernel->span));
     }
   }
   candidate.title = "convolutions change the layout of their tensors";
   candidate.text = fmt::format(
-      "{} a step turn tensors between NCHW and NHWC in front of and behind convolutions, whose kernels for tensor cores "
+      "{} a step turn tensors between NCHW and NHWC in front of and behind convolutions, whose kernels for tensor "
+      "cores "
       "take NHWC: {} of the step.",
       count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
       time_text(group.per_step(group.ns())));
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(
-      works.steps().source(),
-      {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
-       "dimension_numbers=('NHWC', 'HWIO', 'NHWC') in jax.lax.conv_general_dilated",
-       "keep the pass that lays convolutions out in NHWC: no --no-pass for it"});
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+                  "dimension_numbers=('NHWC', 'HWIO', 'NHWC') in jax.lax.conv_general_dilated",
+                  "keep the pass that lays convolutions out in NHWC: no --no-pass for it"});
   out->add(std::move(candidate));
 }
 
@@ -107,7 +113,8 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
         if (!chain.is_of_casts()) in_chains.insert(kernel->span);
         // Between casts to a wider type and back, without them half of the bytes move.
         if (chain.is_of_casts() && kernel->kind != KernelKind::cast && kernel->element_bytes == 4) {
-          candidate.most.push_back(Edit::duration(kernel->span, std::max(kernel->ns / 2, std::min(kernel->ns, works.floor_ns()))));
+          candidate.most.push_back(
+              Edit::duration(kernel->span, std::max(kernel->ns / 2, std::min(kernel->ns, works.floor_ns()))));
         }
       }
     }
@@ -115,7 +122,7 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
   std::map<TrackId, std::vector<const KernelWork*>> streams;
   for (const KernelWork& kernel : works.all()) streams[trace.track_id(kernel.span)].push_back(&kernel);
   KernelGroup group(works);
-  double bytes = 0, sized_ns = 0;
+  double bytes = 0, sized_ns = 0, taken_ns = 0;
   for (const auto& [track, kernels] : streams) {
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       const KernelWork& kernel = *kernels[i];
@@ -130,39 +137,44 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
       const KernelWork* after =
           i + 1 < kernels.size() && kernels[i + 1]->step == kernel.step ? kernels[i + 1] : nullptr;
       // What the bucket's view makes needless is all of it.
-      if (reason == Reason::bucket || computes_elementwise(before) || computes_elementwise(after)) candidate.least.push_back(Edit::remove(kernel.span));
+      if (reason == Reason::bucket || computes_elementwise(before) || computes_elementwise(after)) {
+        candidate.least.push_back(Edit::remove(kernel.span));
+        taken_ns += static_cast<double>(kernel.ns);
+      }
     }
   }
   if (group.is_empty()) return;
-  // Where no kernel beside one would take it over, only much of it is worth another way to write the model.
-  constexpr double kLeastAlone = 0.03;
-  const auto step_ns = static_cast<double>(works.steps().median_ns());
-  if (candidate.least.empty() && group.per_step(group.ns()) < kLeastAlone * step_ns) return;
+  // Where kernels beside them would take over next to none, only much of it is worth another way to write the model.
+  constexpr double kLeastAlone = 0.2, kLeastTaken = 0.01;
+  const bool is_taken = taken_ns >= kLeastTaken * works.all_steps_ns();
+  if (!is_taken && group.ns() < kLeastAlone * works.all_steps_ns()) return;
   const bool is_cast = reason == Reason::cast, is_bucket = reason == Reason::bucket;
   candidate.title = is_bucket ? "gradients are copied into buckets and back"
-                    : is_cast ? "kernels that only convert types" : "kernels that only copy tensors into another order or place";
+                    : is_cast ? "kernels that only convert types"
+                              : "kernels that only copy tensors into another order or place";
   candidate.text = fmt::format(
       "{} a step compute nothing and take {}: {}.{}",
       count_text(group.per_step(static_cast<double>(group.count())), is_cast ? "cast" : "copy",
                  is_cast ? "casts" : "copies"),
       time_text(group.per_step(group.ns())), group.ops(),
-      sized_ns * 2 > group.ns() ? fmt::format(" They move {:.1f} MB a step at {}.", group.per_step(bytes) / 1e6,
-                                 rate_text(bytes / sized_ns))
-                   : "");
+      sized_ns * 2 > group.ns()
+          ? fmt::format(" They move {:.1f} MB a step at {}.", group.per_step(bytes) / 1e6, rate_text(bytes / sized_ns))
+          : "");
   candidate.where = group.where();
   candidate.evidence = group.evidence();
   candidate.change =
       is_bucket ? "DistributedDataParallel(model, gradient_as_bucket_view=True): gradients lie in the buckets"
-      : is_cast ? change_for(works.steps().source(),
-                           {"keep one type along the way (model.to(torch.bfloat16) in front of the loop), or "
-                            "torch.compile(model), which makes casts part of the kernels around them",
-                            "keep parameters in the type that products use, or cast them once outside of the step",
-                            "choose the precision of the whole part at once (--mixed), not op by op"})
-              : change_for(works.steps().source(),
-                           {"avoid .contiguous(), permute and cat between kernels: write results where they are read, or "
-                            "torch.compile(model)",
-                            "avoid transposes and concatenations between products: jnp.einsum with the axes as they lie",
-                            "let ops read the other order: transposed operands of products need no copy"});
+      : is_cast
+          ? change_for(works.steps().source(),
+                       {"keep one type along the way (model.to(torch.bfloat16) in front of the loop), or "
+                        "torch.compile(model), which makes casts part of the kernels around them",
+                        "keep parameters in the type that products use, or cast them once outside of the step",
+                        "choose the precision of the whole part at once (--mixed), not op by op"})
+          : change_for(works.steps().source(),
+                       {"avoid .contiguous(), permute and cat between kernels: write results where they are read, or "
+                        "torch.compile(model)",
+                        "avoid transposes and concatenations between products: jnp.einsum with the axes as they lie",
+                        "let ops read the other order: transposed operands of products need no copy"});
   out->add(std::move(candidate));
 }
 

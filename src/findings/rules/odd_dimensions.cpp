@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
 #include "findings/product_time.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -14,8 +14,8 @@ using namespace profile;
 
 namespace {
 
-// From benchmarks/results/2026-11-24-aligned-products.txt (H200): whole runs of products of 2,048 rows and more took 0.22 to
-// 0.61 of their time once their rows were aligned; those of 512 rows as long as before.
+// From benchmarks/results/2026-11-24-aligned-products.txt (H200): whole runs of products of 2,048 rows and more took
+// 0.22 to 0.61 of their time once their rows were aligned; those of 512 rows as long as before.
 constexpr double kBestRatio = 0.22, kWorstRatio = 0.61;
 constexpr std::int64_t kLeastNs = 20'000;
 
@@ -29,13 +29,19 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
   const auto is_pad = [&](const KernelWork& kernel) {
     return works.kernel_name(kernel).find("AddPadding") != std::string_view::npos;
   };
+  // Images have three channels: where only the first convolution pads, that is not the model's width.
+  std::size_t padding = 0, convolutions = 0;
   for (const KernelWork& kernel : works.all()) {
     if (kernel.call != kNone && is_pad(kernel)) pads[kernel.call] = true;
+    padding += is_pad(kernel) ? 1 : 0;
+    convolutions += kernel.kind == KernelKind::convolution ? 1 : 0;
   }
+  if (padding * 2 < convolutions) return;
   Candidate candidate{.kind = Kind::odd_dimensions};
   KernelGroup group(works);
   for (const KernelWork& kernel : works.all()) {
-    const bool is_fill = !kernel.is_kernel && kernel.kind == KernelKind::fill && kernel.call != kNone && pads[kernel.call];
+    const bool is_fill =
+        !kernel.is_kernel && kernel.kind == KernelKind::fill && kernel.call != kNone && pads[kernel.call];
     if (!is_pad(kernel) && !is_fill) continue;
     candidate.most.push_back(Edit::remove(kernel.span));
     if (!is_fill) {
@@ -50,9 +56,9 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
                                time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(works.steps().source(),
-                                {"make channels multiples of 8: nn.Conv2d(-(-c // 8) * 8, ...)",
-                                 "make channels multiples of 8", "make channels multiples of 8"});
+  candidate.change =
+      change_for(works.steps().source(), {"make channels multiples of 8: nn.Conv2d(-(-c // 8) * 8, ...)",
+                                          "make channels multiples of 8", "make channels multiples of 8"});
   out->add(std::move(candidate));
 }
 
@@ -86,8 +92,8 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
       ProductShape padded = aligned(*work.product);
       padded.element_bytes = bytes;
       if (const double measured = product_ns(limits, kernel.arithmetic.unit, padded); measured > 0) {
-        most = std::max(most, measured);
-        least = std::max(least, measured * kProductSpread);
+        most = measured;
+        least = measured * kProductSpread + kProductSpreadNs;
       }
     }
     if (least >= ns) continue;  // not slow for its size
@@ -102,12 +108,14 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
     }
   }
   if (has_products && !can_tell) {
-    out->say_nothing(Kind::odd_dimensions, "the trace says neither shapes of products nor the alignment of their kernels");
+    out->say_nothing(Kind::odd_dimensions,
+                     "the trace says neither shapes of products nor the alignment of their kernels");
   }
   if (group.is_empty()) return;
   candidate.title = fmt::format("extents of products are no multiples of {}", by_16_bytes);
   candidate.text = fmt::format(
-      "{} a step ({}) run by kernels for rows that do not begin at multiples of 16 bytes; the largest is {}. Padded ones of "
+      "{} a step ({}) run by kernels for rows that do not begin at multiples of 16 bytes; the largest is {}. Padded "
+      "ones of "
       "2,048 rows and more took 0.22 to 0.61 of the time where it was measured.",
       count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
       time_text(group.per_step(group.ns())), worst);
@@ -115,8 +123,10 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
   candidate.evidence = group.evidence();
   candidate.change = change_for(
       works.steps().source(),
-      {fmt::format("pad the width to a multiple of {} (vocabulary, hidden size): nn.Linear(..., -(-n // {}) * {})", by_16_bytes, by_16_bytes, by_16_bytes),
-       fmt::format("pad the width to a multiple of {}", by_16_bytes), "keep the pass align_products: no --no-pass for it"});
+      {fmt::format("pad the width to a multiple of {} (vocabulary, hidden size): nn.Linear(..., -(-n // {}) * {})",
+                   by_16_bytes, by_16_bytes, by_16_bytes),
+       fmt::format("pad the width to a multiple of {}", by_16_bytes),
+       "keep the pass align_products: no --no-pass for it"});
   if (works.steps().source() == Source::paoding) candidate.verify = "pass align_products";
   out->add(std::move(candidate));
 }

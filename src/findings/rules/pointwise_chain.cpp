@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise kernels one behind the other read again what the one before wrote. As one kernel they read and write less,
-// and are launched once.
+// Elementwise kernels one behind the other read again what the one before wrote. As one kernel they read and write
+// less, and are launched once.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -57,8 +57,9 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
             std::vector<PointwiseChain>* chains) {
   if (kernels.size() < 2) return;
   PointwiseChain chain;
-  double bytes = 0, tensor = 0;
+  double bytes = 0, tensor = 0, longest = 0;
   for (const KernelWork* kernel : kernels) {
+    longest = std::max(longest, static_cast<double>(kernel->ns));
     bytes += static_cast<double>(kernel->bytes);
     chain.ns += static_cast<double>(kernel->ns);
     if (kernel->kind == KernelKind::cast) chain.casts_ns += static_cast<double>(kernel->ns);
@@ -69,7 +70,8 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
   const auto floor = static_cast<double>(works.floor_ns());
   const auto ns = [&](double moved) { return std::min(chain.ns, std::max(floor, rate > 0 ? moved / rate : 0)); };
   // Each link saves a write and a read. What else is read may come from outside, or be what stood in between.
-  chain.least_ns = ns(std::max(bytes - 2 * links * tensor, 2 * tensor));
+  // A kernel that is slow for its strides makes the fused one slow.
+  chain.least_ns = std::max(longest, ns(std::max(bytes - 2 * links * tensor, 2 * tensor)));
   chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));
   chain.kernels = std::move(kernels);
   chains->push_back(std::move(chain));
@@ -89,8 +91,8 @@ std::vector<PointwiseChain> pointwise_chains(const KernelWorks& works) {
   };
   for (const KernelWork& kernel : works.all()) {
     std::vector<const KernelWork*>& chain = open[trace.track_id(kernel.span)];
-    const bool fits = is_elementwise(kernel) && kernel.elements > 0 && kernel.bytes > 0 &&
-                      !works.call_of(kernel).work->is_users;
+    const bool fits =
+        is_elementwise(kernel) && kernel.elements > 0 && kernel.bytes > 0 && !works.call_of(kernel).work->is_users;
     const bool goes_on = fits && !chain.empty() && goes_on_with(trace, *chain.back(), kernel);
     if (!goes_on) {
       finish(works, rate(kernel.device), std::move(chain), &chains);
@@ -144,7 +146,7 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
   }
   // Pairs are everywhere, and it takes many of them to be worth a change.
   constexpr double kLeastOfPairs = 0.03;
-  const double saved = group.per_step(group.ns() - kept_ns) / static_cast<double>(std::max<std::int64_t>(works.steps().median_ns(), 1));
+  const double saved = (group.ns() - kept_ns) / works.all_steps_ns();
   if (group.is_empty() || (longest == 2 && saved < kLeastOfPairs)) return;
   candidate.title = "elementwise kernels in a row could be one kernel each";
   candidate.text = fmt::format(
@@ -155,11 +157,11 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
       time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(
-      works.steps().source(),
-      {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",
-       "put the chain under one jax.jit: XLA fuses what it sees together",
-       "let the pass fuse_groups see it: no fetch of a value in between, no --no-pass fuse_groups"});
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",
+                  "put the chain under one jax.jit: XLA fuses what it sees together",
+                  "let the pass fuse_groups see it: no fetch of a value in between, no --no-pass fuse_groups"});
   if (works.steps().source() == Source::paoding) candidate.verify = "pass fuse_groups";
   out->add(std::move(candidate));
 }

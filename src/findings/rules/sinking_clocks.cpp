@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that get slower as the GPU's clock sinks. Without samples of the clock nothing is said: kernels get slower for
-// other reasons too.
+// Kernels that get slower as the GPU's clock sinks. Without samples of the clock nothing is said: kernels get slower
+// for other reasons too.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 #include "profile/step_times.h"
 
 namespace paoding::findings {
@@ -18,8 +18,10 @@ namespace {
 
 bool is_clock(std::string_view name) {
   std::string small(name);
-  std::ranges::transform(small, small.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  const bool is_of_gpu = small.find("sm") != small.npos || small.find("gpu") != small.npos || small.find("gr") != small.npos;
+  std::ranges::transform(small, small.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const bool is_of_gpu =
+      small.find("sm") != small.npos || small.find("gpu") != small.npos || small.find("gr") != small.npos;
   const bool is_of_memory = small.find("mem") != small.npos;
   return small.find("clock") != small.npos && is_of_gpu && !is_of_memory;
 }
@@ -94,12 +96,13 @@ void find_sinking_clocks(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "the GPU's clock sinks, and kernels with it";
-  candidate.text = fmt::format("The clock sinks from {:.0f} to {:.0f}, and the same kernels take longer with it: {}.", first,
-                               last, group.ops());
+  candidate.text = fmt::format("The clock sinks from {:.0f} to {:.0f}, and the same kernels take longer with it: {}.",
+                               first, last, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = "look at power and temperature (nvidia-smi -q -d PERFORMANCE); lock the clock for measurements "
-                     "(nvidia-smi -lgc)";
+  candidate.change =
+      "look at power and temperature (nvidia-smi -q -d PERFORMANCE); lock the clock for measurements "
+      "(nvidia-smi -lgc)";
   out->add(std::move(candidate));
 }
 

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
 #include "findings/product_time.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -38,10 +39,14 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     const DeviceLimits& limits = works.limits(kernel.device);
     is_measured = is_measured || limits.has_measured_products;
     if (kernel.arithmetic.by == Arithmetic::By::ordinary_lanes && call.work->unit != Unit::half) continue;
-    if (!is_aligned(*call.work->product)) continue;  // those are other findings
     ProductShape shape = *call.work->product;
     const bool has_one_factor = is_of_one_factor(limits, shape, static_cast<double>(call.product_ns));
-    if (has_one_factor) shape = {1, shape.m, shape.n * shape.batch, shape.k, shape.element_bytes};
+    // The larger one, as a rule: the others are then the rows, or columns, of one matrix.
+    if (has_one_factor) (shape.m < shape.n ? shape.m : shape.n) *= std::exchange(shape.batch, 1);
+    // XLA's own products of f32 have the precision that the program asks for, which the trace does not say.
+    const bool is_of_unknown = works.kernel_name(kernel).find("gemm_fusion") != std::string_view::npos;
+    if (is_of_unknown && call.work->unit == Unit::f32) continue;
+    if (!has_one_factor && !is_aligned(shape)) continue;  // those are another finding
     const Unit unit = kernel.arithmetic.unit != Unit::none ? kernel.arithmetic.unit : Unit::tf32;
     const bool is_half = call.work->unit == Unit::half;
     const double expected = product_ns(limits, is_half ? Unit::half : unit, shape);
@@ -50,7 +55,8 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     // What belongs to the call beside the kernel itself stays.
     const double others = ns - static_cast<double>(kernel.ns);
     flops += shape.flops();
-    const double most = std::max(0.0, expected - others), least = std::max(0.0, expected * kProductSpread - others);
+    const double most = std::max(0.0, expected - others),
+                 least = std::max(0.0, expected * kProductSpread + kProductSpreadNs - others);
     if (most >= static_cast<double>(kernel.ns)) continue;
     group.add(kernel, static_cast<double>(kernel.ns) - most);
     candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
@@ -66,8 +72,8 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     }
   }
   if (has_products && !has_sizes) {
-    out->say_nothing(Kind::slow_product, "the trace does not say the shapes of products: " +
-                                             how_to_record_shapes(works.steps().source()));
+    out->say_nothing(Kind::slow_product,
+                     "the trace does not say the shapes of products: " + how_to_record_shapes(works.steps().source()));
   } else if (has_products && !is_measured) {
     out->say_nothing(Kind::slow_product, "products were measured on H100 and H200 only");
   }
@@ -78,10 +84,10 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
                                time_text(group.per_step(group.ns())), flops / group.ns() / 1e3, worst, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(works.steps().source(),
-                                {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
-                                 "weight); torch.backends.cudnn.benchmark = True for convolutions",
-                                 "XLA_FLAGS=--xla_gpu_autotune_level=4", "--tune"});
+  candidate.change = change_for(
+      works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
+                               "weight); torch.backends.cudnn.benchmark = True for convolutions",
+                               "XLA_FLAGS=--xla_gpu_autotune_level=4", "--tune"});
   if (works.steps().source() == Source::paoding) candidate.verify = "tune";
   out->add(std::move(candidate));
 }

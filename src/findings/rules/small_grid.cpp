@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
+#include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
-#include "findings/wording.h"
 
 namespace paoding::findings {
 
@@ -103,17 +104,93 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
       time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns, std::ceil(turns), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.evidence();
-  candidate.change = change_for(works.steps().source(),
-                                {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
-                                 "mode='max-autotune') tries other tiles",
-                                 "another batch size or width; --xla_gpu_autotune_level tries other tiles",
-                                 "--tune tries other tiles"});
+  candidate.change = change_for(
+      works.steps().source(),
+      {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
+       "mode='max-autotune') tries other tiles",
+       "another batch size or width; --xla_gpu_autotune_level tries other tiles", "--tune tries other tiles"});
+  out->add(std::move(candidate));
+}
+
+bool are_equal_products(const KernelWorks& works, const KernelWork& a, const KernelWork& b) {
+  if (a.step != b.step || a.kind != KernelKind::product || b.kind != KernelKind::product) return false;
+  const Trace& trace = works.trace();
+  if (trace.site_id(a.span) != trace.site_id(b.span) || a.ctas != b.ctas || a.call == kNone || b.call == kNone)
+    return false;
+  return works.call_of(a).work == works.call_of(b).work;
+}
+
+// Products of one shape right behind each other, with nothing in between that could make one's factor of another's
+// result, are independent as a rule: one batched product does them all.
+void add_equal_products(const KernelWorks& works, Candidates* out) {
+  constexpr std::size_t kLeast = 4;
+  constexpr double kLongestFloors = 20;
+  std::map<TrackId, std::vector<const KernelWork*>> streams;
+  for (const KernelWork& kernel : works.all()) {
+    if (kernel.is_kernel) streams[works.trace().track_id(kernel.span)].push_back(&kernel);
+  }
+  Candidate candidate{.kind = Kind::small_grid};
+  KernelGroup group(works);
+  std::size_t longest = 0;
+  for (const auto& [stream, kernels] : streams) {
+    for (std::size_t i = 0; i < kernels.size();) {
+      std::size_t end = i + 1;
+      double ns = static_cast<double>(kernels[i]->ns);
+      while (end < kernels.size() && are_equal_products(works, *kernels[i], *kernels[end])) {
+        ns += static_cast<double>(kernels[end++]->ns);
+      }
+      const std::size_t count = end - i;
+      const OpWork& work = *works.call_of(*kernels[i]).work;
+      const DeviceLimits& limits = works.limits(kernels[i]->device);
+      // Where the result of one could be the factor of the next they may be a chain.
+      const bool is_chain = !work.product || work.product->n == work.product->k;
+      if (count >= kLeast && !is_chain &&
+          ns < kLongestFloors * static_cast<double>(works.floor_ns()) * static_cast<double>(count)) {
+        longest = std::max(longest, count);
+        const double rate = limits.rate(work.unit);
+        const double most = rate > 0 ? std::min(ns, work.product->flops() * static_cast<double>(count) / rate +
+                                                        2 * static_cast<double>(works.floor_ns()))
+                                     : ns;
+        candidate.least.push_back(Edit::duration(kernels[i]->span, static_cast<std::int64_t>(ns)));
+        candidate.most.push_back(Edit::duration(kernels[i]->span, static_cast<std::int64_t>(most)));
+        for (std::size_t k = i; k < end; ++k) {
+          group.add(*kernels[k], static_cast<double>(kernels[k]->ns) * (1 - most / ns));
+          if (k == i) continue;
+          // With its launch goes what the host does for the op around it.
+          const SpanId op = works.steps().outermost_op_of(kernels[k]->span);
+          for (std::vector<Edit>* edits : {&candidate.least, &candidate.most}) {
+            edits->push_back(Edit::remove(kernels[k]->span));
+            if (op != kNone && !works.trace().on_gpu(op)) {
+              edits->push_back(
+                  Edit::host(works.trace().track_id(op), works.trace().start(op), works.trace().end(op), 0));
+            }
+          }
+        }
+      }
+      i = end;
+    }
+  }
+  if (group.is_empty()) return;
+  candidate.title = "products of one shape are launched one by one";
+  candidate.text = fmt::format(
+      "{} a step ({}) have the shape of the one right before them, up to {} in a row: as one batched product they are "
+      "launched once and fill the GPU. Mostly {}.",
+      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+      time_text(group.per_step(group.ns())), longest, group.ops());
+  candidate.where = group.where();
+  candidate.evidence = group.evidence();
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"one torch.bmm (or einsum) over all of them instead of a loop",
+                  "jax.vmap or one einsum over all of them instead of a loop",
+                  "one batched product; the pass combine_matmul makes one of products that share a factor"});
   out->add(std::move(candidate));
 }
 
 }  // namespace
 
 void find_small_grid(const KernelWorks& works, Candidates* out) {
+  add_equal_products(works, out);
   if (!works.has_grids()) {
     if (!works.all().empty()) out->say_nothing(Kind::small_grid, "the trace does not say the grids of kernels");
     return;
@@ -151,7 +228,8 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
         "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
         count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
         time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
-        count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)), group.ops());
+        count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
+        group.ops());
     candidate.where = group.where();
     candidate.evidence = group.evidence();
     candidate.change = change_for(works.steps().source(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/wording.h"
+#include "findings/kernel_group.h"
 
 #include <fmt/format.h>
 
@@ -8,28 +8,9 @@
 
 namespace paoding::findings {
 
-std::string time_text(double ns) {
-  const auto in = [](double value, std::string_view unit) {
-    return value < 10 ? fmt::format("{:.2f} {}", value, unit) : value < 100 ? fmt::format("{:.1f} {}", value, unit)
-                                                                            : fmt::format("{:.0f} {}", value, unit);
-  };
-  if (ns < 1e6) return in(ns / 1e3, "us");
-  if (ns < 1e9) return in(ns / 1e6, "ms");
-  return in(ns / 1e9, "s");
-}
-
 std::string rate_text(double bytes_per_ns) {
-  return bytes_per_ns < 1000 ? fmt::format("{:.0f} GB/s", bytes_per_ns) : fmt::format("{:.2f} TB/s", bytes_per_ns / 1e3);
-}
-
-std::string percent_text(double share) {
-  return share < 0.1 ? fmt::format("{:.1f}%", share * 100) : fmt::format("{:.0f}%", share * 100);
-}
-
-std::string count_text(double count, std::string_view one, std::string_view many) {
-  const bool is_whole = count >= 10 || count == static_cast<double>(static_cast<std::int64_t>(count));
-  const std::string number = is_whole ? fmt::format("{:.0f}", count) : fmt::format("{:.1f}", count);
-  return fmt::format("{} {}", number, number == "1" ? one : many);
+  return bytes_per_ns < 1000 ? fmt::format("{:.0f} GB/s", bytes_per_ns)
+                             : fmt::format("{:.2f} TB/s", bytes_per_ns / 1e3);
 }
 
 std::string change_for(profile::Source source, const ChangeText& text) {
@@ -46,7 +27,9 @@ namespace {
 // Of ATen's elementwise kernels the function that is applied: "CUDAFunctor_add", "silu_kernel".
 std::string_view computed_by(std::string_view name) {
   if (name.find("elementwise_kernel") == name.npos) return {};
-  const auto is_word = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto is_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   std::string_view found;
   for (std::size_t i = 0; i < name.size();) {
     std::size_t end = i;

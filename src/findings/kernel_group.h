@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rules write numbers, and which words of a change are for whose program.
+// Kernels that a candidate is about, and how their ops, rates and changes are written.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,12 @@
 
 #include "findings/candidate.h"
 #include "findings/kernel_work.h"
+#include "findings/words.h"
 
 namespace paoding::findings {
 
-/// "3.2 us", "41 us", "1.25 ms".
-std::string time_text(double ns);
 /// "12 GB/s", "1.36 TB/s" of bytes a ns.
 std::string rate_text(double bytes_per_ns);
-/// "37%", "1.2%".
-std::string percent_text(double share);
-/// "1 kernel", "3 kernels".
-std::string count_text(double count, std::string_view one, std::string_view many);
 
 /// A change in the words of each framework. Where the trace does not say which it was, PyTorch's.
 struct ChangeText {
