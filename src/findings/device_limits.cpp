@@ -78,7 +78,7 @@ double streamed(const Target& target) {
   return 2 / (1 / target.read_bytes_per_us + 1 / target.write_bytes_per_us) / 1e3;
 }
 
-// Of the data sheet's number, what the H200 reaches.
+// The share of the data sheet's number that the H200 reaches.
 double bandwidth_share() {
   constexpr double kSheet = 4.8e3;  // bytes a ns
   return streamed(h200()) / kSheet;

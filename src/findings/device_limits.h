@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU can do, by the name that a trace gives it: rates that were measured where they were, else the vendor's.
+// Limits of a GPU by the name that a trace gives it: measured rates where there are some, else the vendor's.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace paoding::findings {
 struct DeviceLimits {
   std::string name;       // "NVIDIA H200"
   int sms = 0;            // multiprocessors, compute units of others; 0: not known
-  int threads_of_sm = 0;  // that are resident at once; below: what those share
+  int threads_of_sm = 0;  // that are resident at once; they share the following
   int registers_of_sm = 1 << 16, shared_of_sm = 0;
   double bytes_per_ns = 0;       // that a kernel reaches which reads and writes alike; 0: not known
   UnitRates flops_per_ns = {};   // that large products reach; 0: not known, or there is no such unit
@@ -28,7 +28,7 @@ struct DeviceLimits {
 
 /// Nothing is known of a name that is not known.
 DeviceLimits limits_of_device(std::string_view name);
-/// Of a device of a trace: its own limits, and what its name adds.
+/// The limits that a trace has of a device, and those that its name adds.
 DeviceLimits limits_of_device(const profile::Trace& trace, int device);
 
 }  // namespace paoding::findings

@@ -24,7 +24,7 @@ std::string change_for(profile::Source source, const ChangeText& text) {
 
 namespace {
 
-// Of ATen's elementwise kernels the function that is applied: "CUDAFunctor_add", "silu_kernel".
+// The function that an elementwise kernel of ATen applies: "CUDAFunctor_add", "silu_kernel".
 std::string_view computed_by(std::string_view name) {
   if (name.find("elementwise_kernel") == name.npos) return {};
   const auto is_word = [](char c) {
@@ -44,7 +44,7 @@ std::string_view computed_by(std::string_view name) {
   return found;
 }
 
-// Without what it returns, its spaces and its templates' arguments.
+// Without its result's type, its spaces and its templates' arguments.
 std::string short_name(std::string_view name) {
   if (name.starts_with("void ")) name.remove_prefix(5);
   const std::size_t open = name.find_first_of("<(", 1);

@@ -22,10 +22,10 @@ struct ChangeText {
 };
 std::string change_for(profile::Source source, const ChangeText& text);
 
-/// Of the shapes of ops, for a trace that has none.
+/// The way to record shapes of ops, for a trace that has none.
 std::string how_to_record_shapes(profile::Source source);
 
-/// What a kernel is called among others: its op where it is known, else its own name, cut.
+/// The name of a kernel among others: its op's where it is known, else its own, cut.
 std::string kernel_title(const KernelWorks& works, const KernelWork& kernel);
 
 /// Kernels of a candidate, for its text: where most of the time is, and the worst of them as evidence.
@@ -39,10 +39,10 @@ class KernelGroup {
   double saved_ns() const { return saved_ns_; }
   double ns() const { return ns_; }
   double per_step(double value) const;
-  /// Of the kernel that would save most.
+  /// The place of the kernel that would save most.
   Where where() const;
   std::vector<SpanId> evidence() const;
-  /// "aten::mul (145 of 339), aten::add (48)": ops by what they would save, the first few.
+  /// "aten::mul (145 of 339), aten::add (48)": the first few ops, those first that would save most.
   std::string ops(std::size_t most = 3) const;
 
  private:

@@ -26,7 +26,7 @@ struct PointwiseChain {
   std::vector<const KernelWork*> kernels;
   double ns = 0, casts_ns = 0;       // of all of them; of casts among them
   double least_ns = 0, most_ns = 0;  // as one kernel: if all that else is read comes from outside, if nothing does
-  /// Casts there and back take most of it: another type along the way is what it asks for.
+  /// Casts there and back take most of it: it asks for another type along the way.
   bool is_of_casts() const { return casts_ns * 2 > ns; }
 };
 std::vector<PointwiseChain> pointwise_chains(const KernelWorks& works);

@@ -17,7 +17,7 @@ std::string_view text_in(const Trace& trace, const ArgumentColumn* column, SpanI
   return trace.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
 }
 
-// Of a call of a library: two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, whatever
+// A call of a library has two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, in any
 // the order of their axes: k is the root of |a| |b| / |c| for each of the batch. 0 where that is no extent of both.
 double flops_of_two(const HloShapes& all, const OperandShape& result) {
   if (all.inputs.size() != 2) return 0;
@@ -36,7 +36,7 @@ double flops_of_two(const HloShapes& all, const OperandShape& result) {
   return 2.0 * static_cast<double>(result.elements()) * static_cast<double>(k);
 }
 
-// Of XLA's instruction: its shapes say what goes in and comes out, its operations how long the inner sums are.
+// XLA's instruction has shapes of its inputs and results; its operations say how long the inner sums are.
 OpWork work_of_hlo(std::string_view shapes, KernelKind kind, double flops) {
   const HloShapes all = operands_of_hlo(shapes);
   OpWork work;
@@ -90,7 +90,7 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
   all_.reserve(order.size());
   for (const SpanId i : order) add(i, facts);
   std::ranges::stable_sort(all_, {}, [&](const KernelWork& one) { return trace.start(one.span); });
-  // What an op's kernel alone moves and computes is the op's work.
+  // An op's only kernel does all of the op's work.
   for (KernelWork& kernel : all_) {
     const OpCall& call = call_of(kernel);
     const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
@@ -116,7 +116,7 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
 void KernelWorks::add(SpanId span, FactReader& facts) {
   const Trace& trace = steps_.trace();
   const SpanKind kind = trace.kind(span);
-  if (kind == SpanKind::replay) return;  // nothing is known of what is in it
+  if (kind == SpanKind::replay) return;  // its kernels are not known
   KernelWork kernel{.span = span};
   const std::size_t step = steps_.step_of(span);
   kernel.step = static_cast<std::uint32_t>(step == Steps::kOutside ? steps_.at(trace.start(span)) : step);

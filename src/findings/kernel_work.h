@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel of the steps with what is known of it: its kind, the op that launched it, the bytes and operations of
-// that op, its grid. Rules about what GPUs do read it.
+// Every kernel of the steps with all that is known of it: its kind, the op that launched it, the bytes and operations
+// of that op, its grid. Rules about the work of GPUs read it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "findings/device_limits.h"
+#include "findings/kernel_form.h"
 #include "findings/kernel_kind.h"
 #include "findings/op_work.h"
 #include "findings/steps.h"
@@ -39,7 +40,7 @@ struct KernelWork {
   std::int64_t ns = 0;
   std::int64_t ctas = 0, threads = 0;      // of the grid, of a CTA; 0: not known
   std::int64_t registers = 0, shared = 0;  // of a thread, of a CTA
-  // Of this kernel alone; 0: not known.
+  // This kernel's alone; 0: not known.
   std::int64_t bytes = 0, elements = 0;
   int element_bytes = 0;  // of most of them
   double flops = 0;

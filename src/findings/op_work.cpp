@@ -518,7 +518,7 @@ OpWork op_work(std::string_view name, const std::vector<OperandShape>& inputs, s
       work.read = work.written = bytes;
       break;
     case KernelKind::gather:
-      // An index for every element is what the same rows or columns need not have: elements alone count.
+      // Whole rows or columns need no index for every element: elements alone count.
       if (op == "gather" && tensor(0) != nullptr && inputs.size() > 2 && tensor(2) != nullptr) {
         work.elements = inputs[2].elements();
         work.read = work.written = times(work.elements, inputs[0].element_bytes);

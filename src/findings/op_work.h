@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes that an op must move and the operations that it must do, from the shapes and types of its inputs as traces
-// of PyTorch and JAX have them. What is not known is 0: no rule may guess it.
+// of PyTorch and JAX have them. Unknown numbers are 0: no rule may guess them.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ struct OpWork {
   std::int64_t bytes() const { return read + written; }
 };
 
-/// By the op's name ("aten::addmm", "mm"), its inputs, and what Kineto calls "Concrete Inputs" (may be empty): strides
-/// of convolutions, whether attention is causal.
+/// The work of an op by its name ("aten::addmm", "mm"), its inputs, and Kineto's "Concrete Inputs" (may be empty):
+/// strides of convolutions, whether attention is causal.
 OpWork op_work(std::string_view op, const std::vector<OperandShape>& inputs, std::string_view concrete = {});
 
 }  // namespace paoding::findings

@@ -8,10 +8,10 @@
 namespace paoding::findings {
 
 /// In ns: operations by the rate of large products, with the tiles of 128 x 128 that are left over for the last turn of
-/// the multiprocessors, or bytes by the memory's rate, and what a launch takes beside that. 0: the device was not
+/// the multiprocessors, or bytes by the memory's rate, and the time of a launch beside that. 0: the device was not
 /// measured, or it has no such unit.
 double product_ns(const DeviceLimits& limits, Unit unit, const ProductShape& shape);
-/// What products that were measured took beyond that, at most: no product is called slow below it.
+/// Measured products took so much more at most: no product is called slow below it.
 inline constexpr double kProductSpread = 1.5, kProductSpreadNs = 5'000;
 
 /// The rows of both factors and of the result begin at multiples of 16 bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading recordings. Whatever a file says is doubted: a chunk that contradicts itself ends the reading, and what was
-// read before it is kept.
+// Reading recordings. Every word of a file is doubted: a chunk that contradicts itself ends the reading, and all that
+// was read before it is kept.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@ namespace {
 
 class RecordingReader {
  public:
-  /// `recording`: where what its program had in memory lies beside it; empty for others.
+  /// `recording`: beside it lies the rest that its program had in memory; empty for others.
   RecordingReader(std::string_view file, std::string name, std::string recording = "")
       : file_(file), name_(std::move(name)), recording_(std::move(recording)) {}
 
@@ -51,7 +51,7 @@ class RecordingReader {
     std::int64_t ns;
   };
 
-  // False when it is not what it should be.
+  // False when it is broken.
   bool take(const StoredChunk& chunk) {
     if (chunk.type == ChunkType::spans) {  // when all pairs of the clocks are known
       spans_.push_back(chunk);
@@ -127,7 +127,7 @@ class RecordingReader {
     return true;
   }
 
-  // What a file says may be packed a thousandfold, and takes memory when it is read: no more things than such a file
+  // A file's content may be packed a thousandfold, and takes memory when it is read: no more things than such a file
   // could be of.
   bool has_room_for(std::uint64_t more) {
     things_ += more;
@@ -435,7 +435,7 @@ class RecordingReader {
       } else {
         trace_.add_note("the recording was never finished: " + problem_);
         if (!clock_.empty()) window_end_ = std::max(window_end_, clock_.back().ns);
-        has_window_ = has_window_ && !clock_.empty();  // what is behind the last span that is left was lost
+        has_window_ = has_window_ && !clock_.empty();  // all behind the last span that is left was lost
       }
     }
     if (has_window_) trace_.set_window(window_start_, window_end_);
@@ -459,7 +459,7 @@ class RecordingReader {
     return std::move(trace_);
   }
 
-  // Where the program ended is the end of what it recorded.
+  // The recording ends where the program ended.
   void use_clock_of(const LiveRest& rest) {
     if (clock_.size() < 2) {  // its clock is a line
       constexpr Ticks kFar = Ticks{1} << 32;

@@ -85,7 +85,7 @@ void RecordingWriter::put_names() {
   }
 }
 
-// Column by column: what follows each other is alike, and packs well.
+// Column by column: neighbours are alike, and pack well.
 void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first,
                             std::span<const Argument> arguments, const TextOfId& text_of) {
   put_names();
@@ -121,7 +121,7 @@ void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const St
       }
       first = own;
     }
-    // Seldom said: of those that do, which, and what.
+    // Seldom said: the numbers of those spans that do, and their words.
     for (std::size_t i = 0; i < part.size(); ++i) {
       const StoredSpan& span = part[i];
       const unsigned says = (span.cut.at_start ? 1u : 0u) | (span.cut.at_end ? 2u : 0u) | (span.bytes >= 0 ? 4u : 0u) |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace: what was seen. Every source (the recorder, CUPTI, importers) fills one; reports, timelines and diffs read it.
-// Columns, not objects: a span costs 40 bytes, and all text and constant facts sit once in its Site.
+// Trace: all that was seen. Every source (the recorder, CUPTI, importers) fills one; reports, timelines and diffs read
+// it. Columns, not objects: a span costs 40 bytes, and all text and constant facts sit once in its Site.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kNone = 0xffffffffu;
 
 enum class TrackKind : std::uint8_t { thread, stream, copy_engine };
 
-/// Who recorded a process, which says what its spans mean. An op of paoding's that has no phases computes; one of
+/// Who recorded a process, which says how its spans are meant. An op of paoding's that has no phases computes; one of
 /// another framework hands its work to a GPU if its thread launches any.
 enum class Source : std::uint8_t { paoding, pytorch, jax, tensorflow, nsight_systems, perfetto, rocprof, chrome };
 inline constexpr int kSources = static_cast<int>(Source::chrome) + 1;
@@ -45,8 +45,8 @@ struct Process {
   bool operator==(const Process&) const = default;
 };
 
-/// A track of a thread that is none, in traces of others: what their profiler and the driver did on threads that are
-/// not known. It counts as what it is, and has no budget.
+/// A track of a thread that is none, in traces of others: their profiler and the driver work on threads that are
+/// not known. It counts by its kinds, and has no budget.
 inline constexpr std::string_view kOverheadTrack = "overhead of the profiler and the driver";
 
 /// A line on which spans follow or contain each other.
@@ -57,9 +57,9 @@ struct Track {
   ProcessId process = 0;
 };
 
-/// What a span is. Outer kinds come first: of two spans with equal times the lower kind contains the other.
+/// The kind of a span. Outer kinds come first: of two spans with equal times the lower kind contains the other.
 enum class SpanKind : std::uint8_t {
-  range,        // a stretch that the user named; what paoding does inside it has spans of its own
+  range,        // a stretch that the user named; paoding's work inside it has spans of its own
   run,          // one execution of a program, from call to return
   compile,      // making a program; whatever lies inside is not run time
   op,           // all that is done for one op or one fused group
@@ -73,12 +73,12 @@ enum class SpanKind : std::uint8_t {
   launch,     // handing work to a GPU
   wait,       // the host waiting for a GPU or another thread
   kernel,     // one kernel, normally on a stream's track
-  work,       // what one thread did of a parallel region
+  work,       // one thread's part of a parallel region
   host,       // any other host work, known by its name only
   recording,  // the recorder's own work
-  replay,     // a launch of a graph on a GPU, of which only the ends were stamped: Trace::parts() says what is in it
+  replay,     // a launch of a graph on a GPU, of which only the ends were stamped: Trace::parts() has its kernels
   instant,    // a moment that has a name, and no length
-  step,       // one turn of a loop, as a user or a framework marked it: what steps are timed by where there are any
+  step,       // one turn of a loop, as a user or a framework marked it: steps are timed by them where there are any
   frame,      // a function or module of the user's language that was on the stack: on timelines, without a row
 };
 inline constexpr int kSpanKinds = static_cast<int>(SpanKind::frame) + 1;
@@ -96,11 +96,11 @@ struct SiteInfo {
     std::string op = {};
     std::int64_t bytes = 0;
   };
-  std::string name = {};      // what a timeline shows: kernel name, "wait for fetch"; may be empty when `op` is set
+  std::string name = {};      // the word of a timeline: kernel name, "wait for fetch"; may be empty when `op` is set
   std::string op = {};        // op type, "slice"; empty when no op is concerned
   std::string scope = {};     // the user's scope, "encoder/layer1"
   std::string instance = {};  // which of the ops of this type, "slice1"
-  std::string kernel = {};    // what it ran as: a kernel's symbol, or who computes it; empty where that is not known
+  std::string kernel = {};    // how it ran: a kernel's symbol, or who computes it; empty where that is not known
   SpanKind kind = SpanKind::host;
   Copy copy = Copy::none;
   bool async = false;                // memcpy only: the host does not wait for the copy
@@ -141,7 +141,7 @@ struct Span {
   double flops = -1;              // -1: the site's
 };
 
-/// That one span goes on with what another one made or brought: a span may be at either end of many.
+/// One span goes on with something that another one made or brought: a span may be at either end of many.
 struct Flow {
   SpanId from = 0, to = 0;
   auto operator<=>(const Flow&) const = default;
@@ -149,14 +149,14 @@ struct Flow {
 
 enum class ArgumentType : std::uint8_t { integer, real, text };
 
-/// What an argument is; text is interned.
+/// The type of an argument; text is interned.
 struct Argument {
   ColumnId column = 0;
   std::uint64_t bits = 0;
   bool operator==(const Argument&) const = default;
 };
 
-/// An argument that some spans carry, beside what all of them have: registers, a file's name.
+/// An argument that some spans carry, beside those of all: registers, a file's name.
 struct ArgumentColumn {
   StringId name = 0;
   ArgumentType type = ArgumentType::integer;
@@ -172,7 +172,7 @@ struct Cut {
   bool at_start = false, at_end = false;
 };
 
-/// What replays of a graph consist of, by those that were stamped in full: so many calls of a site took so long.
+/// The parts of a graph's replays, from those that were stamped in full: so many calls of a site took so long.
 struct ReplayPart {
   SiteId replay = 0;
   SiteId site = kNone;  // kNone: replays as a whole
@@ -189,19 +189,19 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 
-/// What a GPU is and can do; 0 is not known.
+/// A GPU with its abilities; 0 is not known.
 struct Limit {
   std::int32_t device = 0;
   double bytes_per_ns = 0;  // read by a kernel that streams
   UnitRates flops_per_ns = {};
   std::string name = {};           // as it calls itself: "NVIDIA H200"
   std::int32_t sms = 0;            // multiprocessors, compute units of others
-  std::int32_t threads_of_sm = 0;  // that are resident at once; below: what those share
+  std::int32_t threads_of_sm = 0;  // that are resident at once; they share the following
   std::int32_t registers_of_sm = 0, shared_of_sm = 0;
   bool operator==(const Limit&) const = default;
 };
 
-/// Memory that is held: of a program as a whole, and what of it is the most at once.
+/// Memory that is held: by a program as a whole, and its largest parts at once.
 struct Memory {
   std::int32_t device = -1;  // -1: of the host
   std::string of;            // "program of loss"
@@ -218,7 +218,7 @@ struct Counter {
   ProcessId process = 0;
 };
 
-/// What a counter is from a moment on, until the next of it.
+/// A counter's value from a moment on, until its next sample.
 struct Sample {
   CounterId counter = 0;
   std::int64_t ns = 0;  // of steady_ns()
@@ -238,7 +238,7 @@ struct Note {
   enum class Kind : std::uint8_t { other, dropped, timeless, outside, estimated, span_cost };
   std::string text;         // "spans dropped because the recorder was full"
   std::uint64_t count = 0;  // 0: not countable
-  Kind kind = Kind::other;  // what happened to so many records
+  Kind kind = Kind::other;  // the fate of so many records
 };
 
 enum class Links : std::uint8_t { to_find, known };
@@ -260,7 +260,7 @@ class Trace {
   StringId intern(std::string_view text);
   /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
   ProcessId add_process(int pid, int rank, std::string_view name, Source source = Source::paoding);
-  /// Of every process that there is.
+  /// The same for all processes.
   void set_rank(int rank);
   /// Process by process, of each in the order of their times.
   void add_anchor(ProcessId process, std::string_view host, const SharedClocks& at);
@@ -273,16 +273,16 @@ class Trace {
   SpanId add(const Span& span);
   /// Equal arguments give the same id.
   ColumnId add_column(std::string_view name, ArgumentType type);
-  /// Of a span that was added, with the column's type; the last one of a column counts.
+  /// For a span that was added, with the column's type; the last one of a column counts.
   void add_argument(SpanId span, ColumnId column, std::int64_t value);
   void add_argument(SpanId span, ColumnId column, double value);
   void add_argument(SpanId span, ColumnId column, std::string_view value);
   void add_text_argument(SpanId span, ColumnId column, StringId value);
-  /// Between spans that were added. What caused a span need not be said once more.
+  /// Between spans that were added. The cause of a span need not be said once more.
   void add_flow(SpanId from, SpanId to);
-  /// Of a span that was cut before it was added.
+  /// For a span that was cut before it was added.
   void set_cut(SpanId i, Cut cut);
-  /// One that says what a span costs is no note then.
+  /// One that says the cost of a span is no note then.
   void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
   void add_part(const ReplayPart& part) { parts_.push_back(part); }
   void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
@@ -291,13 +291,13 @@ class Trace {
   /// Equal arguments give the same id.
   CounterId add_counter(int device, std::string_view name, ProcessId process = 0);
   void add_sample(const Sample& sample);
-  /// What was recorded, in ns of steady_ns(); said before the first add(). Spans are cut to it, and those outside of
-  /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
-  /// last end, samples among them.
+  /// The stretch that was recorded, in ns of steady_ns(); said before the first add(). Spans are cut to it, and those
+  /// outside of it, for which add() returns kNone, are counted in a note. Without one the window is from the first
+  /// start to the last end, samples among them.
   void set_window(std::int64_t start_ns, std::int64_t end_ns);
   /// Must be called after the last add() and before anything reads: sorts the spans by track, start and containment
   /// (so ids change, and a parent comes before its children), links parents, causes and runs. Links::known: they are
-  /// what they were when another trace was finished, of which these are the spans.
+  /// as they were when another trace was finished, of which these are the spans.
   void finish(Links links = Links::to_find);
 
   // ---- reading (after finish) ----
@@ -323,7 +323,7 @@ class Trace {
   /// could have found.
   bool has_sound_links() const;
   void forget_links();
-  /// What was added, and what finish() found.
+  /// As it was added, with all that finish() found.
   Span span(SpanId i) const;
   SiteInfo site_info(SiteId i) const;
 
@@ -337,14 +337,14 @@ class Trace {
   }
   /// "rank 1", "process 4711"; "" where there is one process only.
   std::string process_name(ProcessId id) const;
-  /// By process, and in the order of their times.
+  /// Sorted by process, and in the order of their times.
   const std::vector<ClockAnchor>& anchors() const { return anchors_; }
-  /// What of the window a process was recorded in: of several processes from its first anchor to its last.
+  /// The part of the window in which a process was recorded: from its first anchor to its last where there are several.
   Window window_of(ProcessId id) const;
   /// "thread0"; "rank 1 thread0" where there are several processes.
   std::string track_name(TrackId id) const;
   const std::vector<ArgumentColumn>& columns() const { return columns_; }
-  /// Those that were added, and of feeds to what launched the run that reads them; each once, in order.
+  /// Those that were added, and from feeds to the launch of the run that reads them; each once, in order.
   const std::vector<Flow>& flows() const { return flows_; }
   const std::vector<Site>& sites() const { return sites_; }
   const std::vector<Member>& members() const { return members_; }
@@ -354,11 +354,11 @@ class Trace {
   const std::vector<Limit>& limits() const { return limits_; }
   const std::vector<Memory>& memory() const { return memory_; }
   const std::vector<Counter>& counters() const { return counters_; }
-  /// By counter, in the order of their times, in the window, none of which says what the one before it did.
+  /// Sorted by counter, in the order of their times, in the window; none says the same as the one before it.
   const std::vector<Sample>& samples() const { return samples_; }
-  /// What a span cost the thread that wrote it, in ns; 0 is not known.
+  /// The cost of a span for the thread that wrote it, in ns; 0 is not known.
   std::uint64_t span_cost_ns() const { return span_cost_ns_; }
-  /// What every GPU of the trace can do; 0 where they differ or it is not known.
+  /// The abilities that all GPUs of the trace share; 0 where they differ or it is not known.
   Limit common_limit() const;
   /// Spans of kind run, in order: the executions.
   const std::vector<SpanId>& runs() const { return runs_; }

@@ -88,7 +88,7 @@ std::string extents(std::string_view list) {
 
 namespace {
 
-// What stands behind "key": in an object without others in it; empty where the key is missing.
+// The value behind "key": in an object without others in it; empty where the key is missing.
 std::string_view value_of(std::string_view object, std::string_view key) {
   for (std::size_t at = object.find(key); at != object.npos; at = object.find(key, at + 1)) {
     std::size_t value = at + key.size();
@@ -168,7 +168,7 @@ Trace read_json(TraceFile& file) {
     trace = is_kineto(events) ? build_kineto(events, file) : build_chrome(events, file);
   }
 #if defined(__GLIBC__)
-  malloc_trim(0);  // what two threads allocated for the events is of no use to those who read the trace
+  malloc_trim(0);  // memory that two threads had for the events is of no use to readers of the trace
 #endif
   return trace;
 }

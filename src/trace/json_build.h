@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the events of a JSON trace to spans: what the readers of its dialects share.
+// From the events of a JSON trace to spans: the common part of the readers of its dialects.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class EventArgs {
   const RawEvent& event_;
 };
 
-/// What all threads that read the file have met, in numbers of the sink.
+/// Texts and places that all reading threads have met, in numbers of the sink.
 class JsonNames {
  public:
   JsonNames(const JsonEvents& events, TraceSink& sink);
@@ -91,7 +91,7 @@ std::string extents(std::string_view list);
 /// The GPUs of Kineto's "deviceProperties", as far as it says something of them.
 std::vector<profile::Limit> devices_of(std::string_view properties);
 
-/// Notes of what the events had lost.
+/// Notes of the events' losses.
 void note_losses(const JsonEvents& events, const TraceFile& file, TraceSink& sink);
 
 /// Whether a step is meant: "ProfilerStep#12", "train 7"; `*name` is then without its number.
@@ -101,7 +101,7 @@ bool is_step_name(std::string_view name, std::string_view* without_number);
 
 bool is_kineto(const JsonEvents& events);
 profile::Trace build_kineto(JsonEvents& events, const TraceFile& file);
-/// Of XLA's and TensorFlow's devices, and of anybody's threads.
+/// For XLA's and TensorFlow's devices, and of anybody's threads.
 profile::Trace build_chrome(JsonEvents& events, const TraceFile& file);
 
 }  // namespace paoding::trace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The events of a JSON trace as they stand in it: Chrome's trace format with the categories and arguments that
-// PyTorch's Kineto, XLA and TensorFlow write. What they mean is for json_build.h.
+// PyTorch's Kineto, XLA and TensorFlow write. Their meaning is for json_build.h.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace paoding::trace {
 
-/// By the event's `cat`; a name of one era stands for that of the others.
+/// From the event's `cat`; a name of one era stands for that of the others.
 enum class Category : std::uint8_t {
   none,
   op,              // cpu_op, Operator
@@ -87,7 +87,7 @@ struct RawPlace {
   bool operator==(const RawPlace&) const = default;
 };
 
-/// What one thread has met: numbers of texts and places are its own.
+/// Texts and places that one thread has met: their numbers are its own.
 struct Names {
   RawStrings strings;
   std::vector<RawPlace> places;
@@ -105,7 +105,7 @@ struct Names {
   std::uint32_t place(const RawPlace& place);
 };
 
-/// What was met and is no event that a trace can hold.
+/// Counts of elements that are no event that a trace can hold.
 struct Losses {
   std::uint64_t broken = 0;                                 // events that are no JSON
   std::uint64_t no_events = 0;                              // elements that are no objects

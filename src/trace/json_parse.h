@@ -26,7 +26,7 @@ class EventParser {
   /// From inside of the array of events on.
   Array elements(const char* at);
 
-  /// Puts what was counted on the way into the losses.
+  /// Puts the counts of the way into the losses.
   void finish();
   const JsonScan& scan() const { return scan_; }
   /// A key and the colon behind it: to the value; nullptr where there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces of PyTorch's profiler, of every era since 2021: ops with what they launch, joined by correlation.
+// Traces of PyTorch's profiler, of every era since 2021: ops with their launches, joined by correlation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class Kineto {
     return rank;
   }
 
-  // Of every correlation the process whose call it is; of several processes' none.
+  // The process of every correlation's call; none where several have it.
   void find_owners() {
     for (const EventBlock& block : events_.blocks) {
       for (const RawEvent& event : block.events) {
@@ -118,7 +118,7 @@ class Kineto {
     }
   }
 
-  // By the wall clock ranks are set beside each other. Times count from baseTimeNanoseconds, or from 1970 before 2024.
+  // Ranks are set by the wall clock beside each other. Times count from baseTimeNanoseconds, or from 1970 before 2024.
   void add_clock() {
     constexpr std::int64_t kFirst = 1'600'000'000'000'000'000, kYears = std::int64_t{1} << 58;  // 2020, about nine
     if (first_ns_ == std::numeric_limits<std::int64_t>::max()) return;
@@ -257,7 +257,7 @@ class Kineto {
   }
   SiteId frame(const EventBlock& block, const RawEvent& event) { return site(frames_, block, event, SpanKind::frame); }
 
-  // By its CUPTI: what the driver loads and compiles, what a full queue makes wait; the rest is the profiler's.
+  // CUPTI's rows: the driver loads and compiles, a full queue makes wait; the rest is the profiler's.
   SiteId overhead(const EventBlock& block, const RawEvent& event) {
     const std::string_view name = names_.raw(block, event.name);
     SpanKind kind = SpanKind::recording;
@@ -374,7 +374,7 @@ class Kineto {
     return found->second;
   }
 
-  // Of memory what is held; others are marks.
+  // Those of memory say how much is held; others are marks.
   void add_instant(const EventBlock& block, const RawEvent& event) {
     if (!event.has_start) return sink_.lose("events without a time", 1, Note::Kind::timeless);
     if (!sink_.is_sound(event.start_ns, 0)) return;

@@ -34,7 +34,7 @@ std::string_view without_version(std::string_view name) {
   return digits < name.size() && name.substr(0, digits).ends_with("_v") ? name.substr(0, digits - 2) : name;
 }
 
-// What Nsight Systems packs a process and a thread into.
+// Nsight Systems packs a process and a thread into one number.
 std::int64_t pid_of(std::int64_t global) { return global >> 24 & 0xffffff; }
 std::int64_t tid_of(std::int64_t global) { return global & 0xffffff; }
 
@@ -101,7 +101,7 @@ class NsightReader {
     while (threads.next()) thread_names_[threads.integer(0)] = text(threads.integer(1));
   }
 
-  // What the wall clock is ahead of the times in the file.
+  // The wall clock is ahead of the times in the file by this.
   void read_start() {
     SqliteRows start = file_.rows("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs", "systemClockNs"});
     SqliteRows analysis = file_.rows("ANALYSIS_DETAILS", {"startTime"});
@@ -111,7 +111,7 @@ class NsightReader {
     if (began >= 0 && began < kFrom) ahead_ns_ = start.integer(0) - began;
   }
 
-  // What the device says that it reads in a second.
+  // The device's own description.
   void read_limits() {
     SqliteRows rows = file_.rows("TARGET_INFO_GPU", {"id", "memoryBandwidth", "name", "smCount", "maxWarpsPerSm",
                                                      "threadsPerWarp", "maxRegistersPerSm", "maxShmemPerSm"});
@@ -179,7 +179,7 @@ class NsightReader {
     }
   }
 
-  // Of work on a GPU.
+  // For work on a GPU.
   ProcessId process_of(const SqliteRows& rows, int global_pid, std::int64_t correlation) {
     if (!rows.is_null(global_pid)) return process(pid_of(rows.integer(global_pid)));
     const auto found = pid_of_launch_.find(correlation);
@@ -435,7 +435,7 @@ class NsightReader {
                seen);
   }
 
-  // What went wrong, in the profiler's own words.
+  // Problems, in the profiler's own words.
   void read_messages() {
     SqliteRows rows = file_.rows("DIAGNOSTIC_EVENT", {"severity", "text"});
     while (rows.next()) {
@@ -461,7 +461,7 @@ class NsightReader {
   std::set<std::pair<ProcessId, std::uint32_t>> of_kernels_;  // numbers of launches, where there are graphs too
   std::uint32_t runs_ = 0;
   std::int64_t ahead_ns_ = 0;
-  // What was looked up last: rows of one place come one behind the other.
+  // Looked up last: rows of one place come one behind the other.
   std::int64_t near_pid_ = -1, near_thread_ = 0;
   ProcessId near_process_ = 0;
   TrackId near_track_ = kNone, near_stream_track_ = kNone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where readers of other profilers' files put what they find: a profile::Trace under construction, that checks what a
-// file says, keeps sites and tracks apart and counts what was lost.
+// Readers of other profilers' files put all that they find here: a profile::Trace under construction, that checks each
+// number, keeps sites and tracks apart and counts losses.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ inline constexpr std::string_view kCollective = "collective";  // text "allreduc
 inline constexpr std::string_view kSource = "source";          // text "model.py:12", where an op or a frame stands
 }  // namespace argument
 
-/// What a span is at, in strings of the sink (`text`).
+/// The site of a span, in strings of the sink (`text`).
 struct Place {
   profile::SpanKind kind = profile::SpanKind::host;
   profile::StringId name = 0;      // as the file has it: "cudaLaunchKernel", a kernel's name
@@ -52,13 +52,13 @@ class TraceSink {
   profile::StringId text(std::string_view text) { return trace_.intern(text); }
   /// Equal arguments give the same one. A number that is no process's (below 0, or too large) counts as 0.
   profile::ProcessId process(std::int64_t pid, int rank = -1, std::string_view name = "");
-  /// By its number: "thread 1539" unless a name was given, of which the last one counts.
+  /// Named by its number: "thread 1539" unless a name was given, of which the last one counts.
   profile::TrackId thread(profile::ProcessId process, std::int64_t tid, std::string_view name = "");
   profile::TrackId stream(profile::ProcessId process, std::int64_t device, std::int64_t stream,
                           std::string_view name = "");
   profile::SiteId site(const Place& place);
 
-  // ---- what ----
+  // ---- spans and the rest ----
   /// False where the times are none that can be summed up, or the trace is full: then it is counted, and left out.
   bool is_sound(std::int64_t start_ns, std::int64_t duration_ns);
   /// The span, or kNone where it is left out.
@@ -70,7 +70,7 @@ class TraceSink {
   /// So many of something that the file lost, or that nothing could be made of: one note of each text.
   void lose(std::string_view what, std::uint64_t count = 1, profile::Note::Kind kind = profile::Note::Kind::other);
 
-  /// The finished trace: with notes of what was lost, and of work of GPUs that nothing in the file launched.
+  /// The finished trace: with notes of losses, and of work of GPUs that nothing in the file launched.
   profile::Trace finish();
 
  private:

@@ -33,7 +33,7 @@ std::int64_t number_at(std::string_view text) {
   return problem == std::errc{} ? number : 0;
 }
 
-// What stands behind "word:" up to a blank; empty where the word is missing.
+// The text behind "word:" up to a blank; empty where the word is missing.
 std::string_view detail(std::string_view details, std::string_view word) {
   for (std::size_t at = details.find(word); at != details.npos; at = details.find(word, at + 1)) {
     const std::size_t value = at + word.size();
@@ -46,7 +46,7 @@ std::string_view detail(std::string_view details, std::string_view word) {
 // Rounded down on both sides of 0.
 std::int64_t ns_of(std::int64_t ps) { return ps / 1000 - (ps % 1000 < 0 ? 1 : 0); }
 
-// "jit_step(7962)" and the like: what a module is called where it is kept.
+// "jit_step(7962)" and the like: the name of a module where it is kept.
 std::string module_key(std::string_view module, std::uint64_t program) {
   return fmt::format("{}({})", module, program);
 }
@@ -79,7 +79,7 @@ class Programs {
   std::map<std::string, std::unique_ptr<HloModule>> modules_;
 };
 
-// What of a kernel's launch is said in "regs:16 static_shared:0 dynamic_shared:0 grid:8,1,1 block:128,1,1".
+// A kernel's launch as it is said in "regs:16 static_shared:0 dynamic_shared:0 grid:8,1,1 block:128,1,1".
 struct KernelDetails {
   StringId grid = 0, block = 0;
   std::int64_t registers = -1, shared = -1;
@@ -91,7 +91,7 @@ struct KernelDetails {
     };
     grid = size("grid");
     block = size("block");
-    // Some profiles of ROCm have what lay in memory by chance in place of these.
+    // Some profiles of ROCm have arbitrary bytes in place of these.
     const auto count = [&](std::string_view word, std::int64_t most) -> std::int64_t {
       const std::string_view value = detail(text, word);
       const std::int64_t number = number_at(value);
@@ -196,7 +196,7 @@ class XPlaneReader {
     return *process_;
   }
 
-  // By the wall clock: as the file has it, or since the profile began.
+  // Times of the wall clock: as the file has it, or since the profile began.
   static constexpr std::int64_t kSince1970 = 1'000'000'000'000'000'000;
   std::optional<std::pair<std::int64_t, std::int64_t>> times_of(const XLine& line, const XEvent& event) {
     constexpr std::int64_t kLongest = std::int64_t{1} << 61;
@@ -215,11 +215,11 @@ class XPlaneReader {
   void add_device(XPlane& plane) {
     const bool is_gpu = plane.name().starts_with(kGpuPlane);
     const std::int64_t device = number_at(plane.name().substr(kGpuPlane.size()));
-    add_limit(plane, device);
+    if (const auto limit = limit_of(plane, device)) sink().trace().add_limit(*limit);
     const bool has_streams = std::ranges::any_of(plane.lines(), [](const XLine& line) { return is_stream(line); });
     std::int64_t other = 0;
     for (const XLine& line : plane.lines()) {
-      // Of a plane without streams the ops are what was seen; modules and steps lie around them.
+      // A plane without streams has ops only; modules and steps lie around them.
       const bool is_work = has_streams ? is_stream(line) : line.name == "XLA Ops" || line.name == "Async XLA Ops";
       if (!is_work) {
         derived_ += 1;
@@ -236,23 +236,7 @@ class XPlaneReader {
   static constexpr std::string_view kStream = "Stream #";
   static bool is_stream(const XLine& line) { return line.name.starts_with(kStream); }
 
-  void add_limit(const XPlane& plane, std::int64_t device) {
-    if (device < 0 || device > 4096 || plane.lines().empty()) return;
-    Limit limit{.device = static_cast<std::int32_t>(device)};
-    constexpr std::uint64_t kMost = 1'000'000'000'000'000, kMostCores = 1 << 20;
-    if (const XStat* rate = plane.stat("memory_bandwidth"); rate != nullptr && rate->number <= kMost) {
-      limit.bytes_per_ns = static_cast<double>(rate->number) / 1e9;
-    }
-    if (const XStat* name = plane.stat("gpu_device_name"); name != nullptr && name->is_text) {
-      limit.name = one_line(name->text.substr(0, 100));
-    }
-    if (const XStat* cores = plane.stat("core_count"); cores != nullptr && cores->number <= kMostCores) {
-      limit.sms = static_cast<std::int32_t>(cores->number);
-    }
-    if (limit.bytes_per_ns > 0 || !limit.name.empty()) sink().trace().add_limit(limit);
-  }
-
-  // Which op of which program ran what.
+  // The op and the program of a kernel.
   struct Key {
     std::uint64_t metadata = 0, op = 0, module = 0, program = 0, name = 0, copy = 0;
     bool operator==(const Key&) const = default;
@@ -275,7 +259,7 @@ class XPlaneReader {
     bool is_kernel = false;
   };
 
-  // Loops and calls: their numbers among the events of the line. What is in them is there too.
+  // Loops and calls: their numbers among the events of the line. Their members are there too.
   std::unordered_set<std::uint64_t> events_around_others(XPlane& plane, const XLine& line) {
     struct Stretch {
       std::int64_t start, end;
@@ -398,14 +382,14 @@ class XPlaneReader {
     return work;
   }
 
-  // By the program's instruction that it is a kernel of; else by what the event says itself.
+  // Named by the program's instruction that it is a kernel of; else by the event itself.
   void name_op(XPlane& plane, const Key& key, std::string_view symbol, Place* place, Work* work) {
     const std::string_view instruction = plane.text(key.op);
     std::string_view path = plane.text(key.name);
     if (instruction.empty() && path.empty()) return;
     HloModule* module = programs_.find(plane.text(key.module), key.program);
     const HloOp* op = module == nullptr ? nullptr : module->find(instruction);
-    // Of many that are launched as one the event names the launch; the kernel is called as its own instruction.
+    // Where many are launched as one the event names the launch; the kernel is called as its own instruction.
     if (op == nullptr && module != nullptr) op = module->find_kernel(symbol);
     std::string title;
     if (op != nullptr) {
@@ -528,7 +512,7 @@ class XPlaneReader {
     return SpanKind::host;
   }
 
-  // Of a program that runs on the CPU.
+  // For a program that runs on the CPU.
   void add_cpu_op(XPlane& plane, const XEvent& event, std::unordered_map<Key, Work, KeyHash>* ops, Span span) {
     const Key key{event.metadata,
                   event.fact(XFact::hlo_op),

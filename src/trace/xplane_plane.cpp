@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/one_line.h"
+
 namespace paoding::trace {
 namespace {
 
@@ -223,6 +225,24 @@ bool XPlane::read_stat(std::string_view message, XEvent* event) {
   event->facts[static_cast<std::size_t>(fact)] = value;
   event->has |= std::uint32_t{1} << static_cast<unsigned>(fact);
   return !all.is_broken();
+}
+
+std::optional<profile::Limit> limit_of(const XPlane& plane, std::int64_t device) {
+  constexpr std::int64_t kMostDevices = 4096;
+  constexpr std::uint64_t kMostRate = 1'000'000'000'000'000, kMostCores = 1 << 20;
+  constexpr std::size_t kLongestName = 100;
+  if (device < 0 || device > kMostDevices || plane.lines().empty()) return {};
+  const auto number = [&](std::string_view name, std::uint64_t most) {
+    const XStat* stat = plane.stat(name);
+    return stat != nullptr && !stat->is_text && stat->number <= most ? stat->number : 0;
+  };
+  profile::Limit limit{.device = static_cast<std::int32_t>(device)};
+  limit.bytes_per_ns = static_cast<double>(number("memory_bandwidth", kMostRate)) / 1e9;
+  limit.sms = static_cast<std::int32_t>(number("core_count", kMostCores));
+  const XStat* name = plane.stat("gpu_device_name");
+  if (name != nullptr && name->is_text) limit.name = one_line(name->text.substr(0, kLongestName));
+  if (limit.bytes_per_ns <= 0 && limit.name.empty()) return {};
+  return limit;
 }
 
 }  // namespace paoding::trace

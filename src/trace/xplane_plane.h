@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "profile/trace.h"
 #include "trace/wire.h"
 
 namespace paoding::trace {
@@ -138,5 +139,8 @@ class XPlane {
   std::unordered_map<std::string_view, XText> own_text_ids_;
   bool is_broken_ = false;
 };
+
+/// The GPU of a device's plane, as far as its stats describe one.
+std::optional<profile::Limit> limit_of(const XPlane& plane, std::int64_t device);
 
 }  // namespace paoding::trace

@@ -48,8 +48,8 @@ int shorter_side(std::string_view kernel) {
 // cells and all.
 constexpr double kMeasuredShare = 903.0 / 1905.0;
 
-// With sizes: what such a product takes on tensor cores. Without: the ratio of the rates at best, and at least what was
-// measured where tiles and grid are so large that arithmetic takes the time; others may wait for memory.
+// Sizes give the time of such a product on tensor cores. Without them it is the ratio of the rates at best, and at
+// least as measured where tiles and grid are so large that arithmetic takes the time; others may wait for memory.
 Times on_tensor_cores(const KernelWorks& works, const KernelWork& kernel, Unit unit) {
   const DeviceLimits& limits = works.limits(kernel.device);
   const auto ns = static_cast<double>(kernel.ns);
@@ -129,8 +129,8 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
   out->add(std::move(candidate));
 }
 
-// Algorithms of several kernels (by FFT, by Winograd) are judged as what the op launched: exact where none of it is by
-// tensor cores. One kernel that takes what the convolution would take stands for all of them.
+// Algorithms of several kernels (by FFT, by Winograd) are judged together, by their call: exact where none of it is by
+// tensor cores. One kernel that takes the time of the convolution stands for all of them.
 void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
   struct Parts {
     std::vector<const KernelWork*> kernels;

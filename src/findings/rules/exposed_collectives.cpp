@@ -27,7 +27,7 @@ std::int64_t covered_by(const std::vector<Interval>& united, std::int64_t start,
   return sum;
 }
 
-// Collectives of all ranks in the steps, and what of each other kernels of its GPU cover.
+// Collectives of all ranks in the steps, and the part of each that other kernels of its GPU cover.
 struct RankCollective {
   SpanId span = kNone;
   std::int64_t hidden_ns = 0;
@@ -60,7 +60,7 @@ std::vector<RankCollective> collectives_of_all(const KernelWorks& works) {
     const auto [found, is_new] = last.try_emplace({track.process, track.device, steps.at(trace.start(span))}, i);
     if (trace.end(span) > trace.end(all[found->second].span)) found->second = i;
   }
-  // The end of those that began beside computation is what is left when all is done right, and so is the last one.
+  // The end of those that began beside computation is left when all is done right, and so is the last one.
   constexpr std::int64_t kHidden = 20;  // a twentieth
   std::set<std::tuple<ProcessId, int, std::size_t>> hiding;
   const auto place = [&](const RankCollective& one) {
@@ -87,8 +87,8 @@ void find_exposed_collectives(const KernelWorks& works, Candidates* out) {
   Candidate candidate{.kind = Kind::exposed_collectives};
   KernelGroup group(works);
   double all_ns = 0, exposed_ns = 0;
-  // Hidden collectives take multiprocessors and memory from what hides them, and some stay exposed: where it was
-  // measured a fifth to a half was gained.
+  // Hidden collectives take multiprocessors and memory from the kernels that hide them, and some stay exposed: where it
+  // was measured a fifth to a half was gained.
   constexpr std::int64_t kLeastPart = 5;
   for (const RankCollective& one : collectives_of_all(works)) {
     const auto kernel = own.find(one.span);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFurthestOut = 64;
 
-// Whether a span of that word in its name is around what launched the kernel.
+// Whether a span with that word in its name is around the kernel's launch.
 bool lies_in(const Trace& trace, SpanId i, std::string_view word) {
   for (int out = 0; i != kNone && out < kFurthestOut; ++out) {
     const Site& site = trace.site(i);
@@ -56,7 +56,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   Candidate candidate{.kind = Kind::gradient_fills};
   KernelGroup fills(works), sums(works);
   std::unordered_set<SpanId> seen;
-  // By what they are called, or which functor a replayed graph applies to lists.
+  // Their names tell, or the functor that a replayed graph applies to lists.
   for (const KernelWork& kernel : works.all()) {
     const bool is_list = works.op_name(kernel) == "aten::_foreach_zero_" ||
                          works.kernel_name(kernel).find("ZeroFunctor") != std::string_view::npos;
@@ -66,7 +66,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
     seen.insert(kernel.span);
     candidate.least.push_back(Edit::remove(kernel.span));
   }
-  // What is filled and then added to in the same step: the first sum could be a plain result.
+  // A buffer is filled and then added to in the same step: the first sum could be a plain result.
   std::map<std::pair<std::uint32_t, std::int64_t>, std::vector<const KernelWork*>> open;
   for (const KernelWork& kernel : works.all()) {
     const std::int64_t bytes = works.call_of(kernel).work->elements * works.call_of(kernel).work->element_bytes;
@@ -86,7 +86,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   }
   // Fewer fills than steps belong to something that is not of every step.
   if (fills.is_empty() || fills.count() < works.steps().count()) return;
-  // Of several passes backward only the sums of the first are for nothing.
+  // Where there are several passes backward only the sums of the first are for nothing.
   constexpr double kOnePass = 1.5;
   if (!seen.empty() && passes_of_step(works) < kOnePass) {
     for (const KernelWork& kernel : works.all()) {
@@ -95,7 +95,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
       candidate.most.push_back(Edit::remove(kernel.span));
     }
   }
-  // Of a replayed graph no op is known: sums right behind products may be those of their gradients.
+  // A replayed graph has no ops: sums right behind products may be those of their gradients.
   const KernelWork* before = nullptr;
   for (const KernelWork& kernel : works.all()) {
     const bool is_sum =

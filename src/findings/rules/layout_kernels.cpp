@@ -136,7 +136,7 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
       const KernelWork* before = i > 0 && kernels[i - 1]->step == kernel.step ? kernels[i - 1] : nullptr;
       const KernelWork* after =
           i + 1 < kernels.size() && kernels[i + 1]->step == kernel.step ? kernels[i + 1] : nullptr;
-      // What the bucket's view makes needless is all of it.
+      // The bucket's view makes all of it needless.
       if (reason == Reason::bucket || computes_elementwise(before) || computes_elementwise(after)) {
         candidate.least.push_back(Edit::remove(kernel.span));
         taken_ns += static_cast<double>(kernel.ns);

@@ -23,7 +23,7 @@ std::string extents_text(const ProductShape& shape) {
   return fmt::format("[{} x {}] by [{} x {}]", shape.m, shape.k, shape.k, shape.n);
 }
 
-// cuDNN pads tensors whose channels are no multiples of what its kernels take, in every call.
+// cuDNN pads tensors whose channels are no multiples of 8, in every call.
 void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
   std::vector<bool> pads(works.calls().size());
   const auto is_pad = [&](const KernelWork& kernel) {
@@ -81,13 +81,13 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
     const OpWork& work = *works.call_of(kernel).work;
     can_tell = can_tell || alignment > 0 || work.product.has_value();
     if (is_exact || bytes == 0 || kernel.ns < kLeastNs) continue;
-    // The name is what ran; shapes alone would accuse products whose kernels were found for them.
+    // The name tells which kernel ran; shapes alone would accuse products whose kernels were found for them.
     const bool is_odd = alignment > 0 ? alignment * bytes < 16 : work.product && !is_aligned(*work.product);
     if (!is_odd) continue;
     const auto ns = static_cast<double>(kernel.ns);
     double most = ns * kBestRatio, least = ns * kWorstRatio;
     if (work.product) {
-      // What the padded product takes where it was measured; the pads themselves are copies beside it.
+      // The time of the padded product where it was measured; the pads themselves are copies beside it.
       const DeviceLimits& limits = works.limits(kernel.device);
       ProductShape padded = aligned(*work.product);
       padded.element_bytes = bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise kernels one behind the other read again what the one before wrote. As one kernel they read and write
+// Elementwise kernels one behind the other read again the results of the one before. As one kernel they read and write
 // less, and are launched once.
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ bool are_as_many(const KernelWork& a, const KernelWork& b) {
   return more - fewer <= rounded;
 }
 
-// The rate that a fused kernel would have: the device's, or where that is not known what this trace's best ones reach.
+// The rate that a fused kernel would have: the device's, or where that is not known the best of this trace.
 double rate_of(const KernelWorks& works, int device) {
   const DeviceLimits& limits = works.limits(device);
   if (limits.is_known()) return limits.bytes_per_ns;
@@ -69,7 +69,7 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
   const double links = static_cast<double>(kernels.size()) - 1;
   const auto floor = static_cast<double>(works.floor_ns());
   const auto ns = [&](double moved) { return std::min(chain.ns, std::max(floor, rate > 0 ? moved / rate : 0)); };
-  // Each link saves a write and a read. What else is read may come from outside, or be what stood in between.
+  // Each link saves a write and a read. Other inputs may come from outside, or be results in between.
   // A kernel that is slow for its strides makes the fused one slow.
   chain.least_ns = std::max(longest, ns(std::max(bytes - 2 * links * tensor, 2 * tensor)));
   chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));

@@ -54,7 +54,7 @@ void find_sinking_clocks(const KernelWorks& works, Candidates* out) {
     out->say_nothing(Kind::sinking_clocks, "the trace has no samples of the GPU's clock");
     return;
   }
-  // Kernels of one site and grid, early and late: those of the late third that were slower by what the clock sank.
+  // Kernels of one site and grid, early and late: those of the late third that were slower as the clock sank.
   std::map<std::pair<SiteId, std::int64_t>, std::vector<const KernelWork*>> alike;
   for (const KernelWork& kernel : works.all()) {
     if (kernel.is_kernel && clocks.contains(kernel.device) && kernel.kind != KernelKind::collective) {

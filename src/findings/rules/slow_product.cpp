@@ -52,7 +52,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     const double expected = product_ns(limits, is_half ? Unit::half : unit, shape);
     const auto ns = static_cast<double>(call.product_ns);  // with the sums of a split product
     if (expected <= 0 || ns < expected * kProductSpread + kProductSpreadNs) continue;
-    // What belongs to the call beside the kernel itself stays.
+    // The call's other kernels stay.
     const double others = ns - static_cast<double>(kernel.ns);
     flops += shape.flops();
     const double most = std::max(0.0, expected - others),

@@ -156,7 +156,7 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
         for (std::size_t k = i; k < end; ++k) {
           group.add(*kernels[k], static_cast<double>(kernels[k]->ns) * (1 - most / ns));
           if (k == i) continue;
-          // With its launch goes what the host does for the op around it.
+          // With its launch goes the host's time for the op around it.
           const SpanId op = works.steps().outermost_op_of(kernels[k]->span);
           for (std::vector<Edit>* edits : {&candidate.least, &candidate.most}) {
             edits->push_back(Edit::remove(kernels[k]->span));

@@ -145,7 +145,7 @@ void find_straggler_rank(const KernelWorks& works, Candidates* out) {
   constexpr double kLeastShare = 0.7, kLeastZ = 3.5;
   const double share = static_cast<double>(came_last[worst]) / static_cast<double>(decisive);
   if (share < kLeastShare) return;
-  // By the median of the waits of each rank: the modified z of the one that does not wait.
+  // From the median of the waits of each rank: the modified z of the one that does not wait.
   std::vector<double> medians;
   for (std::vector<std::int64_t>& own : waits) medians.push_back(static_cast<double>(median(own)));
   std::vector<double> sorted = medians;
