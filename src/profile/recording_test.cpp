@@ -74,7 +74,8 @@ Trace random_trace(unsigned seed, int count) {
     trace.add_flow(any(), any());
   }
   trace.add_note("something", 3, static_cast<Note::Kind>(below(6)));
-  trace.add_limit({1, 4600.5, {0, 1, 2.5, 3, 4}});
+  trace.add_limit({1, 4600.5, {0, 1, 2.5, 3, 4}, "a GPU", 132, 2048, 65536, 233472});
+  trace.add_limit({.device = 2, .name = "a GPU of which only the name is known"});
   for (int i = 0; i < below(4); ++i) {
     Memory memory;
     memory.device = below(2) - 1;
@@ -117,6 +118,8 @@ std::string text_of(const Trace& trace) {
   for (const Limit& limit : trace.limits()) {
     text += fmt::format("{} {}", limit.device, limit.bytes_per_ns);
     for (const double rate : limit.flops_per_ns) text += fmt::format(" {}", rate);
+    text += fmt::format(" {} {} {} {} {}\n", limit.name, limit.sms, limit.threads_of_sm, limit.registers_of_sm,
+                        limit.shared_of_sm);
   }
   for (const Note& note : trace.notes()) {
     text += fmt::format("{} {} {}\n", note.text, note.count, static_cast<int>(note.kind));

@@ -319,5 +319,51 @@ TEST(KinetoTrace, TakesItsRankFromWhatTheFileSaysOfTheOthers) {
   EXPECT_EQ(read_trace_text(json, "test").processes().at(0).rank, 3);
 }
 
+TEST(KinetoTrace, NamesTheGpusThatDidSomething) {
+  const std::string json = R"({"schemaVersion": 1, "deviceProperties": [
+      {"id": 0, "name": "NVIDIA H200", "numSms": 132, "maxThreadsPerMultiprocessor": 2048, "regsPerMultiprocessor": 65536,
+       "sharedMemPerMultiprocessor": 233472},
+      {"id": 1, "name": "NVIDIA H200", "numSms": 132}, {"id": 2}], "traceEvents": [
+      {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2,
+       "args": {"device": 0, "stream": 7, "correlation": 1, "grid": [
+          4,
+          2,
+          1
+        ]}}]})";
+  const Trace trace = read_trace_text(json, "test");
+  ASSERT_EQ(trace.limits().size(), 1u);
+  EXPECT_EQ(trace.limits()[0], (Limit{0, 0, {}, "NVIDIA H200", 132, 2048, 65536, 233472}));
+  ASSERT_EQ(trace.columns().size(), 1u);
+  EXPECT_EQ(trace.text(trace.columns()[0].text(0)), "4x2x1") << "lists may have a line for each number";
+}
+
+TEST(KinetoTrace, NamesRocmsGpusWhereAllAreAlike) {
+  const auto named = [](std::string_view second) {
+    return read_trace_text(
+        fmt::format(R"({{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "AMD Instinct MI300X"}},
+            {{"id": 1, "name": "{}"}}], "traceEvents": [{{"ph": "X", "cat": "kernel", "name": "k", "pid": 2, "tid": 0, "ts": 1,
+            "dur": 2, "args": {{"device": 2, "stream": 0, "correlation": 1}}}}]}})",
+                    second),
+        "test");
+  };
+  const Trace alike = named("AMD Instinct MI300X");
+  ASSERT_EQ(alike.limits().size(), 1u);
+  EXPECT_EQ(alike.limits()[0].device, 2);
+  EXPECT_EQ(alike.limits()[0].name, "AMD Instinct MI300X");
+  EXPECT_TRUE(named("AMD Instinct MI250X").limits().empty());
+}
+
+TEST(KinetoTrace, KeepsStridesOfConvolutionsAlone) {
+  Events events;
+  events.add("cpu_op", "aten::cudnn_convolution", 10, 100, 30, R"("Concrete Inputs": ["", "", "[3, 3]", "[2, 2]"])")
+      .add("cpu_op", "aten::add", 10, 140, 30, R"("Concrete Inputs": ["", "", "1"])");
+  const Trace trace = events.read();
+  ASSERT_EQ(trace.columns().size(), 1u);
+  const ArgumentColumn& column = trace.columns()[0];
+  EXPECT_EQ(trace.text(column.name), "concrete inputs");
+  ASSERT_EQ(column.of.size(), 1u);
+  EXPECT_EQ(trace.text(column.text(0)), R"(["", "", "[3, 3]", "[2, 2]"])");
+}
+
 }  // namespace
 }  // namespace paoding::trace

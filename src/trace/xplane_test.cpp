@@ -151,6 +151,8 @@ TEST(XPlane, CountsOpsOnceWhereOthersLieAroundThem) {
 TEST(XPlane, JoinsKernelsWithTheCallsThatLaunchedThemAndMarksStepsAndFrames) {
   Plane gpu("/device:GPU:0");
   gpu.add_stat({"memory_bandwidth", 4'800'000'000'000});
+  gpu.add_stat({"core_count", 132});
+  gpu.add_stat({"gpu_device_name", 0, "NVIDIA H200"});
   gpu.add_line(
       "Stream #1(Compute)", 0,
       {{"saxpy.kd",
@@ -182,6 +184,9 @@ TEST(XPlane, JoinsKernelsWithTheCallsThatLaunchedThemAndMarksStepsAndFrames) {
   EXPECT_EQ(trace.kind(by_name.at("model.py:12 forward")), SpanKind::frame);
   EXPECT_EQ(trace.kind(by_name.at("step")), SpanKind::run);
   EXPECT_EQ(trace.common_limit().bytes_per_ns, 4800);
+  ASSERT_EQ(trace.limits().size(), 1u);
+  EXPECT_EQ(trace.limits()[0].name, "NVIDIA H200");
+  EXPECT_EQ(trace.limits()[0].sms, 132);
   std::map<std::string, std::string> arguments;
   for (const ArgumentColumn& column : trace.columns()) {
     for (std::size_t i = 0; i < column.of.size(); ++i) {
