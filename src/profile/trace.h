@@ -278,6 +278,8 @@ class Trace {
   void add_argument(SpanId span, ColumnId column, double value);
   void add_argument(SpanId span, ColumnId column, std::string_view value);
   void add_text_argument(SpanId span, ColumnId column, StringId value);
+  /// As ArgumentColumn::bits has it.
+  void add_argument_bits(SpanId span, ColumnId column, std::uint64_t bits);
   /// Between spans that were added. The cause of a span need not be said once more.
   void add_flow(SpanId from, SpanId to);
   /// For a span that was cut before it was added.

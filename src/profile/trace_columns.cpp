@@ -91,6 +91,11 @@ void Trace::add_text_argument(SpanId span, ColumnId column, StringId value) {
   add_bits(span, column, ArgumentType::text, value);
 }
 
+void Trace::add_argument_bits(SpanId span, ColumnId column, std::uint64_t bits) {
+  PD_ASSERT(column < columns_.size(), "an argument of a column that is not there");
+  add_bits(span, column, columns_[column].type, bits);
+}
+
 void Trace::add_flow(SpanId from, SpanId to) {
   PD_ASSERT(from < size() && to < size(), "a flow between spans that are not there");
   flows_.push_back({from, to});

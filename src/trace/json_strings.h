@@ -51,7 +51,7 @@ class RawStrings {
       mix(word);
     }
     std::uint64_t word = 0;
-    std::memcpy(&word, at, left);
+    if (left > 0) std::memcpy(&word, at, left);  // an empty text may be nowhere
     mix(word);
     mix(0x5851f42d4c957f2dull);
     return hash;

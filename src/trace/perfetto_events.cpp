@@ -1,24 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/perfetto_events.h"
 
-#include <zlib.h>
-#include <zstd.h>
-
 #include <algorithm>
+#include <cstring>
 #include <limits>
-#include <memory>
+#include <map>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
+
+#include "trace/unpack.h"
 
 namespace paoding::trace {
 namespace {
 
 constexpr std::uint64_t kBootTime = 6;  // the clock of a packet that does not name one
 
-using Names = std::unordered_map<std::uint64_t, std::string_view>;
+// Texts by the numbers that a writer gave them, which count up from 1 as a rule.
+class NumberedTexts {
+ public:
+  void set(std::uint64_t id, PerfettoText text) {
+    if (id >= kMostDense) {
+      sparse_[id] = text;
+      return;
+    }
+    if (id >= dense_.size()) dense_.resize(std::max<std::size_t>(id + 1, 2 * dense_.size()), kMissing);
+    dense_[id] = text;
+  }
+  /// 0 where there is none, and `*is_missing` is set.
+  PerfettoText look_up(std::uint64_t id, bool* is_missing) const {
+    PerfettoText text = kMissing;
+    if (id < dense_.size()) {
+      text = dense_[id];
+    } else if (const auto found = sparse_.find(id); found != sparse_.end()) {
+      text = found->second;
+    }
+    if (text != kMissing) return text;
+    *is_missing = true;
+    return 0;
+  }
 
-// What packets of one writer refer to.
+ private:
+  static constexpr PerfettoText kMissing = 0xffffffff;
+  static constexpr std::uint64_t kMostDense = 1 << 16;
+  std::vector<PerfettoText> dense_;
+  std::unordered_map<std::uint64_t, PerfettoText> sparse_;
+};
+
+// Packets of one writer refer to these.
 struct Sequence {
-  Names categories, names, argument_names, texts, stages, kernels;
+  NumberedTexts categories, names, argument_names, texts, stages, kernels;
   std::unordered_map<std::uint64_t, std::int64_t> pids;  // of graphics contexts
   std::uint64_t default_track = 0, default_clock = 0;
   bool is_known = true;                                        // false from a loss until the writer begins anew
@@ -26,12 +58,6 @@ struct Sequence {
 
   void forget() { *this = Sequence(); }
 };
-
-std::string_view look_up(const Names& names, std::uint64_t id, bool* is_missing) {
-  const auto found = names.find(id);
-  if (found == names.end()) *is_missing = true;
-  return found == names.end() ? std::string_view() : found->second;
-}
 
 // The number and the text of an entry of a table.
 std::pair<std::uint64_t, std::string_view> entry_of(std::string_view message) {
@@ -45,28 +71,44 @@ std::pair<std::uint64_t, std::string_view> entry_of(std::string_view message) {
 
 class Packets {
  public:
-  void read(std::string_view file, int depth) {
-    if (depth == 0) make_room(file);
-    WireReader all(file);
-    while (all.next()) {
-      if (all.field() == 1 && all.type() == WireType::bytes) read_packet(all.bytes(), depth);
+  Packets(PerfettoTexts& texts, PerfettoTaker& taker) : texts_(texts), taker_(taker) {}
+
+  // Each part of the file is read over the one before it: it stays near, and most of a large file is never in memory.
+  PerfettoLosses read(TraceFile& file) {
+    std::vector<char> buffer(kAtOnce);
+    for (std::size_t size = 0; !taker_.is_done();) {
+      const std::size_t more = file.read(buffer.data() + size, buffer.size() - size);
+      size += more;
+      const bool is_over = size < buffer.size();
+      const std::string_view rest = read_whole_packets({buffer.data(), size}, 0);
+      if (is_over) {
+        if (!rest.empty()) ++losses_.broken;
+        break;
+      }
+      // A packet that does not fit.
+      if (rest.size() == buffer.size()) {
+        buffer.resize(2 * buffer.size());
+      } else {
+        std::memmove(buffer.data(), rest.data(), rest.size());
+      }
+      size = rest.size();
     }
-    if (all.is_broken()) ++out_.broken;
+    return losses_;
   }
-
-  // For as many events as there are packets.
-  void make_room(std::string_view file) {
-    std::size_t packets = 0;
-    for (WireReader all(file); all.next();) ++packets;
-    constexpr std::size_t kLeastBytes = 8;
-    out_.events.reserve(std::min(packets, file.size() / kLeastBytes));
-  }
-
-  PerfettoEvents finish() { return std::move(out_); }
 
  private:
+  static constexpr std::size_t kAtOnce = std::size_t{1} << 20;
   static constexpr int kMostDepth = 2;  // of packets that lie packed in packets
   static constexpr std::size_t kMostUnpacked = std::size_t{1} << 32;
+
+  // Reads up to a field that is not whole, and returns the rest from there on.
+  std::string_view read_whole_packets(std::string_view bytes, int depth) {
+    std::string_view rest = bytes;
+    for (WireReader all(bytes); !taker_.is_done() && all.next(); rest = all.rest()) {
+      if (all.field() == 1 && all.type() == WireType::bytes) read_packet(all.bytes(), depth);
+    }
+    return rest;
+  }
 
   struct Packet {
     std::uint64_t timestamp = 0, clock = 0, sequence = 0, flags = 0;
@@ -101,7 +143,7 @@ class Packets {
       }
     }
     if (all.is_broken()) {
-      ++out_.broken;
+      ++losses_.broken;
       return;
     }
     take(packet, depth);
@@ -114,7 +156,7 @@ class Packets {
     }
     Sequence& sequence = *sequence_;
     if (packet.has_drops) {
-      ++out_.dropped;
+      ++losses_.dropped;
       sequence.is_known = false;
     }
     if ((packet.flags & 1) != 0) sequence.forget();
@@ -129,68 +171,27 @@ class Packets {
     const bool is_read = !packet.defaults.empty() || !packet.interned.empty() || !packet.clocks.empty() ||
                          !packet.descriptor.empty() || !packet.event.empty() || !packet.stage.empty() ||
                          !packet.deflated.empty() || !packet.zstd.empty();
-    if (!is_read && packet.is_other) ++out_.other_data;
+    if (!is_read && packet.is_other) ++losses_.other_data;
   }
 
   // ---- packets in packets ----
 
   void unpack(std::string_view packed, bool is_deflate, int depth) {
     std::string text;
-    if (depth >= kMostDepth || !(is_deflate ? inflate_all(packed, &text) : unpack_zstd(packed, &text))) {
-      ++out_.not_unpacked;
+    const std::size_t most = kMostUnpacked - std::min(unpacked_bytes_, kMostUnpacked);
+    if (depth >= kMostDepth || !(is_deflate ? inflate_all(packed, most, &text) : unpack_zstd(packed, most, &text))) {
+      ++losses_.not_unpacked;
       return;
     }
     unpacked_bytes_ += text.size();
-    out_.unpacked.push_back(std::move(text));
     Sequence* const around = sequence_;
     const std::uint64_t around_id = sequence_id_;
-    read(out_.unpacked.back(), depth + 1);
+    if (!read_whole_packets(text, depth + 1).empty() && !taker_.is_done()) ++losses_.broken;
     sequence_ = around;
     sequence_id_ = around_id;
   }
 
-  bool has_room(std::size_t more) const { return unpacked_bytes_ + more <= kMostUnpacked; }
-
-  bool inflate_all(std::string_view packed, std::string* to) const {
-    z_stream stream{};
-    if (inflateInit2(&stream, 15 + 32) != Z_OK) return false;
-    const std::unique_ptr<z_stream, int (*)(z_stream*)> closer(&stream, [](z_stream* s) { return inflateEnd(s); });
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-    stream.avail_in = static_cast<uInt>(std::min<std::size_t>(packed.size(), std::numeric_limits<uInt>::max()));
-    for (int code = Z_OK; code != Z_STREAM_END;) {
-      constexpr std::size_t kAtOnce = std::size_t{1} << 18;
-      const std::size_t before = to->size();
-      if (!has_room(before + kAtOnce)) return false;
-      to->resize(before + kAtOnce);
-      stream.next_out = reinterpret_cast<Bytef*>(to->data() + before);
-      stream.avail_out = static_cast<uInt>(kAtOnce);
-      code = inflate(&stream, Z_NO_FLUSH);
-      to->resize(before + kAtOnce - stream.avail_out);
-      if (code != Z_OK && code != Z_STREAM_END) return false;
-      if (code == Z_OK && stream.avail_in == 0 && stream.avail_out > 0) return false;  // cut off
-    }
-    return true;
-  }
-
-  bool unpack_zstd(std::string_view packed, std::string* to) const {
-    const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
-    if (!stream) return false;
-    ZSTD_inBuffer in{packed.data(), packed.size(), 0};
-    for (std::size_t left = 1; left != 0;) {
-      constexpr std::size_t kAtOnce = std::size_t{1} << 18;
-      const std::size_t before = to->size();
-      if (!has_room(before + kAtOnce)) return false;
-      to->resize(before + kAtOnce);
-      ZSTD_outBuffer out{to->data() + before, kAtOnce, 0};
-      left = ZSTD_decompressStream(stream.get(), &out, &in);
-      to->resize(before + out.pos);
-      if (ZSTD_isError(left) != 0) return false;
-      if (left != 0 && in.pos == in.size && out.pos < kAtOnce) return false;  // cut off
-    }
-    return true;
-  }
-
-  // ---- what others refer to ----
+  // ---- names and tracks ----
 
   void read_defaults(std::string_view message, Sequence* sequence) {
     for (WireReader all(message); all.next();) {
@@ -205,7 +206,7 @@ class Packets {
   void read_interned(std::string_view message, Sequence* sequence) {
     for (WireReader all(message); all.next();) {
       if (all.type() != WireType::bytes) continue;
-      Names* names = nullptr;
+      NumberedTexts* names = nullptr;
       switch (all.field()) {
         case 1: names = &sequence->categories; break;
         case 2: names = &sequence->names; break;
@@ -225,12 +226,12 @@ class Packets {
       }
       if (names == nullptr) continue;
       const auto [id, text] = entry_of(all.bytes());
-      (*names)[id] = text;
+      names->set(id, texts_.add(text));
     }
   }
 
   // A description of a kernel, which has a name, a demangled one and a machine that it is for.
-  static void read_kernel(std::uint32_t field, std::string_view message, Sequence* sequence) {
+  void read_kernel(std::uint32_t field, std::string_view message, Sequence* sequence) {
     constexpr std::uint32_t kNewest = 30;
     if (field < kNewest) return;
     std::uint64_t id = 0;
@@ -246,7 +247,7 @@ class Packets {
       }
     }
     if (all.is_broken() || name.empty() || (full.empty() && machine.empty())) return;
-    sequence->kernels[id] = full.empty() ? name : full;
+    sequence->kernels.set(id, texts_.add(full.empty() ? name : full));
   }
 
   void read_descriptor(std::string_view message) {
@@ -256,11 +257,11 @@ class Packets {
         case 1: track.uuid = all.number(); break;
         case 2:
         case 10:
-        case 13: track.name = all.bytes(); break;
+        case 13: track.name = texts_.add(all.bytes()); break;
         case 3:
           for (WireReader one(all.bytes()); one.next();) {
             if (one.field() == 1) track.pid = one.signed_number();
-            if (one.field() == 6) track.process_name = one.bytes();
+            if (one.field() == 6) track.process_name = texts_.add(one.bytes());
           }
           break;
         case 4:
@@ -268,7 +269,7 @@ class Packets {
           for (WireReader one(all.bytes()); one.next();) {
             if (one.field() == 1) track.pid = one.signed_number();
             if (one.field() == 2) track.tid = one.signed_number();
-            if (one.field() == 5 && track.name.empty()) track.name = one.bytes();
+            if (one.field() == 5 && track.name == 0) track.name = texts_.add(one.bytes());
           }
           break;
         case 5: track.parent = all.number(); break;
@@ -282,7 +283,7 @@ class Packets {
         default: break;
       }
     }
-    out_.tracks[track.uuid] = track;
+    taker_.take(track);
   }
 
   // ---- clocks ----
@@ -329,7 +330,7 @@ class Packets {
     if (found == clocks_.end()) {
       // All events by one clock need no other.
       if (is_own(clock) || (only_clock_ != 0 && only_clock_ != clock)) {
-        ++out_.without_clock;
+        ++losses_.without_clock;
         return false;
       }
       only_clock_ = clock;
@@ -337,7 +338,7 @@ class Packets {
       return true;
     }
     if (only_clock_ != 0 && only_clock_ != kBootTime) {
-      ++out_.without_clock;
+      ++losses_.without_clock;
       return false;
     }
     only_clock_ = kBootTime;
@@ -356,11 +357,16 @@ class Packets {
 
   // ---- events ----
 
+  // Categories that are texts come again and again, one behind the other.
+  PerfettoText category_of(std::string_view text) {
+    if (text != texts_[category_]) category_ = texts_.add(text);
+    return category_;
+  }
+
   void read_event(const Packet& packet, Sequence* sequence) {
     PerfettoEvent event;
     event.track = sequence->default_track;
-    event.arguments_begin = static_cast<std::uint32_t>(out_.arguments.size());
-    event.flows_begin = static_cast<std::uint32_t>(out_.flows.size());
+    arguments_.clear(), flows_.clear();
     bool is_missing = false, has_type = false;
     std::uint64_t phase = 0;
     std::int64_t absolute_us = -1;
@@ -368,21 +374,21 @@ class Packets {
     while (all.next()) {
       switch (all.field()) {
         case 3:
-          if (event.category.empty()) event.category = look_up(sequence->categories, all.number(), &is_missing);
+          if (event.category == 0) event.category = sequence->categories.look_up(all.number(), &is_missing);
           break;
         case 22:
-          if (event.category.empty()) event.category = all.bytes();
+          if (event.category == 0) event.category = category_of(all.bytes());
           break;
         case 4: read_argument(all.bytes(), sequence, &is_missing); break;
         case 6: phase = read_legacy(all.bytes(), &event, sequence, &is_missing); break;
         case 9:
           has_type = true;
-          if (!set_type(all.number(), &event)) return drop(event);
+          if (!set_type(all.number(), &event)) return;
           break;
-        case 10: event.name = look_up(sequence->names, all.number(), &is_missing); break;
+        case 10: event.name = sequence->names.look_up(all.number(), &is_missing); break;
         case 11: event.track = all.number(); break;
         case 16: absolute_us = all.signed_number(); break;
-        case 23: event.name = all.bytes(); break;
+        case 23: event.name = texts_.add(all.bytes()); break;
         case 30: event.value = all.signed_number(); break;
         case 44:
           event.value = std::bit_cast<std::int64_t>(all.real());
@@ -392,37 +398,30 @@ class Packets {
         case 42:
         case 47:
         case 48:
-          if (all.type() != WireType::bytes) out_.flows.push_back(all.number());
+          if (all.type() != WireType::bytes) flows_.push_back(all.number());
           break;
         case 52: event.correlation = all.number(); break;
         default: break;
       }
     }
     if (all.is_broken() || (!has_type && phase == 0)) {
-      ++out_.broken;
-      return drop(event);
+      ++losses_.broken;
+      return;
     }
-    if (!has_type && !set_phase(phase, &event)) return drop(event);
+    if (!has_type && !set_phase(phase, &event)) return;
     if (is_missing && !sequence->is_known) {
-      ++out_.without_names;
-      if (event.type != PerfettoEvent::Type::end) return drop(event);
+      ++losses_.without_names;
+      if (event.type != PerfettoEvent::Type::end) return;
     }
     if (absolute_us >= 0) {
       if (__builtin_mul_overflow(absolute_us, 1000, &event.ns)) event.ns = std::numeric_limits<std::int64_t>::max();
     } else if (!packet.has_timestamp) {
-      ++out_.without_clock;
-      return drop(event);
+      ++losses_.without_clock;
+      return;
     } else if (!time_of(packet, sequence, &event.ns)) {
-      return drop(event);
+      return;
     }
-    event.arguments_end = static_cast<std::uint32_t>(out_.arguments.size());
-    event.flows_end = static_cast<std::uint32_t>(out_.flows.size());
-    out_.events.push_back(event);
-  }
-
-  void drop(const PerfettoEvent& event) {
-    out_.arguments.resize(event.arguments_begin);
-    out_.flows.resize(event.flows_begin);
+    taker_.take(event, arguments_, flows_);
   }
 
   static bool set_type(std::uint64_t type, PerfettoEvent* event) {
@@ -446,7 +445,7 @@ class Packets {
                                    bool* is_missing) {
     std::uint64_t phase = 0;
     for (WireReader all(message); all.next();) {
-      if (all.field() == 1) event->name = look_up(sequence->names, all.number(), is_missing);
+      if (all.field() == 1) event->name = sequence->names.look_up(all.number(), is_missing);
       if (all.field() == 2) phase = all.number();
       if (all.field() == 3 && __builtin_mul_overflow(all.signed_number(), 1000, &event->value)) event->value = -1;
     }
@@ -463,39 +462,38 @@ class Packets {
         has_value = true;
       };
       switch (all.field()) {
-        case 1: argument.name = look_up(sequence->argument_names, all.number(), is_missing); break;
-        case 10: argument.name = all.bytes(); break;
+        case 1: argument.name = sequence->argument_names.look_up(all.number(), is_missing); break;
+        case 10: argument.name = texts_.add(all.bytes()); break;
         case 2:
         case 3:
         case 4:
         case 7:
-          argument.number = all.signed_number();
+          argument.bits = all.number();
           set(Type::number);
           break;
         case 5:
-          argument.number = std::bit_cast<std::int64_t>(all.real());
+          argument.bits = std::bit_cast<std::uint64_t>(all.real());
           set(Type::real);
           break;
         case 6:
         case 9:
-          argument.text = all.bytes();
+          argument.bits = texts_.add(all.bytes());
           set(Type::text);
           break;
         case 17:
-          argument.text = look_up(sequence->texts, all.number(), is_missing);
+          argument.bits = sequence->texts.look_up(all.number(), is_missing);
           set(Type::text);
           break;
         default: break;
       }
     }
-    if (has_value && !argument.name.empty() && out_.arguments.size() < kMostArguments)
-      out_.arguments.push_back(argument);
+    if (has_value && argument.name != 0) arguments_.push_back(argument);
   }
 
   void read_stage(const Packet& packet, Sequence* sequence) {
     PerfettoGpuStage stage;
     bool is_missing = false;
-    std::string_view kernel;
+    PerfettoText kernel = 0;
     const auto dims = [](std::string_view message) {
       std::array<std::int64_t, 3> size = {1, 1, 1};
       for (WireReader all(message); all.next();) {
@@ -515,17 +513,14 @@ class Packets {
         case 11: stage.gpu = all.signed_number(); break;
         case 13:
           stage.queue = all.number();
-          stage.queue_name = look_up(sequence->stages, all.number(), &is_missing);
+          stage.queue_name = sequence->stages.look_up(all.number(), &is_missing);
           break;
         case 14:
-          if (stage.name.empty()) stage.name = look_up(sequence->stages, all.number(), &is_missing);
+          if (stage.name == 0) stage.name = sequence->stages.look_up(all.number(), &is_missing);
           break;
-        case 17: stage.name = all.bytes(); break;
-        case 19:
-          if (const auto found = sequence->kernels.find(all.number()); found != sequence->kernels.end())
-            kernel = found->second;
-          break;
-        case 20: stage.name = look_up(sequence->names, all.number(), &is_missing); break;
+        case 17: stage.name = texts_.add(all.bytes()); break;
+        case 19: kernel = sequence->kernels.look_up(all.number(), &is_missing); break;
+        case 20: stage.name = sequence->names.look_up(all.number(), &is_missing); break;
         case 21:
           for (WireReader one(all.bytes()); one.next();) {
             if (one.field() == 1) stage.grid = dims(one.bytes());
@@ -535,16 +530,16 @@ class Packets {
         default: break;
       }
     }
-    if (!kernel.empty()) stage.name = kernel;
+    if (kernel != 0) stage.name = kernel;
     if (all.is_broken()) {
-      ++out_.broken;
+      ++losses_.broken;
       return;
     }
     if (!packet.has_timestamp) {
-      ++out_.without_clock;
+      ++losses_.without_clock;
       return;
     }
-    if (time_of(packet, sequence, &stage.ns)) out_.stages.push_back(stage);
+    if (time_of(packet, sequence, &stage.ns)) taker_.take(stage);
   }
 
   struct Clock {
@@ -552,9 +547,14 @@ class Packets {
     std::uint64_t unit = 1;
     bool is_incremental = false;
   };
-  static constexpr std::size_t kMostArguments = 0xf0000000;
 
-  PerfettoEvents out_;
+  PerfettoTexts& texts_;
+  PerfettoTaker& taker_;
+  PerfettoLosses losses_;
+  PerfettoText category_ = 0;  // the last one
+  // Both are the event's that is read.
+  std::vector<PerfettoArgument> arguments_;
+  std::vector<std::uint64_t> flows_;
   std::unordered_map<std::uint64_t, Sequence> sequences_;
   Sequence* sequence_ = nullptr;  // the one of the packet before
   std::uint64_t sequence_id_ = 0;
@@ -565,10 +565,8 @@ class Packets {
 
 }  // namespace
 
-PerfettoEvents read_perfetto_packets(std::string_view file) {
-  Packets packets;
-  packets.read(file, 0);
-  return packets.finish();
+PerfettoLosses read_perfetto_packets(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker) {
+  return Packets(texts, taker).read(file);
 }
 
 }  // namespace paoding::trace

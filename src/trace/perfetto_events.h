@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the packets of a Perfetto trace say, with names looked up and times on one clock: tracks and what happened on
-// them, in the order of the file. The numbers of fields are those of perfetto's trace_packet.proto and its parts.
+// The packets of a Perfetto trace, one after the other as they stand in the file, with names looked up and
+// times on one clock. The numbers of fields are those of perfetto's trace_packet.proto and its parts.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
+#include <span>
 
+#include "trace/json_strings.h"
+#include "trace/trace_file.h"
 #include "trace/wire.h"
 
 namespace paoding::trace {
 
+/// A text of the trace: its number in PerfettoTexts. 0 is "".
+using PerfettoText = std::uint32_t;
+using PerfettoTexts = RawStrings;
+
 /// A track's own description.
 struct PerfettoTrack {
   std::uint64_t uuid = 0, parent = 0;
-  std::string_view name;
+  PerfettoText name = 0, process_name = 0;
   std::int64_t pid = -1, tid = -1;  // -1: it does not say
-  std::string_view process_name;
   bool is_thread = false, is_counter = false;
   std::int64_t unit_multiplier = 1;
   bool is_incremental = false;  // a counter's values are added to those before
+  bool operator==(const PerfettoTrack&) const = default;
 };
 
 struct PerfettoArgument {
   enum class Type : std::uint8_t { number, real, text };
-  std::string_view name;
-  std::string_view text;
-  std::int64_t number = 0;
+  PerfettoText name = 0;
   Type type = Type::number;
-  double real() const { return std::bit_cast<double>(number); }
+  std::uint64_t bits = 0;
+  std::int64_t number() const { return static_cast<std::int64_t>(bits); }
+  PerfettoText text() const { return static_cast<PerfettoText>(bits); }
 };
 
 struct PerfettoEvent {
@@ -42,10 +43,8 @@ struct PerfettoEvent {
   std::int64_t ns = 0;
   std::int64_t value = 0;  // of a counter; of a whole event how long it lasted
   std::uint64_t track = 0;
-  std::string_view name, category;
-  std::uint32_t arguments_begin = 0, arguments_end = 0;  // into PerfettoEvents::arguments
-  std::uint32_t flows_begin = 0, flows_end = 0;          // into PerfettoEvents::flows
   std::uint64_t correlation = 0;
+  PerfettoText name = 0, category = 0;
   Type type = Type::instant;
   bool is_real = false;  // the value has the bits of a double
   double real() const { return std::bit_cast<double>(value); }
@@ -56,20 +55,24 @@ struct PerfettoGpuStage {
   std::int64_t ns = 0, duration_ns = 0;
   std::int64_t gpu = 0;
   std::uint64_t queue = 0;
-  std::string_view queue_name, name;
+  PerfettoText queue_name = 0, name = 0;
   std::int64_t pid = 0;
   std::array<std::int64_t, 3> grid = {}, block = {};  // 0: not known
 };
 
-struct PerfettoEvents {
-  std::unordered_map<std::uint64_t, PerfettoTrack> tracks;
-  std::vector<PerfettoEvent> events;
-  std::vector<PerfettoArgument> arguments;
-  std::vector<std::uint64_t> flows;
-  std::vector<PerfettoGpuStage> stages;
-  std::deque<std::string> unpacked;  // what lay compressed
+/// Takes tracks and events in the order of their packets.
+class PerfettoTaker {
+ public:
+  virtual ~PerfettoTaker() = default;
+  virtual void take(const PerfettoTrack& track) = 0;
+  virtual void take(const PerfettoEvent& event, std::span<const PerfettoArgument> arguments,
+                    std::span<const std::uint64_t> flows) = 0;
+  virtual void take(const PerfettoGpuStage& stage) = 0;
+  /// No more is wanted.
+  virtual bool is_done() const = 0;
+};
 
-  // What was lost.
+struct PerfettoLosses {
   std::uint64_t broken = 0;         // packets that are broken
   std::uint64_t dropped = 0;        // times that the tracing service dropped packets
   std::uint64_t without_names = 0;  // events whose names were in a packet that was dropped
@@ -78,7 +81,7 @@ struct PerfettoEvents {
   std::uint64_t other_data = 0;     // packets of kinds that are not read
 };
 
-/// Views in it are into `file` and its own `unpacked`.
-PerfettoEvents read_perfetto_packets(std::string_view file);
+/// From where the file is at to its end, some at a time.
+PerfettoLosses read_perfetto_packets(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker);
 
 }  // namespace paoding::trace

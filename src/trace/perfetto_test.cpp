@@ -5,6 +5,8 @@
 #include <zlib.h>
 
 #include <random>
+#include <tuple>
+#include <vector>
 
 #include "paoding/error.h"
 #include "profile/protobuf.h"
@@ -300,6 +302,108 @@ TEST(PerfettoReader, KeepsWholeNumbersOfCountersAndAddsUpThoseThatCountOn) {
   std::vector<std::int64_t> values;
   for (const Sample& sample : trace.samples()) values.push_back(sample.value);
   EXPECT_EQ(values, (std::vector<std::int64_t>{kLarge, -1, 5, 11}));
+}
+
+using SpanFacts = std::tuple<std::int64_t, std::int64_t, SpanKind, std::string, std::string, bool, std::string>;
+
+std::vector<SpanFacts> facts_of(const Trace& trace) {
+  std::vector<SpanFacts> all;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    std::string arguments;
+    for (const ArgumentColumn& column : trace.columns()) {
+      for (std::size_t at = 0; at < column.of.size(); ++at) {
+        if (column.of[at] == i) arguments += trace.text(column.text(at));
+      }
+    }
+    all.emplace_back(trace.start(i), trace.duration(i), trace.kind(i), trace.name(i), trace.text(trace.track(i).name),
+                     trace.on_gpu(i), arguments);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+// Descriptions behind events, events in any order, a stream whose first event is no work of a GPU, a category of ours
+// in front of others'.
+TEST(PerfettoReader, FindsTheSameWhereNothingIsInTheUsualOrder) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<Message> descriptors = {descriptor(1, "main"), descriptor(2, "STREAM [3]", 9), descriptor(9, "GPU 1"),
+                                        descriptor(3, "STREAM [4]", 9)};
+    std::vector<Message> events;
+    std::uint64_t at = 1000;
+    const auto add = [&](std::uint64_t track, std::string_view name, std::string_view category) {
+      Message own, packet, argument;
+      argument.text(10, "of");
+      argument.text(6, std::string(name) + std::to_string(at));
+      own.number(9, 1);
+      own.number(11, track);
+      own.text(23, name);
+      own.text(22, category);
+      own.message(4, argument);
+      packet.number(8, at += 1 + random() % 50);
+      packet.message(11, own);
+      events.push_back(packet);
+    };
+    for (int i = 0; i < 30; ++i) {
+      const std::uint64_t track = 1 + random() % 3;
+      add(track, "outer", track == 1 ? "kernel" : "mark");
+      if (random() % 2 == 0) {
+        add(track, track == 1 ? "hipLaunchKernel" : "gemm", track == 1 ? "hip_api" : "kernel_dispatch");
+        events.push_back(event(at += 3, 2, track));
+      }
+      events.push_back(event(at += 1 + random() % 9, 2, track));
+    }
+    const auto read = [&](const std::vector<Message>& first, const std::vector<Message>& then) {
+      Message all;
+      for (const Message& packet : first) all.message(1, packet);
+      for (const Message& packet : then) all.message(1, packet);
+      return facts_of(read_perfetto_text(all.bytes(), "orders"));
+    };
+    const std::vector<SpanFacts> usual = read(descriptors, events);
+    ASSERT_GE(usual.size(), 30u);
+    EXPECT_EQ(read(events, descriptors), usual);
+    std::ranges::shuffle(events, random);
+    EXPECT_EQ(read(descriptors, events), usual);
+    EXPECT_EQ(read(events, descriptors), usual);
+  }
+}
+
+TEST(PerfettoReader, TakesNumbersWhereTextsShouldBeForEmptyTexts) {
+  Message own, packet, track, described;
+  own.number(9, 1);
+  own.number(11, 5);
+  own.number(22, 80);
+  own.number(23, 4);
+  packet.number(8, 100);
+  packet.message(11, own);
+  track.number(1, 5);
+  track.number(2, 7);
+  described.message(60, track);
+  const Trace trace = read_perfetto_text(trace_of({described, packet, event(120, 2, 5)}), "numbers");
+  ASSERT_EQ(trace.size(), 1u);
+  EXPECT_EQ(trace.name(0), "");
+  EXPECT_EQ(trace.duration(0), 20);
+}
+
+TEST(PerfettoReader, ReadsPacketsLongerThanWhatIsReadAtOnce) {
+  Message all;
+  all.message(1, descriptor(5, "worker"));
+  std::uint64_t at = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string name(i % 4 == 0 ? 3'000'000 : 200'000 + i, static_cast<char>('a' + i));
+    all.message(1, event(at += 10, 1, 5, name));
+    all.message(1, event(at += 5, 2, 5));
+  }
+  const Trace trace = read_perfetto_text(all.bytes(), "long");
+  ASSERT_EQ(trace.size(), 12u);
+  for (SpanId i = 0; i < 12; ++i) {
+    EXPECT_EQ(trace.name(i), std::string(i % 4 == 0 ? 3'000'000 : 200'000 + i, static_cast<char>('a' + i)));
+    EXPECT_EQ(trace.duration(i), 5);
+  }
+  EXPECT_TRUE(trace.notes().empty());
+  std::string cut = all.bytes();
+  cut.resize(cut.size() - 20);
+  EXPECT_EQ(count_of(read_perfetto_text(cut, "cut"), "packets that are broken"), 1u);
 }
 
 TEST(PerfettoReader, RefusesWhatHasNoTrackEvents) {

@@ -22,7 +22,6 @@ bool recognises_xplane(const TraceFile& file) { return is_xplane(file.head()); }
 profile::Trace read_xplane(TraceFile& file) { return read_whole(file, read_xplane_text); }
 
 bool recognises_perfetto(const TraceFile& file) { return is_perfetto(file.head()); }
-profile::Trace read_perfetto(TraceFile& file) { return read_whole(file, read_perfetto_text); }
 
 bool recognises_rocprof(const TraceFile& file) { return is_rocprof(file.head()); }
 profile::Trace read_rocprof(TraceFile& file) { return read_whole(file, read_rocprof_text); }

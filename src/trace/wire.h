@@ -17,7 +17,7 @@ enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, group =
 ///   for (WireReader message(bytes); message.next();) switch (message.field()) { ... }
 class WireReader {
  public:
-  /// Of one that is not there whole the last field is given as far as it goes.
+  /// A beginning gives its last field as far as it goes.
   enum class Extent : std::uint8_t { whole, beginning };
 
   WireReader() = default;
@@ -25,7 +25,42 @@ class WireReader {
       : at_(message.data()), end_(message.data() + message.size()), extent_(extent) {}
 
   /// To the next field. False at the end and where the rest is no field: is_broken() says which.
-  bool next() {
+  [[gnu::always_inline]] bool next() {
+    // Nearly all fields have a number below 16, and a value, or a length, below 128.
+    if (end_ - at_ >= 2) {
+      const auto tag = static_cast<unsigned char>(at_[0]), value = static_cast<unsigned char>(at_[1]);
+      if (tag >= 8 && tag < 0x80 && value < 0x80) {
+        if ((tag & 7) == static_cast<unsigned>(WireType::varint)) {
+          field_ = tag >> 3, type_ = WireType::varint, number_ = value, at_ += 2;
+          return true;
+        }
+        if ((tag & 7) == static_cast<unsigned>(WireType::bytes) && value <= end_ - at_ - 2) {
+          field_ = tag >> 3, type_ = WireType::bytes, bytes_ = {at_ + 2, value}, at_ += 2 + value;
+          return true;
+        }
+      }
+    }
+    return next_of_any();
+  }
+
+  std::uint32_t field() const { return field_; }
+  WireType type() const { return type_; }
+  /// 0 where the field is bytes.
+  std::uint64_t number() const { return type_ == WireType::bytes ? 0 : number_; }
+  std::int64_t signed_number() const { return static_cast<std::int64_t>(number()); }
+  double real() const { return type_ == WireType::fixed64 ? std::bit_cast<double>(number_) : 0; }
+  /// Text, or a message inside of this one; empty for a field that is a number.
+  std::string_view bytes() const { return type_ == WireType::bytes ? bytes_ : std::string_view(); }
+  /// Whether the message did not end where it should.
+  bool is_broken() const { return is_broken_; }
+  /// The bytes that follow the field that was read; empty once next() was false.
+  std::string_view rest() const { return {at_, static_cast<std::size_t>(end_ - at_)}; }
+
+ private:
+  static constexpr std::uint64_t kMostField = (1u << 29) - 1;
+  static constexpr int kMostGroups = 64;  // inside of each other
+
+  bool next_of_any() {
     while (at_ != end_) {
       std::uint64_t tag = 0;
       if (!take_varint(&tag) || tag >> 3 == 0 || tag >> 3 > kMostField) return stop();
@@ -45,21 +80,6 @@ class WireReader {
     }
     return false;
   }
-
-  std::uint32_t field() const { return field_; }
-  WireType type() const { return type_; }
-  /// Of a field that is no bytes; of one that is, 0.
-  std::uint64_t number() const { return type_ == WireType::bytes ? 0 : number_; }
-  std::int64_t signed_number() const { return static_cast<std::int64_t>(number()); }
-  double real() const { return type_ == WireType::fixed64 ? std::bit_cast<double>(number_) : 0; }
-  /// Text, or a message inside of this one; empty for a field that is a number.
-  std::string_view bytes() const { return type_ == WireType::bytes ? bytes_ : std::string_view(); }
-  /// Whether the message did not end where it should.
-  bool is_broken() const { return is_broken_; }
-
- private:
-  static constexpr std::uint64_t kMostField = (1u << 29) - 1;
-  static constexpr int kMostGroups = 64;  // inside of each other
 
   bool stop() {
     is_broken_ = true;
