@@ -17,12 +17,27 @@ find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
 find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
 
+# Unpacks gzip three times as fast as zlib, which is used without it.
+option(PAODING_ISAL "Unpack traces by ISA-L where it is found" ON)
+set(PAODING_WITH_ISAL 0)
+if(PAODING_ISAL)
+  find_path(ISAL_INCLUDE_DIR isa-l/igzip_lib.h)
+  find_library(ISAL_LIBRARY isal)
+  if(ISAL_INCLUDE_DIR AND ISAL_LIBRARY)
+    set(PAODING_WITH_ISAL 1)
+  endif()
+endif()
+
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
   ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR} ${ZSTD_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
   fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB SQLite::SQLite3 ${ZSTD_LIBRARY} hwy::hwy
   ${SENTENCEPIECE_TRAIN_LIBRARY} ${SENTENCEPIECE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
+if(PAODING_WITH_ISAL)
+  target_include_directories(paoding_libraries SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
+  target_link_libraries(paoding_libraries INTERFACE ${ISAL_LIBRARY})
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # Vectors whose length the compiler does not know cannot be members of a class: NEON is used.
   target_compile_definitions(paoding_libraries INTERFACE "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")

@@ -2,7 +2,6 @@
 #include "trace/trace_file.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,10 +10,11 @@
 
 #include "base/check.h"
 #include "io/files.h"
+#include "trace/gzip_member.h"
 
 namespace paoding::trace {
 
-// As they are stored, one behind the other.
+// The bytes that are stored, one after the other.
 class TraceFile::Bytes {
  public:
   explicit Bytes(const std::filesystem::path& path) : file_(std::in_place, path), size_(file_->size_bytes()) {}
@@ -43,37 +43,26 @@ class TraceFile::Bytes {
 // gzip, of as many members as there are.
 class TraceFile::Unpacker {
  public:
-  explicit Unpacker(Bytes& from) : from_(from), input_(kInputBytes) {
-    constexpr int kGzip = 15 + 16;
-    if (inflateInit2(&stream_, kGzip) != Z_OK) fail(ErrorKind::device, "no memory is left to unpack a file");
-  }
-  ~Unpacker() { inflateEnd(&stream_); }
-  Unpacker(const Unpacker&) = delete;
-  Unpacker& operator=(const Unpacker&) = delete;
+  explicit Unpacker(Bytes& from) : from_(from), input_(kInputBytes), member_(GzipMember::make()) {}
 
   std::size_t read(char* to, std::size_t count, std::string* problem) {
     std::size_t made = 0;
     while (made < count && !is_over_) {
-      if (stream_.avail_in == 0) {
-        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
-        stream_.avail_in = static_cast<uInt>(from_.read(input_.data(), input_.size()));
-        if (stream_.avail_in == 0) {
-          is_over_ = true;
-          if (is_inside_) *problem = "its packed content is cut off";
-          break;
-        }
+      if (at_ == size_ && !has_ended_) {
+        at_ = 0, size_ = from_.read(input_.data(), input_.size());
+        has_ended_ = size_ == 0;
       }
-      if (!is_inside_ && !begin_member(problem)) break;
-      stream_.next_out = reinterpret_cast<Bytef*>(to + made);
-      stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(count - made, std::size_t{1} << 30));
-      const uInt room = stream_.avail_out;
-      const int code = inflate(&stream_, Z_NO_FLUSH);
-      made += room - stream_.avail_out;
-      if (code == Z_STREAM_END) {
+      if (!is_inside_ && !begin_member(problem)) continue;
+      const GzipMember::Step step = member_->step(input_.data() + at_, size_ - at_, to + made, count - made);
+      at_ += step.taken, made += step.made;
+      if (step.state == GzipMember::State::over) {
         is_inside_ = false;
-      } else if (code != Z_OK && code != Z_BUF_ERROR) {
+      } else if (step.state == GzipMember::State::broken) {
         is_over_ = true;
         *problem = "its packed content is broken";
+      } else if (has_ended_ && step.made == 0) {  // otherwise it still has some output
+        is_over_ = true;
+        *problem = "its packed content is cut off";
       }
     }
     return made;
@@ -82,24 +71,28 @@ class TraceFile::Unpacker {
  private:
   static constexpr std::size_t kInputBytes = std::size_t{1} << 18;
 
-  // Another one follows where its mark does; zeros that fill up a file do not count.
+  // Another one follows where its mark does; zeros that fill up a file do not count. False where none does, or that is
+  // not known yet.
   bool begin_member(std::string* problem) {
-    while (members_ > 0 && stream_.avail_in > 0 && *stream_.next_in == 0) ++stream_.next_in, --stream_.avail_in;
-    if (stream_.avail_in == 0) return true;  // more may follow
-    if (members_ > 0 && *stream_.next_in != 0x1f) {
+    while (members_ > 0 && at_ < size_ && input_[at_] == 0) ++at_;
+    is_over_ = has_ended_;
+    if (at_ == size_) return false;
+    if (members_ > 0 && input_[at_] != 0x1f) {
       is_over_ = true;
       *problem = "something that is not packed follows its packed content";
       return false;
     }
     ++members_;
     is_inside_ = true;
-    return inflateReset(&stream_) == Z_OK;
+    member_->begin();
+    return true;
   }
 
   Bytes& from_;
   std::vector<char> input_;
-  z_stream stream_{};
-  bool is_inside_ = false, is_over_ = false;
+  std::size_t at_ = 0, size_ = 0;  // in the input
+  const std::unique_ptr<GzipMember> member_;
+  bool is_inside_ = false, is_over_ = false, has_ended_ = false;
   std::uint64_t members_ = 0;
 };
 
@@ -148,9 +141,9 @@ void TraceFile::rewind() {
 }
 
 std::string TraceFile::rest(std::uint64_t most) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 18;  // what is filled stays near until it is written over
+  constexpr std::size_t kAtOnce = std::size_t{1} << 18;  // it stays near until it is written over
   std::string all;
-  // Of a file that is not packed it is known how much there is, and so that nothing has to be moved.
+  // The size of a file that is not packed is known, so that nothing has to be moved.
   if (!unpacker_) all.reserve(std::min(stored_bytes_, most) + kAtOnce);
   for (;;) {
     const std::size_t before = all.size();
