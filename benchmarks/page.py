@@ -63,10 +63,12 @@ def measure(build, spans):
         report = [build + "/paoding", "report", recording]
         with_page = least([timed([*report, "--html", page]) for _ in range(ROUNDS)])
         with open(page, encoding="utf-8") as file:
-            found = int(re.search(r'"spans":(\d+),"per_block"', file.read()).group(1))
+            text = file.read()
+        found = int(re.search(r'"spans":(\d+),"per_block"', text).group(1))
+        scripts = re.findall(r'<script(?: type="text/plain" data-packed="deflate" id="paoding-script")?>(.*?)</script>', text, re.S)
         result = {"spans": found, "recording_bytes": os.path.getsize(recording), "page_bytes": os.path.getsize(page),
-                  "bytes_a_span": round(os.path.getsize(page) / found, 3), "report": least([timed(report) for _ in range(ROUNDS)]),
-                  "report_and_page": with_page}
+                  "bytes_a_span": round(os.path.getsize(page) / found, 3), "script_bytes": sum(map(len, scripts)),
+                  "report": least([timed(report) for _ in range(ROUNDS)]), "report_and_page": with_page}
         if find_browser():
             result["browser"] = opened(page)
         return result

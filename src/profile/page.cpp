@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's parts one behind the other. Its data stand in <script> elements that are no scripts: as JSON, or
-// deflated where that is much, which a browser unpacks by itself.
+// deflated where that is much, which a browser unpacks by itself. Its script is deflated too, and start.js unpacks it.
 #include "profile/page.h"
 
 #include <fmt/format.h>
@@ -120,6 +120,21 @@ ArgumentColumn bytes_of_calls(const Trace& trace) {
   return column;
 }
 
+// Scripts without the comments and the indentation that they are written with: all of their comments have lines of
+// their own, and none of their texts goes on in another line.
+std::string code_of(std::string_view script) {
+  std::string code;
+  for (std::size_t at = 0; at < script.size();) {
+    const std::size_t end = std::min(script.find('\n', at), script.size());
+    std::string_view line = script.substr(at, end - at);
+    at = end + 1;
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (line.empty() || line.starts_with("//")) continue;
+    code.append(line).append("\n");
+  }
+  return code;
+}
+
 class Page {
  public:
   Page(const Trace& trace, const Measures& measures, const ReportOptions& options, const Sink& sink)
@@ -143,12 +158,19 @@ class Page {
     sink_(k_page_html);
     write_report();
     write_trace();
-    sink_("<script>\n\"use strict\";\n");
-    for (const char* script : kScripts) sink_(script);
-    sink_("</script>\n</body></html>\n");
+    write_script();
+    sink_("</body></html>\n");
   }
 
  private:
+  void write_script() {
+    constexpr int kSmallest = 9;
+    std::string all = "\"use strict\";\n";
+    for (const char* script : kScripts) all += code_of(script);
+    write_base64("script", base64(deflated(all + "//# sourceURL=paoding.js\n", kSmallest)));
+    sink_("<script>\n" + code_of(k_start_js) + "</script>\n");
+  }
+
   void write_report() {
     Measures most = measures_;
     const bool has_threads_apart = !most.merged.empty();

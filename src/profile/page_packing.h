@@ -31,8 +31,10 @@ inline std::int64_t difference(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
 }
 
+/// For columns of small numbers: matches that are looked for longer save 3%, and take three times as long.
+inline constexpr int kLevelOfColumns = 4;
 /// The format of zlib (RFC 1950), which browsers call "deflate".
-std::string deflated(std::string_view bytes);
+std::string deflated(std::string_view bytes, int level = kLevelOfColumns);
 /// RFC 4648, in one line.
 std::string base64(std::string_view bytes);
 
