@@ -127,6 +127,8 @@ Wanted wanted(std::string_view key) {
       if (is(key, "shared memory")) return {kInteger, ArgKey::shared};
       break;
     case 14:
+      if (is(key, "cuda_sync_kind")) return {kText, ArgKey::sync_kind};
+      if (is(key, "wait_on_stream")) return {kInteger, ArgKey::event_stream};
       if (is(key, "kernel_details") || is(key, "memcpy_details")) return {kText, ArgKey::details};
       if (is(key, "correlation_id")) return {ArgKind::correlation, {}};
       if (is(key, "Total Reserved")) return {kInteger, ArgKey::reserved};
@@ -142,6 +144,9 @@ Wanted wanted(std::string_view key) {
       break;
     case 25:
       if (is(key, "est. achieved occupancy %")) return {ArgKind::real, ArgKey::occupancy};
+      break;
+    case 33:
+      if (is(key, "wait_on_cuda_event_record_corr_id")) return {kInteger, ArgKey::event_record};
       break;
     default: break;
   }

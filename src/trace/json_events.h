@@ -49,6 +49,9 @@ enum class ArgKey : std::uint8_t {
   bytes,
   device,
   stream,
+  sync_kind,     // text, of cuda_sync
+  event_stream,  // and the call that recorded the event
+  event_record,
   collective,  // text
   name,        // text
   hlo_op,      // text

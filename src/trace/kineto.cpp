@@ -11,6 +11,7 @@
 
 #include "trace/api_names.h"
 #include "trace/json_build.h"
+#include "trace/kineto_waits.h"
 #include "trace/module_scopes.h"
 
 namespace paoding::trace {
@@ -63,13 +64,13 @@ class Kineto {
     }
     add_clock();
     add_devices();
+    waits_.finish(sink_);
     note_losses(events_, file_, sink_);
     for (const auto& [category, lost] : events_.losses.categories) {
       sink_.lose(fmt::format("events of the unknown category '{}', taken as work of the host", category), lost);
     }
     sink_.lose("names that are no UTF-8", names_.unclean());
     sink_.lose("GPU rows of the user's ranges, left out: copies of the host's", gpu_annotations_);
-    sink_.lose("rows that say what a stream or a thread waited for, left out", syncs_);
     return sink_.finish();
   }
 
@@ -226,7 +227,7 @@ class Kineto {
       case Category::runtime: span.site = call(block, event); break;
       case Category::python: span.site = frame(block, event); break;
       case Category::gpu_annotation: ++gpu_annotations_; return;
-      case Category::sync: ++syncs_; return;
+      case Category::sync: return add_wait(block, event);
       case Category::trace: return;
       case Category::overhead:
         sink_.add({.track = sink_.thread(process(main_pid_), kOverheadThread, kOverheadTrack),
@@ -240,7 +241,24 @@ class Kineto {
     span.correlation = event.correlation;
     if (is_step_) span.run = step_at(event.start_ns);
     is_step_ = false;
-    sink_.add(span);
+    const SpanId id = sink_.add(span);
+    if (event.category == Category::runtime && may_wait(block, event)) waits_.add_call(event.correlation, id);
+  }
+
+  bool may_wait(const EventBlock& block, const RawEvent& event) {
+    std::int8_t& known = may_wait_.at(block, event.name);
+    if (known < 0) known = KinetoWaits::may_wait(names_.raw(block, event.name)) ? 1 : 0;
+    return known == 1;
+  }
+
+  void add_wait(const EventBlock& block, const RawEvent& event) {
+    const EventArgs args(block, event);
+    const std::uint32_t kind = args.text(ArgKey::sync_kind);
+    waits_.add({.correlation = event.correlation,
+                .kind = names_.text(block, kind != 0 ? kind : event.name),
+                .stream = args.integer(ArgKey::stream, -1),
+                .event_stream = args.integer(ArgKey::event_stream, -1),
+                .recorded_by = args.integer(ArgKey::event_record, -1)});
   }
 
   SiteId site(PerRaw<SiteId>& sites, const EventBlock& block, const RawEvent& event, SpanKind kind) {
@@ -413,6 +431,8 @@ class Kineto {
   TraceSink sink_;
   JsonNames names_;
   ModuleScopes scopes_;
+  KinetoWaits waits_;
+  PerRaw<std::int8_t> may_wait_{events_, -1};
   PerRaw<SiteId> ops_, calls_, annotations_, frames_, hosts_, kernels_, sets_, marks_{events_, kNone};
   std::map<std::int64_t, ProcessId> processes_;
   std::unordered_map<std::uint32_t, std::int64_t> owners_;  // of correlations: processes, where several launch
@@ -425,7 +445,7 @@ class Kineto {
   int rank_ = -1;
   std::uint32_t place_ = 0;  // of the event at hand
   bool is_step_ = false;     // it is one
-  std::uint64_t gpu_annotations_ = 0, syncs_ = 0;
+  std::uint64_t gpu_annotations_ = 0;
 };
 
 }  // namespace

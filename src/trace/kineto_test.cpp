@@ -227,14 +227,49 @@ TEST(KinetoTrace, TellsCopiesApartByTheirNamesAndByWhoWaited) {
 TEST(KinetoTrace, LeavesOutWhatIsTheSameOnceMoreAndSaysSo) {
   Events events = an_op_that_launches();
   events.add("gpu_user_annotation", "train", 7, 140, 60, R"("stream": 7)")
-      .add("cuda_sync", "Stream Sync", 7, 150, 10)
+      .add("cuda_sync", "Stream Sync", 7, 150, 10, R"("correlation": 404)")
       .add("something_new", "x", 10, 135, 1);
   const Trace trace = events.read();
   EXPECT_EQ(measure(trace).records.gpu_ns, 50500);
   EXPECT_EQ(notes_of(trace), (std::map<std::string, std::uint64_t>{
                                  {"GPU rows of the user's ranges, left out: copies of the host's", 1},
                                  {"events of the unknown category 'something_new', taken as work of the host", 1},
-                                 {"rows that say what a stream or a thread waited for, left out", 1}}));
+                                 {"rows that say what a stream or a thread waited for, whose call is not in the file, "
+                                  "left out",
+                                  1}}));
+}
+
+TEST(KinetoTrace, GivesCallsThatWaitWhatTheyWaitFor) {
+  Events events = an_op_that_launches();
+  events
+      .add("cuda_sync", "Stream Wait Event", 9, 320, 2,
+           R"("cuda_sync_kind": "Stream Wait Event", "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 51,
+                "wait_on_cuda_event_id": 19, "stream": 9, "correlation": 52)")
+      .add("cuda_sync", "Context Sync", -1, 330, 19,
+           R"("cuda_sync_kind": "Context Sync", "stream": -1, "correlation": 53)")
+      .add("cuda_runtime", "cudaEventRecord", 10, 300, 2, R"("correlation": 51)")
+      .add("cuda_runtime", "cudaStreamWaitEvent", 10, 310, 2, R"("correlation": 52)")
+      .add("cuda_runtime", "cudaDeviceSynchronize", 10, 325, 30, R"("correlation": 53)");
+  const std::int64_t gpu_ns = static_cast<std::int64_t>(measure(an_op_that_launches().read()).records.gpu_ns);
+  const Trace trace = events.read();
+  EXPECT_EQ(measure(trace).records.gpu_ns, gpu_ns);  // nobody worked for longer
+  const SpanId record = find(trace, "cudaEventRecord"), wait = find(trace, "cudaStreamWaitEvent"),
+               sync = find(trace, "cudaDeviceSynchronize");
+  std::map<std::pair<SpanId, std::string>, std::string> said;
+  for (const ArgumentColumn& column : trace.columns()) {
+    const std::string name(trace.text(column.name));
+    if (name != "wait" && name != "stream" && name != "event stream") continue;
+    for (std::size_t i = 0; i < column.of.size(); ++i) {
+      said[{column.of[i], name}] = column.type == ArgumentType::text ? std::string(trace.text(column.text(i)))
+                                                                     : std::to_string(column.integer(i));
+    }
+  }
+  EXPECT_EQ(said, (std::map<std::pair<SpanId, std::string>, std::string>{{{wait, "wait"}, "Stream Wait Event"},
+                                                                         {{wait, "stream"}, "9"},
+                                                                         {{wait, "event stream"}, "7"},
+                                                                         {{sync, "wait"}, "Context Sync"}}));
+  EXPECT_EQ(std::ranges::count(trace.flows(), Flow{record, wait}), 1);
+  for (const Note& note : trace.notes()) EXPECT_EQ(note.text.find("waited for"), note.text.npos) << note.text;
 }
 
 TEST(KinetoTrace, CountsTheProfilersOwnOverheadAsRecording) {

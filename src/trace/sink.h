@@ -28,7 +28,10 @@ inline constexpr std::string_view kConcrete =
     "concrete inputs";                                         // text as the file has it, of those that are no tensors
 inline constexpr std::string_view kSequence = "sequence";      // integer: alike of an op and of its gradient
 inline constexpr std::string_view kCollective = "collective";  // text "allreduce"
-inline constexpr std::string_view kSource = "source";          // text "model.py:12", where an op or a frame stands
+inline constexpr std::string_view kWait = "wait";              // text "Stream Wait Event", of a call that waits
+inline constexpr std::string_view kStream = "stream";          // integer, that waits for an event or is waited for
+inline constexpr std::string_view kEventStream = "event stream";  // integer, that recorded the event
+inline constexpr std::string_view kSource = "source";             // text "model.py:12", where an op or a frame stands
 }  // namespace argument
 
 /// The site of a span, in strings of the sink (`text`).
