@@ -141,12 +141,18 @@ SideFiles read_side(const std::vector<std::string>& paths) {
         recordings.push_back(file);
       }
     }
-    add_recordings(side, path, recordings);
+    add_recordings(side, path, is_folder ? trace::without_copies(recordings) : recordings);
   }
   if (!side.steps.empty() && !side.benches.empty()) {
     throw UsageError(fmt::format("{}: recordings and rows of `paoding bench` do not go together", one_line(side.name)));
   }
   return side;
+}
+
+std::string first_process(const std::string& path) {
+  if (!fs::is_directory(path)) return path;
+  const std::vector<fs::path> files = trace::without_copies(files_in(path));
+  return files.size() > 1 && has_ranks(trace::read_trace(files[0])) ? path : files[0].string();
 }
 
 profile::DiffInput input_of(SideFiles a, SideFiles b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `paoding diff` compares, out of files: recordings, and what `paoding bench --json` writes.
+// The files that `paoding diff` compares: recordings, traces, and rows of `paoding bench --json`.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct BenchRows {
 /// Error (file) when it is no such file.
 BenchRows read_bench_rows(const std::filesystem::path& file);
 
-/// What the processes of a side measured: all the one, or all the other.
+/// The measurements of the processes of a side: all the one, or all the other.
 struct SideFiles {
   std::string name;
   std::vector<profile::ProcessSteps> steps;
@@ -30,10 +30,13 @@ struct SideFiles {
 /// Each of `paths` is a file of one process, or a folder of such files; a folder of ranks is one process. Error.
 SideFiles read_side(const std::vector<std::string>& paths);
 
+/// The first process of a path as read_side() takes it: a file, or a folder of ranks. Error (file).
+std::string first_process(const std::string& path);
+
 /// UsageError where one side has recordings and the other has rows.
 profile::DiffInput input_of(SideFiles a, SideFiles b);
 
-/// Of rows: those that every process of both sides has; the others are said in a note.
+/// Compares rows that every process of both sides has; the others are said in a note.
 profile::DiffInput input_of_rows(const std::vector<BenchRows>& a, const std::vector<BenchRows>& b,
                                  const std::string& name_a, const std::string& name_b);
 

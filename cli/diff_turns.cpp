@@ -25,7 +25,7 @@ std::string line_of(const std::vector<std::string>& words) {
 
 bool is_bench(const std::vector<std::string>& words) {
   const std::string program = fs::path(words[0]).filename().string();
-  return words.size() > 1 && words[1] == "bench" && (program == "paoding" || words[0] == "/proc/self/exe");
+  return words.size() > 1 && words[1] == "bench" && (program == "paoding" || words[0] == own_program());
 }
 
 // A command as it is run.
@@ -40,7 +40,7 @@ TurnsCommand command_of(std::vector<std::string> words, const std::vector<std::s
     throw UsageError(fmt::format("diff: {}'s command is missing: paoding diff -- COMMAND_A -- COMMAND_B", letter));
   }
   TurnsCommand command{.name = line_of(words), .words = {}, .is_bench = false};
-  if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
+  if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), own_program());
   command.is_bench = is_bench(words);
   command.words = std::move(words);
   for (const std::string& word : command.words) {
@@ -126,6 +126,7 @@ class Series {
     fs::remove_all(place), fs::remove(rows);
     fs::create_directory(place);
     std::map<std::string, std::string> variables;
+    if (is_b) variables = options_.variables_of_b;
     std::vector<std::string> words = command.words;
     if (command.is_bench) {
       words.insert(words.end(), {"--json", rows.string()});

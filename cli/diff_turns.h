@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace paoding::cli {
 
 struct TurnsOptions {
-  std::vector<std::string> a, b;  // the commands
-  std::vector<std::string> own;   // what stands for a command of paoding's
+  std::vector<std::string> a, b;                           // the commands
+  std::vector<std::string> own;                            // what stands for a command of paoding's
+  std::map<std::string, std::string> variables_of_b = {};  // in its environment
   std::size_t runs = 5, most_runs = 5, warm_up = 1;
   bool records = true;  // programs of paoding's under its profiler
   bool shows_output = false;

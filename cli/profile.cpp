@@ -89,7 +89,7 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   }
   std::vector<std::string> words = options.command;
   if (words.empty()) throw UsageError("profile: what is to be run is missing");
-  if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
+  if (std::ranges::find(own, words[0]) != own.end()) words.insert(words.begin(), own_program());
   const TemporaryFolder folder("paoding_profile");
   const RecordingRequest request{options.state, options.report.detail, options.steps, options.cupti_steps};
   const int code = run_command(words, request.text(folder.path()));

@@ -62,6 +62,13 @@ bool is_one_program(const std::vector<profile::NamedTrace>& traces) {
   }
 }
 
+std::string own_program() {
+  constexpr const char* kSelf = "/proc/self/exe";  // which starts it also where its file was moved or replaced
+  std::error_code problem;
+  const fs::path path = fs::read_symlink(kSelf, problem);
+  return !problem && fs::equivalent(path, kSelf, problem) && !problem ? path.string() : kSelf;
+}
+
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))

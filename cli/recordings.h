@@ -41,6 +41,8 @@ std::vector<profile::NamedTrace> read_recordings(const std::vector<std::filesyst
 /// One, or several processes of the same.
 bool is_one_program(const std::vector<profile::NamedTrace>& traces);
 
+/// This program as a command, by the path that it has: a process is called by the last part of that.
+std::string own_program();
 /// Subcommands, with which a command line may begin instead of `paoding`: "run", "train", ..
 std::vector<std::string> command_names(const CLI::App& app);
 

@@ -127,6 +127,13 @@ std::vector<File> files_of(const fs::path& folder, std::uint64_t* others) {
   return files;
 }
 
+// Copies in JSON that XLA made of a profile beside them: how many there were.
+std::uint64_t leave_copies_out(std::vector<File>* files) {
+  const auto is_profile = [](const File& file) { return is_named(file.format, "XPlane"); };
+  if (std::ranges::none_of(*files, is_profile)) return 0;
+  return std::erase_if(*files, [](const File& file) { return is_named(file.format, "JSON trace"); });
+}
+
 // "trace_rank3.json", "rank-3", "rank_3": the number that follows the word.
 std::optional<int> rank_in(const std::string& name) {
   for (std::size_t at = name.find("rank"); at != name.npos; at = name.find("rank", at + 1)) {
@@ -217,6 +224,15 @@ Trace merge_traces(std::vector<NamedTrace> traces) {
   return all;
 }
 
+std::vector<fs::path> without_copies(const std::vector<fs::path>& paths) {
+  std::vector<File> files;
+  for (const fs::path& path : paths) files.push_back({path, &format_of(TraceFile(path))});
+  leave_copies_out(&files);
+  std::vector<fs::path> kept;
+  for (File& file : files) kept.push_back(std::move(file.path));
+  return kept;
+}
+
 Trace read_traces(const std::vector<std::string>& paths) {
   std::vector<File> files;
   std::uint64_t others = 0, copies = 0;
@@ -227,9 +243,7 @@ Trace read_traces(const std::vector<std::string>& paths) {
       continue;
     }
     std::vector<File> found = files_of(path, &others);
-    if (std::ranges::any_of(found, [](const File& file) { return is_named(file.format, "XPlane"); })) {
-      copies += std::erase_if(found, [](const File& file) { return is_named(file.format, "JSON trace"); });
-    }
+    copies += leave_copies_out(&found);
     files.insert(files.end(), found.begin(), found.end());
   }
   std::vector<NamedTrace> traces;

@@ -34,6 +34,9 @@ Alignment align(const std::vector<profile::NamedTrace>& traces);
 /// each other. Error (argument) when two files are of one rank.
 profile::Trace merge_traces(std::vector<profile::NamedTrace> traces);
 
+/// Those that are no copies in JSON that XLA made of a profile among them. Error (file) when one is no trace.
+std::vector<std::filesystem::path> without_copies(const std::vector<std::filesystem::path>& paths);
+
 /// The files, and those in folders, as one trace by merge_traces(). Copies that XLA makes of a profile are left out
 /// beside it. Error (file) when a folder has no trace.
 profile::Trace read_traces(const std::vector<std::string>& paths);

@@ -91,6 +91,20 @@ TEST_F(DiffCli, ComparesRecordingsOpByOp) {
   EXPECT_EQ(std::string_view(folder["rows"].at(0)["name"]), "step");
 }
 
+// XLA writes a copy in JSON beside a profile; both would be two processes.
+TEST_F(DiffCli, LeavesCopiesOfAProfileOut) {
+  fs::create_directory(path("xla"));
+  for (const char* file : {"jax_h200.xplane.pb.gz", "jax_2026.json.gz"}) {
+    fs::copy_file(fs::path("tests/recordings/others") / file, path(std::string("xla/") + file));
+  }
+  simdjson::dom::parser parser;
+  const Ran ran = run("diff --json $D/xla $D/xla");
+  const auto json = parse(parser, ran.out);
+  EXPECT_EQ(std::int64_t(json["a"]["processes"]), 1) << ran.err;
+  EXPECT_EQ(std::int64_t(parse(parser, run("diff --json --before $D/xla/* --after $D/xla/*").out)["a"]["processes"]),
+            2);
+}
+
 TEST_F(DiffCli, RunsCommandsInTurns) {
   const std::string a = "sh -c 'echo A >>$D/order'", b = "sh -c 'echo B >>$D/order'";
   simdjson::dom::parser parser;

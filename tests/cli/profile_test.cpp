@@ -29,6 +29,12 @@ TEST_F(Profile, RecordsACommandOfPaodingsWithoutAChangeToIt) {
   EXPECT_EQ(ran.out.substr(ran.out.find("dw "), 60), alone.out.substr(alone.out.find("dw "), 60));
 }
 
+TEST_F(Profile, CallsACommandOfPaodingsByItsName) {
+  const Ran ran = run("profile --html $D/run.html run $D/scale.txt --random 1 --device cpu --repeat 3");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(read_file(path("run.html")), "<title>paoding · Profiling Report</title>"));
+}
+
 TEST_F(Profile, RecordsSomeRunsOnly) {
   const Ran ran =
       run("profile --steps 2:8 --format json --path $D/w.paoding run $D/scale.txt --random 1 --device cpu --repeat 9");
