@@ -9,6 +9,7 @@
 #include "command.h"
 #include "diff_files.h"
 #include "diff_turns.h"
+#include "finding_in_diff.h"
 #include "recordings.h"
 #include "report_flags.h"
 
@@ -22,6 +23,7 @@ struct DiffFlags {
   TurnsOptions turns;
   std::string floor = "1%", confidence = "99%", spread = "5%";
   bool json = false, markdown = false, strict = false, no_record = false;
+  int finding = 0;  // that is to be judged; 0: none
   const CLI::Option *runs = nullptr, *most_runs = nullptr;
 };
 
@@ -49,13 +51,19 @@ void check(DiffFlags& flags) {
   turns.records = !flags.no_record;
 }
 
-int show(const profile::Diff& diff, const DiffFlags& flags) {
+int show(const profile::Diff& diff, const DiffFlags& flags, const FindingInDiff* finding = nullptr) {
   if (flags.json) {
-    print_text(profile::to_json(diff));
+    std::string json = profile::to_json(diff);
+    if (finding != nullptr) json.insert(json.rfind('}'), ",\"finding\":" + to_json(*finding));
+    print_text(json);
   } else if (flags.markdown) {
-    print_text(profile::to_markdown(diff));
+    print_text(profile::to_markdown(diff) + (finding == nullptr ? "" : "\n" + to_markdown(*finding)));
   } else {
-    print_report(profile::to_text(diff, width_of_terminal()));
+    print_report(profile::to_text(diff, width_of_terminal()) + (finding == nullptr ? "" : "\n" + to_text(*finding)));
+  }
+  if (finding != nullptr) {
+    if (finding->is_refuted()) return 1;
+    return flags.strict && !finding->is_confirmed() ? kTrouble : kOk;
   }
   if (diff.verdict == profile::Verdict::slower) return 1;
   return flags.strict && diff.verdict == profile::Verdict::inconclusive ? kTrouble : kOk;
@@ -64,6 +72,9 @@ int show(const profile::Diff& diff, const DiffFlags& flags) {
 int diff_commands(DiffFlags& flags) {
   if (!flags.before.empty() || !flags.after.empty()) {
     throw UsageError("diff: either files, or commands behind --");
+  }
+  if (flags.finding != 0) {
+    throw UsageError("diff: --finding is about recordings and traces; of commands `paoding verify` judges one");
   }
   const auto between = std::ranges::find(flags.words, "--");
   if (between == flags.words.end()) {
@@ -92,7 +103,17 @@ int diff_files(DiffFlags& flags) {
     if (option->count() > 0) throw UsageError(option->get_name() + " is about commands, and these are files");
   }
   SideFiles of_a = read_side(a), of_b = read_side(b);
-  return show(profile::diff(input_of(std::move(of_a), std::move(of_b)), flags.turns.diff), flags);
+  if (flags.finding == 0) {
+    return show(profile::diff(input_of(std::move(of_a), std::move(of_b)), flags.turns.diff), flags);
+  }
+  if (!of_a.benches.empty())
+    throw UsageError("diff: --finding is about recordings and traces, not rows of a benchmark");
+  const Predictions before = read_predictions(first_process(a[0]));
+  const Prediction& prediction = prediction_at(before, flags.finding);
+  const Predictions after = read_predictions(first_process(b[0]));
+  const profile::Diff made = profile::diff(input_of(std::move(of_a), std::move(of_b)), flags.turns.diff);
+  const FindingInDiff finding = find_in_diff(prediction, after, made);
+  return show(made, flags, &finding);
 }
 
 }  // namespace
@@ -138,6 +159,11 @@ void add_diff(CLI::App& app, Commands* commands) {
       ->check(whole_number(0, 1 << 20))
       ->type_name("N")
       ->capture_default_str();
+  sub->add_option("--finding", flags->finding,
+                  "Judge the finding of this number in BEFORE: whether its evidence is gone in AFTER, and whether the\n"
+                  "step got shorter by what it predicts; exit code 1 when not")
+      ->check(whole_number(1, 1000))
+      ->type_name("N");
   sub->add_flag("--across-machines", flags->turns.diff.across_machines,
                 "Give a verdict though A and B are of machines that differ");
   sub->add_flag("--strict", flags->strict, "Exit code 2 when the verdict is inconclusive");
@@ -153,7 +179,8 @@ void add_diff(CLI::App& app, Commands* commands) {
       "    -- run examples/graphs/lstm.txt --random 7 --repeat 50\n"
       "  paoding diff -- old/paoding bench --filter lerp_grad/3 --quick -- new/paoding bench --filter lerp_grad/3 "
       "--quick\n"
-      "  paoding diff --most-runs 40 -- ./old_program -- ./new_program");
+      "  paoding diff --most-runs 40 -- ./old_program -- ./new_program\n"
+      "  paoding diff before.pt.trace.json.gz after.pt.trace.json.gz --finding 2");
   commands->push_back({.app = sub,
                        .run =
                            [sub, flags, &app] {

@@ -173,6 +173,7 @@ int main(int argc, char** argv) {
   add_profile(app, &commands);
   add_report(app, &commands);
   add_diff(app, &commands);
+  add_verify(app, &commands);
   app.footer(
       "Examples:\n"
       "  paoding doctor                                       what this machine has\n"

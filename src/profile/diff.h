@@ -84,6 +84,8 @@ std::size_t shown_parts(const Diff& diff);
 
 // ---- as text ----
 
+/// Four digits that count: "1.234 ms".
+std::string time_with_unit(double ns);
 /// For a terminal; lines of at most `width` characters, 0: any.
 std::string to_text(const Diff& diff, int width = 0);
 /// For a pull request.

@@ -13,10 +13,7 @@
 
 namespace paoding::profile {
 
-namespace {
-
-// Four digits that count.
-std::string time_text(double ns) {
+std::string time_with_unit(double ns) {
   const char* const units[] = {"ns", "us", "ms", "s"};
   std::size_t unit = 0;
   double value = ns;
@@ -25,11 +22,13 @@ std::string time_text(double ns) {
   return fmt::format("{:.{}f} {}", value, size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3, units[unit]);
 }
 
+namespace {
+
 std::string percent(double ratio) { return fmt::format("{:+.2f}%", 100 * (ratio - 1)); }
 std::string confidence_text(double confidence) { return fmt::format("{:.4g}%", 100 * confidence); }
 
 std::string side_time(double ns, double spread, std::size_t processes) {
-  return processes < 2 ? time_text(ns) : fmt::format("{} ±{:.1f}%", time_text(ns), 100 * spread);
+  return processes < 2 ? time_with_unit(ns) : fmt::format("{} ±{:.1f}%", time_with_unit(ns), 100 * spread);
 }
 
 std::string interval(const Comparison& c) { return fmt::format("{} to {}", percent(c.low), percent(c.high)); }
@@ -69,10 +68,10 @@ const Cells kPartTitles = {"op", "A", "B", "change", "of it", "calls", "sure", "
 
 Cells part_cells(const Diff& diff, const DiffedPart& part) {
   constexpr std::size_t kWidest = 60;
-  const std::string change = (part.change() < 0 ? "" : "+") + time_text(part.change());
+  const std::string change = (part.change() < 0 ? "" : "+") + time_with_unit(part.change());
   return {cut_to(one_line(full_name(part)), kWidest),
-          time_text(part.a),
-          time_text(part.b),
+          time_with_unit(part.a),
+          time_with_unit(part.b),
           change,
           share_of_change(part.change(), diff.change),
           calls_text(part),
@@ -82,7 +81,7 @@ Cells part_cells(const Diff& diff, const DiffedPart& part) {
 
 // Where the change is, in a sentence.
 std::string explanation(const Diff& diff) {
-  const std::string change = (diff.change < 0 ? "" : "+") + time_text(diff.change);
+  const std::string change = (diff.change < 0 ? "" : "+") + time_with_unit(diff.change);
   if (diff.change == 0) return "A step takes the same.";
   return fmt::format("Of {} a step, ops make {}, other parts {}, unexplained is {}.", change,
                      share_of_change(diff.by_ops, diff.change), share_of_change(diff.by_others, diff.change),
@@ -100,7 +99,7 @@ std::string hidden_parts(const Diff& diff, std::size_t shown) {
   const std::size_t count = diff.parts.size() - shown;
   if (count == 0) return "";
   return fmt::format("{} more part{}: {}{} together", count, count == 1 ? "" : "s", rest < 0 ? "" : "+",
-                     time_text(rest));
+                     time_with_unit(rest));
 }
 
 // A cell of a Markdown table: what is foreign in it may be no markup.

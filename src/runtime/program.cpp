@@ -19,6 +19,7 @@
 #include "paoding/op.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
+#include "runtime/compile_environment.h"
 #include "runtime/executor.h"
 #include "runtime/fetched.h"
 #include "runtime/held_memory.h"
@@ -411,7 +412,7 @@ Program Program::compile(const Graph& source) const {
   const auto start = Clock::now();
   const Compiled& like = *compiled_;  // which stays, also when a callback destroys this
   auto made = std::make_unique<Compiled>();
-  made->options = like.options;
+  made->options = with_environment(like.options);
   made->parameters = like.parameters;
   const CompileOptions& options = made->options;
 
