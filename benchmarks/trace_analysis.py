@@ -8,7 +8,8 @@ with status 1. Speed: the largest Kineto trace is repeated to 90 MB and to 1 GB 
 turns, as it is and packed; wall, CPU seconds and the most memory of each run go to OUT.json with what unpacking alone takes.
 Perfetto: the timeline that paoding writes of the trace of 90 MB, and a trace of Perfetto's own in FOLDER, repeated.
 
---parts names some of truth, speed and perfetto: what OUT.json has of the others stays."""
+--parts names some of truth, speed and perfetto: what OUT.json has of the others stays. --earlier PAODING: a build to measure beside
+this one, in turns."""
 
 import argparse
 import datetime
@@ -77,7 +78,26 @@ def unpacking_alone(path):
     return round(time.process_time() - begin, 4)
 
 
-def speed(paoding, before, source, runs, folder):
+def summary(runs):
+    return {"least_wall_s": min(run["wall_s"] for run in runs), "median_wall_s": statistics.median(run["wall_s"] for run in runs),
+            "median_cpu_s": round(statistics.median(run["cpu_s"] for run in runs), 4),
+            "most_memory_mb": max(run["most_memory_mb"] for run in runs)}
+
+
+def one_case(paoding, earlier, before, path, runs):
+    own, others = [], []
+    for _ in range(runs):
+        own.append(timed(before, [paoding, "report", path]))
+        if earlier:
+            others.append(timed(before, [earlier, "report", path]))
+    case = {"file": os.path.basename(path), "bytes": os.path.getsize(path)} | summary(own)
+    case["mb_a_second"] = round(case["bytes"] / case["least_wall_s"] / 1e6)
+    if earlier:
+        case["earlier"] = summary(others)
+    return case | {"runs": own}
+
+
+def speed(paoding, earlier, before, source, runs, folder):
     cases = []
     here = os.path.dirname(os.path.abspath(__file__))
     for size in (90_000_000, 1_000_000_000):
@@ -90,12 +110,7 @@ def speed(paoding, before, source, runs, folder):
                 while piece := plain.read(1 << 22):
                     out.write(piece)
         for one in (path, packed):
-            all_runs = [timed(before, [paoding, "report", one]) for _ in range(runs)]
-            case = {"file": os.path.basename(one), "bytes": os.path.getsize(one), "json_bytes": os.path.getsize(path),
-                    "least_wall_s": min(run["wall_s"] for run in all_runs),
-                    "median_wall_s": statistics.median(run["wall_s"] for run in all_runs),
-                    "median_cpu_s": statistics.median(run["cpu_s"] for run in all_runs),
-                    "most_memory_mb": max(run["most_memory_mb"] for run in all_runs), "runs": all_runs}
+            case = one_case(paoding, earlier, before, one, runs) | {"json_bytes": os.path.getsize(path)}
             if one == packed:
                 case["unpacking_alone_by_zlib_cpu_s"] = min(unpacking_alone(one) for _ in range(min(runs, 3)))
             cases.append(case)
@@ -103,17 +118,7 @@ def speed(paoding, before, source, runs, folder):
     return cases
 
 
-def one_case(paoding, before, path, runs):
-    all_runs = [timed(before, [paoding, "report", path]) for _ in range(runs)]
-    size = os.path.getsize(path)
-    least = min(run["wall_s"] for run in all_runs)
-    return {"file": os.path.basename(path), "bytes": size, "least_wall_s": least, "mb_a_second": round(size / least / 1e6),
-            "median_wall_s": statistics.median(run["wall_s"] for run in all_runs),
-            "median_cpu_s": round(statistics.median(run["cpu_s"] for run in all_runs), 4),
-            "most_memory_mb": max(run["most_memory_mb"] for run in all_runs), "runs": all_runs}
-
-
-def perfetto(paoding, before, folder_of_traces, kept, runs):
+def perfetto(paoding, earlier, before, folder_of_traces, kept, runs):
     own = os.path.join(kept, "trace_90.pftrace")
     if not os.path.exists(own):
         subprocess.run([paoding, "report", os.path.join(kept, "trace_90.json"), "--path", own], check=True,
@@ -126,7 +131,7 @@ def perfetto(paoding, before, folder_of_traces, kept, runs):
                 if not os.path.exists(paths[-1]):
                     subprocess.run([sys.executable, os.path.join(here, "repeat_trace.py"), os.path.join(folder, name), paths[-1],
                                     "60000000"], check=True)
-    cases = [one_case(paoding, before, path, runs) for path in paths]
+    cases = [one_case(paoding, earlier, before, path, runs) for path in paths]
     for case in cases:
         print({key: value for key, value in case.items() if key != "runs"})
     return cases
@@ -148,6 +153,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--before", default="", help="words in front of each timed command: 'chrt -f 1' on a busy machine")
     parser.add_argument("--keep", help="folder for the repeated traces, which stay there")
+    parser.add_argument("--earlier", help="another build's paoding")
     parser.add_argument("--parts", default="truth,speed,perfetto")
     options = parser.parse_args()
     parts = options.parts.split(",")
@@ -165,11 +171,11 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         kept = options.keep or temporary
         if "speed" in parts:
-            results["speed"] = speed(options.paoding, before, source, options.runs, kept)
+            results["speed"] = speed(options.paoding, options.earlier, before, source, options.runs, kept)
         if "perfetto" in parts:
             results["perfetto"] = {"command": "benchmarks/trace_analysis.py " + " ".join(sys.argv[1:]),
                                    "load_average": os.getloadavg()[0],
-                                   "cases": perfetto(options.paoding, before, options.folder, kept, options.runs)}
+                                   "cases": perfetto(options.paoding, options.earlier, before, options.folder, kept, options.runs)}
     if "speed" in parts:
         results.update({
             "command": "benchmarks/trace_analysis.py " + " ".join(sys.argv[1:]), "date": datetime.date.today().isoformat(),
