@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Measures the page of a report: writes benchmarks/results/html.json.
-Usage: benchmarks/page.py BUILD [SPANS ..]    a recording of so many spans each (10000000 and 1000000), made by a test
+Usage: benchmarks/page.py BUILD [--before WORDS] [SPANS ..]
+a recording of so many spans each (10000000 and 1000000), made by a test; WORDS stand in front of what is timed, "chrt -f 1" on a
+busy machine
 
 Of the writer the seconds by the clock and those that the cores computed, which other work on the machine does not change; of
 Debian's headless Chromium, where there is one, the same until the page says that it is there, and what one drawing takes."""
@@ -23,10 +25,10 @@ from browser import Browser, find_browser  # noqa: E402
 ROUNDS = 2
 
 
-def timed(command, **more):
+def timed(command):
     """By the clock, and computed."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **more)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"wall_s": time.monotonic() - began,
             "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
@@ -55,12 +57,12 @@ def opened(path):
         return {"ready": least(runs), "draw_ms": draws, "quantum_ns": page.run("timeline.trace.quantum")}
 
 
-def measure(build, spans):
+def measure(build, words, spans):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([build + "/paoding_tests", "--gtest_filter=PageRecordings.*", "--gtest_brief=1"], check=True,
                        env={**os.environ, "PAODING_PAGE_RECORDINGS": folder, "PAODING_PAGE_SPANS": str(spans)})
         recording, page = folder + "/long.paoding", folder + "/long.html"
-        report = [build + "/paoding", "report", recording]
+        report = [*words, build + "/paoding", "report", recording]
         with_page = least([timed([*report, "--html", page]) for _ in range(ROUNDS)])
         with open(page, encoding="utf-8") as file:
             text = file.read()
@@ -75,12 +77,14 @@ def measure(build, spans):
 
 
 def main():
-    build = sys.argv[1]
+    build, words, sizes = sys.argv[1], [], sys.argv[2:]
+    if sizes[:1] == ["--before"]:
+        words, sizes = sizes[1].split(), sizes[2:]
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         processor = re.search(r"model name\s*: (.*)", file.read()).group(1)
     result = {"command": "benchmarks/page.py " + " ".join(sys.argv[1:]), "date": str(datetime.date.today()),
               "machine": f"{processor}, {os.cpu_count()} cores", "load_average": os.getloadavg()[0],
-              "pages": [measure(build, int(spans)) for spans in sys.argv[2:] or ("10000000", "1000000")]}
+              "pages": [measure(build, words, int(spans)) for spans in sizes or ("10000000", "1000000")]}
     with open(os.path.join(ROOT, "benchmarks/results/html.json"), "w", encoding="utf-8") as file:
         json.dump(result, file, indent=1)
         file.write("\n")
