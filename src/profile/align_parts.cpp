@@ -14,7 +14,7 @@ namespace {
 using Numbers = std::vector<std::size_t>;
 using Counts = std::map<std::string, int, std::less<>>;
 
-constexpr double kAlike = 0.5;  // of what two have, both have
+constexpr double kAlike = 0.5;  // the least share of common ops
 
 std::string parent_of(const std::string& scope) {
   const std::size_t slash = scope.rfind('/');
@@ -46,7 +46,7 @@ int common(const Counts& x, const Counts& y) {
 // "softmax_grad" of "softmax_grad/mul": the composed op that an op came from.
 std::string origin_of(const std::string& op) { return op.substr(0, op.find('/')); }
 
-// What a part does: its ops, whatever those came from, or what they came from.
+// The ops of a part or, `as_origins`, the composed ops that they came from.
 Counts ops_of(const StepPart& part, bool as_origins) {
   Counts counts;
   for (const std::string& op : part.members) {
@@ -141,7 +141,7 @@ class Aligner {
     return scopes;
   }
 
-  // What is inside of a scope, by places in it.
+  // The parts inside of a scope, by places in it.
   static Counts inside(const std::vector<StepPart>& parts, const std::vector<std::string>& names,
                        const std::string& scope) {
     Counts counts;
@@ -194,7 +194,7 @@ class Aligner {
 
   // ---- ops that were fused or split ----
 
-  // From the scope furthest in that has them on: what only moved is a row, and so are those that do the same ops.
+  // Begins at the innermost scope that has them: parts that only moved are one row, and so are those with the same ops.
   void regroup() {
     constexpr int kDeepest = 64;
     int deepest = 0;
@@ -205,7 +205,7 @@ class Aligner {
               [&](const StepPart& p, const std::string& scope) { return whole_key(p, up_to(scope, depth)); });
       if (left_a_.size() * left_b_.size() > kMostPairs) continue;
       std::map<std::string, std::pair<Numbers, Numbers>> places;
-      // What lies further out may do the work of several scopes: it waits for theirs.
+      // A part further out may do the work of several scopes, so it is matched after theirs.
       for (const std::size_t i : left_a_) {
         if (depth_of(scopes_of_a_[i]) >= depth) places[up_to(scopes_of_a_[i], depth)].first.push_back(i);
       }
@@ -222,7 +222,7 @@ class Aligner {
     return depth == 0 ? "" : scope.substr(0, end);
   }
 
-  // The parts that are linked by what they do, each set of them at once.
+  // Matches parts that are linked by common ops, each connected set at once.
   void regroup(const Numbers& of_a, const Numbers& of_b) {
     std::set<std::size_t> free_a(of_a.begin(), of_a.end()), free_b(of_b.begin(), of_b.end());
     for (const std::size_t first : of_a) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sweep over each track: at every moment a thread is at what its innermost span says, and a GPU that is idle waits
-// for what the thread was at that launches next.
+// One sweep over each track. At every moment the innermost span decides the use of a thread's time, and the idle time
+// of a GPU gets the use of the thread that launches next.
 #include "profile/budget.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ std::string_view to_string(GpuUse use) {
 
 namespace {
 
-// What a span alone says; what is around it may say more.
+// The use by the span alone; spans around it may change it.
 HostUse use_of(const Trace& trace, SpanId i) {
   switch (trace.kind(i)) {
     case SpanKind::run: return trace.cut(i).at_start ? HostUse::unseen : HostUse::run;
@@ -78,7 +78,7 @@ HostUse use_inside(HostUse around, HostUse own) {
 
 class ThreadSweep {
  public:
-  // Of so many spans. `outside`: what the thread is at where it has none, while its process was recorded.
+  // For so many spans. `outside`: the use of time without a span, while the process was recorded.
   ThreadSweep(const Trace& trace, Window recorded, std::size_t spans, HostUse outside)
       : trace_(trace), recorded_(recorded), outside_(outside), at_(trace.window_start()) {
     made_.reserve(spans + spans / 2);
@@ -159,7 +159,7 @@ class GpuSweep {
   GpuSweep(const Trace& trace, ProcessId process, const std::vector<ThreadTime>& threads)
       : trace_(trace), process_(process), threads_(threads) {}
 
-  // `spans`: what one device did, in order of start.
+  // `spans`: those of one device, in order of start.
   std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
     std::vector<Interval> busy;
     for (const SpanId i : spans) {

@@ -11,10 +11,10 @@
 
 namespace paoding::profile {
 
-/// What a thread was at, by its innermost span.
+/// The use of a thread's time, by its innermost span.
 enum class HostUse : std::uint8_t {
-  ops,        // kernels on the CPU, and what else is done for an op
-  run,        // a run, besides what it does for ops
+  ops,        // kernels on the CPU, and other work for an op
+  run,        // a run, without its ops
   launch,     // handing work to a GPU
   wait,       // for a GPU, or for the other threads of a parallel region
   feed,       // values handed in
@@ -27,19 +27,19 @@ enum class HostUse : std::uint8_t {
 };
 inline constexpr int kHostUses = static_cast<int>(HostUse::yours) + 1;
 
-/// What a GPU was at.
+/// The use of a GPU's time.
 enum class GpuUse : std::uint8_t {
   kernels,       // at least one kernel was under way
   copies,        // copies and fills, and no kernel
   inside_graph,  // idle between two parts of one launch
-  launch,        // idle: what came next was being launched
+  launch,        // idle: the next kernel was being launched
   feed,          // idle: the thread that launches fed
   fetch,         // idle: it fetched
   sync,          // idle: it waited
   compile,       // idle: it compiled
   recording,     // idle: it recorded
   yours,         // idle: it ran code that is not paoding's
-  unseen,        // idle as far as is known: of what the thread did, nothing was recorded
+  unseen,        // idle as far as is known: the thread was not recorded
 };
 inline constexpr int kGpuUses = static_cast<int>(GpuUse::unseen) + 1;
 
@@ -79,7 +79,7 @@ struct Budget {
   std::vector<BudgetPart> parts;  // add up to the trace's wall_ns()
 };
 
-/// Of every thread, then of every GPU.
+/// The budget of every thread, then of every GPU.
 std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads);
 
 /// The workers as one: parts add up to as many times wall_ns(). None: `workers` is 0.

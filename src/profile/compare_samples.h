@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether one program is faster than another, by what several processes of each measured. docs/reference/diff.md says
-// why it is done this way.
+// Whether one program is faster than another, from the times of several processes of each. docs/reference/diff.md has
+// the reasons for the method.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace paoding::profile {
 
 /// How likely Student's t with so many degrees of freedom (any number above 0) is above `t`.
 double student_t_tail(double t, double degrees);
-/// What it is above with this probability, which is above 0 and at most 1/2.
+/// The value that it exceeds with this probability, which is above 0 and at most 1/2.
 double student_t_quantile(double tail, double degrees);
 
 // ---- the verdict ----
@@ -25,7 +25,7 @@ std::string_view to_string(Verdict verdict);
 struct Rule {
   double floor = 0.01;           // a smaller change of the time is none
   double confidence = 0.99;      // of all verdicts together
-  int verdicts = 1;              // so many share what may go wrong: rows of a table, looks at one that grows
+  int verdicts = 1;              // so many share the probability of error: rows of a table, looks at one that grows
   double assumed_spread = 0.05;  // between processes, where there is one process a side and it cannot be known
 };
 
@@ -40,7 +40,7 @@ struct Comparison {
   Verdict verdict = Verdict::inconclusive;
   std::size_t needed = 0;  // of inconclusive: about so many processes a side would tell; 0 where that is not known
 };
-/// By Welch's interval of the logarithms. Every number is the time of one process: above 0 and finite, at least one a
+/// Uses Welch's interval of the logarithms. Every value is the time of one process: above 0 and finite, at least one a
 /// side; else Error (argument).
 Comparison compare_samples(const std::vector<double>& a, const std::vector<double>& b, const Rule& rule = {});
 
@@ -55,12 +55,12 @@ struct Measured {
 struct Drift {
   bool is_found = false;
   double whole = 0;          // of the time, from the first process to the last
-  double in_difference = 0;  // what of the difference between B and A it makes
+  double in_difference = 0;  // its share of the difference between B and A
 };
 /// Found where it is beyond the floor and chance makes one like it in at most 1 of 100 series.
 Drift find_drift(const std::vector<Measured>& in_order, const Rule& rule = {});
 
-/// Of the processes in turns A B B A A B B A ..: whether number `i` is of B.
+/// Whether process `i` of the order A B B A A B B A .. runs B.
 inline bool is_of_b(std::size_t i) { return i % 4 == 1 || i % 4 == 2; }
 
 /// Where a series that may grow is looked at, in processes a side: `runs`, twice that, and so on, `most` last.

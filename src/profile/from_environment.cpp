@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recording that is asked for from outside: `paoding profile` sets PAODING_PROFILE, the library follows it when it is
-// loaded, and whoever is profiled has to change nothing. What is recorded goes to a file while it happens,
-// FOLDER/PID.paoding.
+// loaded, and the profiled program changes nothing. Spans go to a file during the recording, FOLDER/PID.paoding.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -59,7 +58,8 @@ void end_recording(const End& end) {
 
 }  // namespace
 
-// In front of all threads: what they are at is in it. Without one a recording is what was written until its end.
+// Called before there are other threads, since it holds their open spans. Without this file a killed program's
+// recording has only the spans that were written until then.
 void Recorder::Recording::make_live_file(const std::string& path) {
   leave_fork();
   try {
@@ -89,7 +89,7 @@ bool Recorder::follow_environment() {
     if (asked().steps.end == 0) begin(asked().options, true);
     end_at_exit();
   } catch (const std::exception&) {
-    return false;  // not what `paoding profile` writes
+    return false;  // not written by `paoding profile`
   }
   return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What paoding holds of each device's memory, by what for: counted where memory is taken and given back, which no
-// steady step does, and told to a recording as a counter when it changes.
+// Memory that paoding holds on each device, by purpose. It is counted where memory is allocated and freed, which no
+// steady step does, and a recording gets it as a counter when it changes.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace paoding::profile {
 
 enum class HeldFor : std::uint8_t {
-  arenas,      // of programs: what lives from one launch to another
+  arenas,      // of programs: values that live from one launch to another
   parameters,  // of stores, with their shadows
-  inputs,      // of programs, with what a feed is copied through beside a run
-  kernels,     // what kernels keep from run to run, and workspaces outside of arenas
+  inputs,      // of programs, with staging memory of feeds that are copied beside a run
+  kernels,     // state of kernels from run to run, and workspaces outside of arenas
   graphs,      // executable CUDA graphs, estimated by their nodes
   pinned,      // memory of the host that a GPU copies from and to
   other,       // guards, stamps, choices

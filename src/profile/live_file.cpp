@@ -87,7 +87,7 @@ void LiveFile::begin(ClockPair started) {
   head().mark = LiveLayout::kMark;
 }
 
-// What cannot be written is not known later: nobody is there to be told.
+// A failed write is not reported, since nobody is there to handle it: the name is missing later.
 void LiveFile::add_name(LiveName of, const BodyWriter& body) {
   BodyWriter whole;
   whole.number(body.bytes().size() + 1);

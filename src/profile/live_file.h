@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is mapped into a program while it is recorded: the chunks that its threads write, what each is at, and
-// what their ids mean. It outlives a program that is killed, and read_live() adds what it holds to what the program had
-// written into its recording until then.
+// A file that is mapped into a program while it is recorded. It holds the chunks that its threads write, their open
+// spans and the meaning of their ids. It outlives a program that is killed, and read_live() adds its content to the
+// recording that the program had written until then.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,18 @@ struct ClockPair {
 struct LiveChunk {
   std::atomic<std::uint32_t> used{0};
   std::uint32_t thread = 0;
-  std::atomic<std::uint64_t> order{0};  // among those of its thread, from 1 on; 0: what is in it is in the recording
+  std::atomic<std::uint64_t> order{0};  // among those of its thread, from 1 on; 0: its records are in the recording
   std::atomic<std::uint64_t> at{0};     // one more than where in the recording it is about to be written
 };
 
-/// What a thread is at.
+/// The open spans of a thread.
 struct LiveThread {
   std::atomic<std::uint32_t> is_taken{0};
   std::atomic<std::uint32_t> number{0};  // one more than its own; 0: it has recorded nothing
   OpenSpans open;
 };
 
-/// What the file begins with.
+/// The head of the file.
 struct LiveHead {
   std::uint64_t mark = 0;
   ClockPair started;
@@ -59,7 +59,7 @@ struct LiveLayout {
   static_assert(sizeof(LiveHead) <= kPage && kChunkBytes % kPage == 0);
 };
 
-/// What stands in the file of names, one behind the other: the length of the rest, and what it is of.
+/// Entries of the file of names, one after the other: the length of the rest, and its kind.
 enum class LiveName : std::uint8_t { site = 1, argument, text };
 
 /// "FOLDER/PID.live" and "FOLDER/PID.names", by "FOLDER/PID.paoding".
@@ -78,8 +78,8 @@ class LiveFile {
     LiveChunk* head;
     SpanRecord* records;
   };
-  /// Of a chunk that nobody has; nothing where there is no more room. Its pages are there: a thread that writes into
-  /// them waits for none.
+  /// Memory of a free chunk; nothing where there is no more room. Its pages are mapped, so that a thread that writes
+  /// into them does not wait for one.
   std::optional<Memory> add_chunk();
   /// For a thread that begins; nullptr where there are too many.
   LiveThread* add_thread();
@@ -93,7 +93,7 @@ class LiveFile {
   void add_argument(ArgumentId id, std::string_view name, ArgumentType type);
   void add_text(std::uint64_t id, std::string_view text);
 
-  /// In a child of fork(): what it writes from here on is its own.
+  /// Called in a child of fork(), whose spans do not belong into its parent's file.
   void leave_to_parent();
 
  private:
@@ -108,11 +108,11 @@ class LiveFile {
   std::mutex names_mutex_;
 };
 
-/// Of a program that was killed: what was in its memory, from the files beside its recording.
+/// The spans that a killed program had in memory, from the files beside its recording.
 struct LiveRest {
   struct Thread {
     std::uint32_t number = 0;
-    std::vector<SpanRecord> records, open;  // in the order in which they were written; what had begun and not ended
+    std::vector<SpanRecord> records, open;  // in the order in which they were written; spans that had not ended
   };
   ClockPair started;
   double ns_per_tick = 0;
@@ -130,9 +130,9 @@ struct LiveRest {
     std::uint32_t turns;
     SiteInfo info;
   };
-  /// Those that the id is among; nullptr when nobody has said what it is.
+  /// The range that has the id; nullptr for an id without a meaning.
   const Sites* sites_of(SiteId id) const;
-  /// Of one that sites_of() knows.
+  /// The facts of a site that sites_of() knows.
   SiteInfo site_info(SiteId id) const;
   std::vector<Sites> sites;  // in the order of their ids
   std::vector<Name> arguments;

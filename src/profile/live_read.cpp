@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program that was killed had in memory, out of the files beside its recording.
+// Reads the spans that a killed program had in memory from the files beside its recording.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

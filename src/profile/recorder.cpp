@@ -35,7 +35,7 @@ struct Recorder::ThreadExit {
     if (r.live == nullptr) return;
     spans->live = r.live->add_thread();
     if (spans->live == nullptr) {
-      r.live->set_lost();  // what it is at is
+      r.live->set_lost();  // its open spans are lost
     } else {
       spans->open = &spans->live->open;
     }
@@ -73,7 +73,7 @@ void Recorder::find_open_spans() {
 }
 
 void Recorder::Recording::stream_where_much() {
-  constexpr std::size_t kMuch = 4;  // of this part of what there may be
+  constexpr std::size_t kMuch = 4;  // a quarter of the most bytes
   if (stream != nullptr || !problem.empty() || kMuch * bytes_in_memory() <= options->max_bytes) return;
   try {
     stream = std::make_unique<Stream>(*this, "");
@@ -268,7 +268,7 @@ void Recorder::hold(HeldFor what, int device, std::int64_t more) noexcept {
     if (!r.running) return;
     r.add_sample(of, steady_ns());
     if (r.samples.size() % kChunkRecords == 0) r.stream_where_much();
-  } catch (const std::exception&) {  // without memory, or a thread: what is held is right again with the next sample
+  } catch (const std::exception&) {  // without memory, or a thread: the next sample is right again
   }
 }
 
@@ -322,7 +322,7 @@ void Recorder::end_cupti(std::uint64_t of) {
   for (const GpuSource& source : r.sources) {
     try {
       source.end_cupti();
-    } catch (const std::exception& e) {  // what was seen before is still worth having
+    } catch (const std::exception& e) {  // earlier spans are kept
       add_note(fmt::format("GPU spans: {}", e.what()));
     }
   }
@@ -340,7 +340,7 @@ RecorderOptions Recorder::options() {
   return r.options.value_or(RecorderOptions{});
 }
 
-// A child of fork() has none of the other threads and does not record: what its parent does goes on there.
+// A child of fork() has none of the other threads and does not record; its parent's recording goes on.
 void Recorder::leave_fork() {
   static const int asked = pthread_atfork([] { recording().mutex.lock(); }, [] { recording().mutex.unlock(); },
                                           [] {

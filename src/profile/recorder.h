@@ -90,27 +90,28 @@ struct SpanArgument {
   std::int64_t value;
 };
 
-/// What an argument of spans on the host is called and what it is: one number for equal facts.
+/// Stands for the name and type of an argument of host spans; equal pairs have one id.
 using ArgumentId = std::uint32_t;
 
-/// Text that arguments of a recording are.
+/// Texts that are values of arguments in a recording.
 class ArgumentTexts;
 
 struct RecorderOptions {
   State state = State::all;
   Detail detail = Detail::op;
-  /// Of host spans in memory. Long before, they begin to go to a file; what the disk is too slow for is dropped.
+  /// The most memory of host spans. Long before, they begin to go to a file; spans are dropped where the disk is too
+  /// slow.
   std::size_t max_bytes = std::size_t{64} << 20;
   /// From the start on everything goes to this file, which outlives a crash. Empty: to one without a name, when there
   /// is much.
   std::string file = {};
 };
 
-/// A part of the engine that sees GPU work and must be told when a recording starts and stops.
+/// A part of the engine that records GPU work; it is called when a recording starts and stops.
 struct GpuSource {
   std::function<void(State, Detail)> start;  // called before the first span is taken
-  std::function<void()> stop;                // adds what it has seen (Recorder::add_gpu) and returns
-  /// Of a stretch of the recording that goes by CUPTI; stop ends it too.
+  std::function<void()> stop;                // adds its spans (Recorder::add_gpu) and returns
+  /// Begin and end a part of the recording that CUPTI records; stop ends it too.
   std::function<void()> begin_cupti = [] {}, end_cupti = [] {};
 };
 
@@ -142,7 +143,7 @@ class Recorder {
   /// costs nothing. Where ids have become few, the turns share one.
   static TurnSites add_sites(const SiteInfo& info, std::int64_t turns);
 
-  /// The site, of what is seen to have run as this kernel.
+  /// The site for events of `site` that ran as this kernel.
   static SiteId run_as(SiteId site, const std::string& kernel);
 
   /// Writes one span of the calling thread. `run` numbers the execution: needed on the run's own span and on launches
@@ -198,25 +199,25 @@ class Recorder {
   /// Writes one GPU span, timed elsewhere by steady_ns(). `correlation`: see Span. Any thread; takes a lock.
   static void add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
                       std::uint32_t correlation = 0, std::span<const SpanArgument> arguments = {});
-  /// Says what launches of a graph consist of: ReplayPart.
+  /// Adds a part of the launches of a graph: ReplayPart.
   static void add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns);
-  /// Says where a kernel's time went: Phase.
+  /// Adds a part of a kernel's time: Phase.
   static void add_phase(SiteId site, std::string name, std::int64_t ns);
-  /// Says what a GPU can do; once is enough.
+  /// Adds a limit of a GPU; once is enough.
   static void add_limit(const Limit& limit);
-  /// Says what could not be seen during this recording; of equal texts the counts add up.
+  /// Notes a gap of this recording; counts of equal texts add up.
   static void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
-  /// Says what memory is held; once is enough.
+  /// Adds a fact about memory; once is enough.
   static void add_memory(const Memory& memory);
   /// So many bytes more, or fewer, of a device are held: a counter of the recording, if there is one.
   static void hold(HeldFor what, int device, std::int64_t more) noexcept;
-  /// Counts recordings: what is said once in each asks whether it is the one of before.
+  /// Counts recordings, so that a note that is wanted once in each can compare with its last one.
   static std::uint64_t session() { return session_.load(std::memory_order_relaxed); }
   /// Registers a source for all recordings to come.
   static void add_source(GpuSource source);
 
-  /// Error (argument) when a recording is already under way. One that was asked for from outside goes on: it is no
-  /// error then, and what end() gives says that all is in the other.
+  /// Error (argument) when a recording is already under way. It is no error beside one that was asked for from outside,
+  /// which goes on; end() then returns a recording with a note that everything is in the other.
   static void start(const RecorderOptions& options);
   /// Ends the recording. Error (argument) when there is none, or one only that was asked for from outside.
   static Recorded end();
@@ -228,9 +229,9 @@ class Recorder {
   /// No longer, if that recording is still under way.
   static void end_cupti(std::uint64_t recording);
   static bool running();
-  /// What one span costs its thread, measured once.
+  /// The time that one span costs its thread, measured once.
   static std::uint64_t span_cost_ns();
-  /// Of the recording under way or, when there is none, of the last one.
+  /// Options of the recording under way or, when there is none, of the last one.
   static RecorderOptions options();
 
  private:
@@ -287,25 +288,25 @@ class Recorded {
   std::unique_ptr<Recorder::Parts> parts_;
 };
 
-/// Whether a recording that starts while a span is under way has to know of it: what takes long says so, which costs
-/// some stores when nothing is recorded.
+/// Whether a recording that starts during a span records it. Long spans ask for that, which costs some stores when
+/// nothing is recorded.
 enum class Known : std::uint8_t { while_recording, always };
 
 /// The spans of a thread that goes through a list: each begins where the one before it has ended, so that a span costs
-/// one reading of the clock. What lies between two of them, the recorder's few ns too, is the later one's.
+/// one reading of the clock. The time between two of them, the recorder's few ns included, belongs to the later one.
 class SpanList {
  public:
   /// When the next span begins.
   Ticks now() const { return at_; }
-  /// What was done since the last has ended. Returns when it began.
+  /// Records the time since the last span ended as a span. Returns its begin.
   Ticks complete(SiteId site) {
     const Ticks start = at_;
     at_ = Recorder::complete(site, start, end_ = read());
     return start;
   }
-  /// Of the last span.
+  /// The end of the last span.
   Ticks end() const { return end_; }
-  /// What was done is no span.
+  /// Leaves out the time since the last span.
   Ticks skip() { return std::exchange(at_, end_ = read()); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recorder keeps while it records: the chunks of every thread, GPU spans, notes, sites.
+// The recorder's state during a recording: the chunks of every thread, GPU spans, notes, sites.
 #pragma once
 
 #include <unistd.h>
@@ -24,9 +24,8 @@
 
 namespace paoding::profile {
 
-/// A thread's spans are written in the order of their ends. Two stamps right behind each other may still come out the
-/// other way round (the counter is read out of order, and cores differ a little): then what is around a span would end
-/// before it.
+/// A thread's spans are written in the order of their ends. Two readings of the counter in close succession may come
+/// out in the wrong order (it is read out of order, and cores differ a little): then a span would end after its parent.
 class EndOrder {
  public:
   Ticks of(Ticks end) {
@@ -39,7 +38,7 @@ class EndOrder {
   Ticks last_ = 0;
 };
 
-/// This one, and among which others: as torchrun, Open MPI and Slurm say it.
+/// This process and its rank among others, from the variables of torchrun, Open MPI and Slurm.
 struct OwnProcess {
   int pid = 0, rank = -1;
   std::string name;
@@ -55,7 +54,7 @@ struct Recorder::Chunk {
         memory(std::move(memory_of_several)) {}
   explicit Chunk(const LiveFile::Memory& in_file) : records(in_file.records), live(in_file.head) {}
   std::atomic<std::uint32_t>& used() { return live == nullptr ? own_used : live->used; }
-  /// What is in it is in the recording, or nobody's any more.
+  /// Its records are in the recording, or are not needed any more.
   void is_over() {
     if (live != nullptr) live->order.store(0);
   }
@@ -65,7 +64,7 @@ struct Recorder::Chunk {
   std::atomic<std::uint32_t> own_used{0};
 };
 
-// Arguments on their way to the span that comes behind them in its thread's records.
+// Arguments that wait for their span, which comes after them in its thread's records.
 class ArgumentsAhead {
  public:
   struct One {
@@ -80,7 +79,7 @@ class ArgumentsAhead {
     all_.push_back({record.run, record.start});
     return true;
   }
-  /// Those of the span, once.
+  /// The arguments of the span, which are then forgotten.
   std::vector<One> of(const SpanRecord& record) {
     return all_.empty() || record.start != of_ ? std::vector<One>{} : std::exchange(all_, {});
   }
@@ -114,7 +113,7 @@ struct ArgumentName {
   ArgumentType type;
 };
 
-// What one thread writes. Only its thread changes the chunk list, under Recording::mutex.
+// The spans of one thread. Only this thread changes the chunk list, under Recording::mutex.
 struct Recorder::ThreadSpans {
   std::vector<std::shared_ptr<Chunk>> chunks;  // the last one is being written
   std::uint64_t session = 0;                   // of the recording that the chunks belong to
@@ -144,7 +143,7 @@ struct GpuPiece {
   std::vector<GpuArgument> arguments;  // in the order of their spans
 };
 
-// In pieces, so that memory grows by no more than what is added and pieces can be taken away.
+// Spans are kept in pieces, so that memory grows only by new ones and pieces can be taken away.
 class GpuSpans {
  public:
   /// Whether another piece is full.
@@ -162,7 +161,7 @@ class GpuSpans {
   }
   std::size_t bytes() const { return size() * sizeof(GpuSpan) + argument_count_ * sizeof(GpuArgument); }
   const std::deque<GpuPiece>& pieces() const { return pieces_; }
-  /// The first one if it is full or, `is_part`, whatever is in it.
+  /// The first piece if it is full or, with `is_part`, in any case.
   std::optional<GpuPiece> take_full(bool is_part = false) {
     if (pieces_.empty() || !(is_part || is_full(pieces_.front()))) return std::nullopt;
     GpuPiece first = std::move(pieces_.front());
@@ -177,7 +176,7 @@ class GpuSpans {
   std::size_t argument_count_ = 0;
 };
 
-// What is held of a device for one purpose.
+// Memory of a device that is held for one purpose.
 struct HeldNow {
   HeldFor what = HeldFor::other;
   int device = -1;
@@ -186,13 +185,13 @@ struct HeldNow {
 
 using GpuTracks = std::vector<std::tuple<TrackKind, std::string, int>>;
 
-// What is registered at once: ids from `sites.first` on.
+// Sites that are registered together: ids from `sites.first` on.
 struct SiteRange {
   SiteInfo info;
   TurnSites sites;
 };
 
-// What is recorded besides the spans of the host's threads: of a recording while it goes on, and when it is over.
+// The parts of a recording besides the spans of the host's threads, during the recording and after it.
 struct BesideThreads {
   GpuTracks gpu_tracks;
   GpuSpans gpu_spans;
@@ -210,11 +209,11 @@ struct Recorder::Parts : BesideThreads {
   struct Thread {
     std::uint32_t number = 0;
     std::vector<std::shared_ptr<Chunk>> chunks;
-    std::uint32_t used = 0;        // of the last of them: what is written behind it came too late
-    std::vector<SpanRecord> open;  // what had begun and not ended
+    std::uint32_t used = 0;        // records of the last chunk; later ones came too late
+    std::vector<SpanRecord> open;  // spans that have begun and not ended
     std::uint64_t dropped = 0;
 
-    /// Calls `take` with the records of each chunk. What is open is then what has not ended meanwhile.
+    /// Calls `take` with the records of each chunk. Afterwards `open` has only spans that have not ended meanwhile.
     template <class Take>
     void for_each_chunk(Take&& take);
   };
@@ -238,7 +237,7 @@ class Recorder::Stream {
   void cut() { is_cut_ = true; }
   /// The rest of the recording.
   void finish(Parts& rest);
-  /// What was written as a whole.
+  /// Reads everything that was written.
   Trace read() const;
   /// Whether anybody could read it but this process.
   bool has_name() const { return has_name_; }
@@ -255,7 +254,7 @@ class Recorder::Stream {
   void write_clock(ClockPair pair);
   void write_anchor(const SharedClocks& at);
   void write_chunk(const Full& full);
-  /// Of GPU spans, one that is full or, `is_part`, not.
+  /// Writes a piece of GPU spans that is full or, with `is_part`, any.
   bool write_gpu_piece(bool is_part);
   void write_facts();
   void write_samples_so_far();
@@ -297,14 +296,14 @@ struct Recorder::Recording : BesideThreads {
   }
   /// Once there is much everything goes to a file, if there can be one.
   void stream_where_much();
-  /// What is held from here on, of one of `held`; of what the recording's state leaves out, nothing.
+  /// Adds a sample of one of `held`; none where the recording's state leaves it out.
   void add_sample(std::size_t of, std::int64_t ns);
 
-  /// For one from outside, before it begins: what it records is known whatever becomes of this process.
+  /// Called before a recording from outside begins, so that its spans survive this process.
   void make_live_file(const std::string& recording);
-  /// Into the calling thread's new chunk those at the end of its last one.
+  /// Copies the arguments at the end of the calling thread's last chunk into its new one.
   static void repeat_arguments(const RecordCursor& full);
-  /// Ends it: what was recorded is nobody's any more.
+  /// Ends the recording and hands its parts over.
   std::unique_ptr<Parts> take(ClockPair stopped, Ticks window_end);
 
   std::mutex mutex;
@@ -328,12 +327,12 @@ struct Recorder::Recording : BesideThreads {
   bool is_from_outside = false;  // `paoding profile` asked for it
   bool has_inside = false;       // the program has asked for one too
 
-  /// What a site of a recorder's id says.
+  /// The facts of a site, by the recorder's id.
   SiteInfo site_info(SiteId site);
   ArgumentName argument_name(ArgumentId id);
   /// More of them that are free, once there are many ten at a time. Throws std::bad_alloc.
   void make_chunks();
-  /// What nobody writes or reads any more is written again.
+  /// Chunks that nobody writes or reads any more are used again.
   void give_back(std::vector<std::shared_ptr<Chunk>>& chunks);
 
   std::mutex sites_mutex;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a recording: what threads and GPUs wrote becomes a Trace.
+// The end of a recording: the spans of threads and GPUs become a Trace.
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ SiteInfo Recorder::Recording::site_info(SiteId site) {
   return info;
 }
 
-// What has begun and not ended, of what a thread knows.
+// The spans of a thread that have begun and not ended.
 std::vector<SpanRecord> Recorder::open_of(const ThreadSpans& spans) {
   std::vector<SpanRecord> open;
   const std::uint32_t depth = std::min(spans.open->depth.load(std::memory_order_acquire), OpenSpans::kMost);
@@ -220,7 +220,7 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   over->shared_at_start = shared_at_start, over->shared_at_end = read_shared_clocks();
   over->window_end = window_end;
   for (const auto& spans : threads) {
-    // What is still open is looked at first: what ends meanwhile is then among the records too, and known again.
+    // Open spans are read first: one that ends meanwhile is then among the records too, and is recognised.
     Parts::Thread thread;
     thread.open = open_of(*spans);
     const bool is_of_this = spans->session == session_.load();
@@ -316,7 +316,7 @@ Recorded Recorder::end_whole(Recording& r) {
       }
     }
   }
-  // What GPUs had to do is part of the recording: it ends behind it.
+  // The GPUs' work is part of the recording, which therefore ends after it.
   const Ticks ended = has_waited ? now() : asked;
   if (has_waited && r.options->state != State::gpu) complete(site, asked, ended);
 

@@ -24,7 +24,7 @@ struct StoredSpan {
   SpanId parent = kNone, cause = kNone;
   std::uint64_t start = 0, end = 0;  // ns of steady_ns() or, of a host's track, ticks of the recorder's clock
   Cut cut = {};
-  std::int64_t bytes = -1;  // as Span
+  std::int64_t bytes = -1;  // see Span
   double flops = -1;
   std::uint32_t arguments_begin = 0, arguments_end = 0;  // of those that are given with the spans
 };
@@ -36,7 +36,7 @@ using TextOfId = std::function<std::string_view(StringId)>;
 enum class StoredClock : std::uint8_t { nanoseconds, ticks };
 
 /// Makes chunks and hands each to `write`. Where that gives it to the operating system, a process that dies loses
-/// nothing that was handed over. What `write` throws is passed on.
+/// nothing that was handed over. Exceptions of `write` are passed on.
 class RecordingWriter {
  public:
   using Write = std::function<void(std::string_view)>;
@@ -51,7 +51,7 @@ class RecordingWriter {
   ColumnId column(std::string_view name, ArgumentType type);
   SiteId site(const SiteInfo& info);
   /// `first`: the number of the first of them, in a file of a finished trace, whose links are kept; kNone in others.
-  /// `arguments`: of all of them, of the file's columns; `text_of` says what text is.
+  /// `arguments`: of all of them, of the file's columns; `text_of` gives the text of an id.
   void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone,
              std::span<const Argument> arguments = {}, const TextOfId& text_of = {});
   /// Between spans that were written, by their numbers among all of the file.
@@ -60,7 +60,7 @@ class RecordingWriter {
   void memory(const Memory& memory);
   /// The file's id; equal arguments give the same.
   CounterId counter(int device, std::string_view name, ProcessId process = 0);
-  /// Of the file's counters.
+  /// Samples of the file's counters.
   void samples(std::span<const Sample> samples);
   void part(const ReplayPart& part);
   void phase(const Phase& phase);
@@ -85,13 +85,11 @@ class RecordingWriter {
 /// Everything that the finished trace holds. Error (file).
 void write_recording(const Trace& trace, const std::string& path);
 
-/// A finished Trace. What is missing or broken at the end is said in a note. Error (file) when the file is no
-/// recording.
+/// A finished Trace. A note says how much is missing or broken at the end. Error (file) when the file is no recording.
 Trace read_recording(const std::string& path);
-/// The same with what lies beside the file, of a program that was killed: what it had in its memory still
-/// (live_file.h).
+/// The same for a program that was killed, with the spans that it still had in memory (live_file.h).
 Trace read_recording_of_killed(const std::string& path);
-/// The same of what is in memory; `name` is for errors.
+/// The same for a file's content in memory; `name` is for errors.
 Trace read_recording_text(std::string_view file, const std::string& name);
 
 }  // namespace paoding::profile

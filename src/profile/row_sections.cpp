@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as rows: what they add up to, their order and their names.
+// Calls as rows: their sums, their order and their names.
 #include <algorithm>
 #include <numeric>
 
@@ -32,7 +32,7 @@ void RowTree::count_call(const Call& call, double whole, double on_gpu) {
   }
 }
 
-// What was opened since, and is not kept.
+// Removes calls that were opened since, and are not kept.
 void RowTree::close_calls(CallId first) {
   for (std::size_t i = calls_.size(); i-- > first;) {
     Call& call = calls_[i];
@@ -109,7 +109,7 @@ void RowTree::count_scaled_calls() {
   }
 }
 
-// Of the time of an op on a GPU as much as of the phases that its kernels tell.
+// Divides the time of an op on a GPU by the phases that its kernels report.
 void RowTree::add_phases() {
   std::map<LabelId, std::map<std::string, double>> told;  // by op
   for (const Phase& phase : trace_.phases()) {
@@ -131,7 +131,7 @@ void RowTree::add_phases() {
   }
 }
 
-// Shapes that were inferred when the program was compiled. What nobody measured has no row.
+// Shapes that were inferred when the program was compiled. Ops without a time have no row.
 void RowTree::add_compiled_shapes() {
   const auto count_now = static_cast<NodeId>(nodes_.size());
   for (NodeId id = 0; id < count_now; ++id) {
@@ -164,7 +164,7 @@ void RowTree::number_groups() {
   }
 }
 
-// What is in none of the rows below: an op's own time.
+// The time of the rows below; the rest is an op's own time.
 double RowTree::of_children(const Node& node) const {
   double sum = 0;
   for (const NodeId child : node.children) sum += nodes_[child].row.at_compile ? 0 : nodes_[child].row.total;

@@ -31,7 +31,7 @@ void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   }
 }
 
-// Of one track, and in order.
+// Intervals come from one track, and in order.
 void RowTree::add_now(Call& call, Interval interval, bool gpu) {
   if (call.has_pieces) interval.start = std::max(interval.start, call.end);
   interval.end = std::max(interval.end, interval.start);
@@ -44,7 +44,7 @@ void RowTree::add_now(Call& call, Interval interval, bool gpu) {
   }
 }
 
-// What the op moved and computed: to the call and all calls around it.
+// Adds the op's bytes and operations to the call and all calls around it.
 void RowTree::add_work(CallId call, SpanId span) {
   const auto bytes = static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
   const double flops = std::max(trace_.flops(span), 0.0), floor = floor_ns(trace_.site(span), bytes, flops);
@@ -70,14 +70,14 @@ RowTree::Work& RowTree::work_of(CallId call) {
   return works_[own];
 }
 
-// What a GPU takes at least for what an op moves and computes.
+// The least time of a GPU for the op's bytes and operations.
 double RowTree::floor_ns(const Site& site, double bytes, double flops) const {
   const double rate = limit_.flops_per_ns[static_cast<std::size_t>(site.unit)];
   return std::max(limit_.bytes_per_ns > 0 ? bytes / limit_.bytes_per_ns : 0, rate > 0 ? flops / rate : 0);
 }
 
-// Calls of spans that started work on a GPU, and of those around them. So are those of spans that say of themselves
-// what is around them where that does not lie around them.
+// Keeps the calls of spans that started work on a GPU, and of those around them. Also kept are calls of spans that name
+// a parent which does not enclose them.
 void RowTree::find_what_is_kept() {
   const auto keep = [&](SpanId i) {
     for (; i != kNone && !is_kept_[i]; i = trace_.parent(i)) is_kept_[i] = true;
@@ -96,7 +96,7 @@ void RowTree::find_what_is_kept() {
   }
 }
 
-// What has ended before a span that lies in `parent`.
+// Closes the spans that have ended before a span that lies in `parent`.
 void RowTree::end_spans_outside(SpanId parent) {
   while (!open_.empty() && open_.back().span != parent) {
     const auto [span, first] = open_.back();
@@ -141,7 +141,7 @@ void RowTree::add_self_time(SpanId op, std::int64_t until) {
   span_ = at_hand;
 }
 
-// What of an op is not computation; of a compute phase only what the thread waited or recorded.
+// Removes the parts of an op that are not computation; of a compute phase only the time of waiting or recording.
 void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
   if (p == kNone || !has_self_time(p)) return;
   if (trace_.kind(p) == SpanKind::compute && kind != SpanKind::wait && kind != SpanKind::recording) return;
@@ -153,7 +153,7 @@ void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   if (kind == SpanKind::instant) return;  // has no time
   const SpanId p = trace_.parent(i);
-  if (kind == SpanKind::frame) {  // what it calls is in the rows around it
+  if (kind == SpanKind::frame) {  // its calls are in the rows around it
     if (p == kNone) return;
     std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
     in_compile_[i] = in_compile_[p];
@@ -177,7 +177,7 @@ void RowTree::add_host_span(SpanId i) {
     append(computation, interval);
     return;
   }
-  if (kind == SpanKind::run && trace_.cut(i).at_start) {  // what it did before is not known, nor its ops
+  if (kind == SpanKind::run && trace_.cut(i).at_start) {  // its earlier part is not known, nor its ops
     append(unseen, interval);
     return;
   }

@@ -19,7 +19,7 @@ namespace paoding::profile {
 
 namespace {
 
-// A stretch of time and what it is spent on.
+// An interval of time and its use.
 struct Claim {
   std::int64_t start, end;
   SpanId span;    // kNone: nobody's
@@ -54,7 +54,7 @@ class PartsOfSteps {
  private:
   using PartId = std::uint32_t;
 
-  // Without overlaps: what began first goes on to its end.
+  // Without overlaps: the span that began first goes on to its end.
   std::vector<Claim> on_gpu(bool copies) const {
     const ProcessId process = trace_.tracks()[track_].process;
     std::vector<SpanId> spans;
@@ -86,7 +86,7 @@ class PartsOfSteps {
     return claims;
   }
 
-  // What of the time is still free goes to these; both are in order.
+  // Gives the time that is still free to these; both are in order.
   void take(const std::vector<Claim>& claims) {
     std::vector<Interval> left;
     std::size_t at = 0;
@@ -113,7 +113,7 @@ class PartsOfSteps {
     part.ns += time, part.calls += is_begin;
   }
 
-  // By the shares of those that were stamped in full.
+  // Divides the time in the proportions of replays that were stamped in full.
   void add_replay(const std::vector<ReplayPart>& parts, double ns, bool is_begin) {
     double sum = 0, replays = 0;
     for (const ReplayPart& part : parts) sum += static_cast<double>(part.ns);
@@ -129,12 +129,12 @@ class PartsOfSteps {
 
   static constexpr int kFurthest = 256;  // spans within each other
 
-  // What made it happen: of a GPU's span what launched it, else what is around it.
+  // The cause of a span: for a GPU's the launch, else the span around it.
   SpanId before(SpanId i) const {
     return trace_.on_gpu(i) && trace_.cause(i) != kNone ? trace_.cause(i) : trace_.parent(i);
   }
 
-  // The op that a span is done for: itself, or what is around it, or caused it. Of the phases of an op the whole op.
+  // The op of a span: itself, or a span around it, or its cause. The phases of an op belong to the whole op.
   SpanId op_span(SpanId i) const {
     for (int further = 0; i != kNone && further < kFurthest; ++further, i = before(i)) {
       if (trace_.site(i).op == 0) continue;

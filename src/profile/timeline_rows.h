@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the timelines share: on which row of its track a span is drawn, and where the bytes go.
+// Parts that the timelines share: the row of its track on which a span is drawn, and the output.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace paoding::profile {
 
 inline constexpr std::uint32_t kRowsPerTrack = 64;
 
-/// Each span to the first row of its track where it lies inside, or after, what is there: spans of a row never cross.
+/// Puts each span on the first row of its track where it lies inside or after the others, so spans of a row never
+/// cross.
 std::vector<std::uint32_t> rows_of(const Trace& trace);
 
 /// Timelines show the host and every GPU of a process as processes of their own: so many numbers has each.
@@ -22,18 +23,18 @@ inline constexpr int kProcessesEach = 8192;
 /// "host", "GPU 0"; "rank 1 GPU 0" where there are several processes.
 std::string place_name(const Trace& trace, ProcessId process, int device);
 
-/// As much of a text as a timeline says each time.
+/// The beginning of a text, as much as a timeline repeats each time.
 std::string_view shown(std::string_view text);
-/// Of the ops of a group as many.
+/// The most ops of a group that a timeline lists.
 inline constexpr std::uint32_t kMostMembers = 1000;
 
 /// The argument's name, where all spans may have one of that name "argument bytes".
 std::string argument_name(const Trace& trace, const ArgumentColumn& column);
 
-/// What the counter is at the end of the recording, said once more: so that it is drawn up to there.
+/// The counter's last sample at the end of the recording, so that it is drawn up to there.
 Sample at_the_end(const Trace& trace, const Sample& last);
 
-/// Takes what a timeline is made of, piece by piece.
+/// Takes a timeline piece by piece.
 using Sink = std::function<void(std::string_view)>;
 
 /// Chrome's trace format, as JSON.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs together in a trace: the span around each, on its track, and what on the host started work of a GPU.
-// Found by sorting what has numbers, and only where there is work of a GPU to find a cause for.
+// Links in a trace: the span around each, on its track, and the host's span that started work of a GPU. They are found
+// by sorting spans with correlation numbers, and only where work of a GPU needs a cause.
 #include <algorithm>
 #include <compare>
 #include <tuple>
@@ -29,12 +29,12 @@ class Numbered {
     look_up(number, of);
     return to_ - from_;
   }
-  /// Of the last of them; kNone where there is none.
+  /// The span of the last of them; kNone where there is none.
   SpanId last(std::uint32_t number, SpanId of) {
     look_up(number, of);
     return from_ == to_ ? kNone : spans_[to_ - 1].span;
   }
-  /// Of the first.
+  /// The span of the first.
   SpanId first(std::uint32_t number, SpanId of) {
     look_up(number, of);
     return from_ == to_ ? kNone : spans_[from_].span;
@@ -95,7 +95,7 @@ void Trace::link_parents() {
     PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
     if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
     if (kind(i) == SpanKind::instant) continue;
-    // What ends no later than this contains nothing more that this does not: the further out, the later is an end.
+    // A span that ends no later than this one contains no later span that this one does not, so it is closed.
     while (!open.empty() && end(open.back()) <= end(i)) open.pop_back();
     open.push_back(i);
   }
@@ -146,7 +146,7 @@ void Trace::link_causes() {
   }
 }
 
-// From what was handed in for a run (the copies to a GPU, where there were any) to the run's first launch.
+// Links the feeds of a run (the copies to a GPU, where there were any) to the run's first launch.
 void Trace::link_feeds() {
   std::vector<bool> is_copied(size());
   std::vector<LinkedStep> sources;
