@@ -9,7 +9,7 @@ namespace {
 
 class DiffCli : public Cli {
  protected:
-  // As paoding bench --json writes it.
+  // The JSON that paoding bench --json writes.
   void write_rows(const std::string& name, double us, const std::string& more = "",
                   const std::string& machine = "m") const {
     write(name, "{\n\"paoding\":\"0\",\n\"device\":\"cpu\",\n\"machine\":\"" + machine +
@@ -81,7 +81,7 @@ TEST_F(DiffCli, ComparesRecordingsOpByOp) {
     parts += 1;
   }
   EXPECT_NEAR(sum, double(json["change"]["ns"]), 1e-3);
-  EXPECT_GE(parts, 2);  // the group, and what is nobody's
+  EXPECT_GE(parts, 2);  // the group, and the remainder
   // A folder has a file of every process.
   fs::create_directory(path("both"));
   fs::copy_file(path("a.paoding"), path("both/1.paoding"));
@@ -139,7 +139,7 @@ TEST_F(DiffCli, AddsWhatReadsTheRowsOfTheBenchmark) {
   EXPECT_TRUE(has(own.err, "leave --json out")) << own.err;
 }
 
-// A program that measures what it is told: two a side cannot tell 5%, four can.
+// A program that prints given times: two a side cannot tell 5%, four can.
 TEST_F(DiffCli, GoesOnWhileItIsInconclusive) {
   write("paoding",
         "#!/bin/sh\nn=$(cat " + path("order") + " 2>/dev/null | wc -l)\necho $2 >>" + path("order") +
@@ -169,7 +169,7 @@ TEST_F(DiffCli, ShowsTheEndOfACommandThatFails) {
   EXPECT_TRUE(has(run("diff --warm-up 0 -- sh -c 'kill -9 $$' -- true").err, "exit code 137")) << ran.err;
 }
 
-// What was measured until then is shown; the command that runs ends, with what it started.
+// Rows measured until then are shown; the command that runs ends, with its children.
 TEST_F(DiffCli, KeepsWhatWasMeasuredWhenInterrupted) {
   const Ran ran = shell(program().string() + " diff --no-record --warm-up 0 --runs 3 -- sh -c 'echo A >>" +
                         path("order") + "' -- sh -c 'echo B >>" + path("order") + "; test $(wc -l <" + path("order") +
