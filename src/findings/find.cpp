@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a trace to its findings: steps, the gate, the replay, rules, claims.
+// From a trace to its findings: steps, whether to abstain, the replay, rules, claims.
 #include <array>
 #include <future>
 #include <optional>
 #include <system_error>
 
+#include "findings/abstention.h"
 #include "findings/claims.h"
 #include "findings/finding.h"
-#include "findings/gate.h"
 #include "findings/replay.h"
 #include "findings/rules.h"
 

@@ -118,7 +118,9 @@ TEST(Findings, AreSortedAndNumberedByTheirGain) {
   const Findings all = find(made.finish());
   for (std::size_t i = 0; i < all.found.size(); ++i) {
     EXPECT_EQ(all.found[i].number, static_cast<int>(i) + 1);
-    if (i > 0) EXPECT_GE(all.found[i - 1].gain_high_ns, all.found[i].gain_high_ns);
+    if (i > 0) {
+      EXPECT_GE(all.found[i - 1].gain_high_ns, all.found[i].gain_high_ns);
+    }
     EXPECT_GE(all.found[i].share_high, 0.01);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a trace of another profiler: a trace or an error, and its report adds up.
+#include "findings/finding.h"
 #include "paoding/error.h"
 #include "profile/report.h"
 #include "profile/timeline_rows.h"
@@ -19,6 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bytes +=
           report(trace, {.detail = Detail::instances, .nesting = Nesting::scope, .kernels = true, .format = format})
               .size();
+    }
+    const findings::Findings found = findings::find(trace, {.least_steps = 1, .most_replay_error = 1e18});
+    for (const findings::Finding& one : found.found) {
+      if (one.gain_low_ns < 0 || one.gain_low_ns > one.gain_high_ns) __builtin_trap();
     }
     write_chrome(trace, [&](std::string_view piece) { bytes += piece.size(); });
     write_perfetto(trace, [&](std::string_view piece) { bytes += piece.size(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/gate.h"
+#include "findings/abstention.h"
 
 #include <fmt/format.h>
 
