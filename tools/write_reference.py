@@ -17,6 +17,7 @@ OF_THE_REPOSITORY = {
     "PAODING_ALONE": "1: nothing else runs on the machine, so tests of time are strict, and the translation step's binds all of its shapes",
     "PAODING_BUILD": "the build folder that tools/check.sh looks in [build]",
     "PAODING_CLOCK_SECONDS": "how long the test of the chip's clock runs",
+    "PAODING_FINDINGS_TABLE": "a file for the table of the seeded faults, and with .json behind it for its numbers",
     "PAODING_FIRST_SCHEDULE": "the first seed of emulated schedules [1]",
     "PAODING_KEEP_CUBINS": "a folder for the compiled kernels of the tests of generated text",
     "PAODING_KERNELS": "a folder where emulated kernels are kept compiled",
