@@ -56,7 +56,8 @@ bool read_report(const std::string& path, Predictions* all) {
     std::int64_t number = 0;
     simdjson::dom::array share;
     if (one["number"].get(number) != simdjson::SUCCESS || one["share"].get(share) != simdjson::SUCCESS ||
-        share.at(0).get(made.low) != simdjson::SUCCESS || share.at(1).get(made.high) != simdjson::SUCCESS) {
+        share.at(0).get(made.low) != simdjson::SUCCESS || share.at(1).get(made.high) != simdjson::SUCCESS ||
+        one["predicted_share"].get(made.gain) != simdjson::SUCCESS) {
       fail(ErrorKind::file, "{}: a finding of it has no number or no share of the step", path);
     }
     made.number = static_cast<int>(number);
@@ -69,11 +70,10 @@ std::string share_text(double share) { return fmt::format("{:.1f}", 100 * share)
 std::string interval_text(double middle, double low, double high) {
   return fmt::format("{} [{}, {}]%", share_text(middle), share_text(low), share_text(high));
 }
-double middle_of(const Prediction& prediction) { return (prediction.low + prediction.high) / 2; }
 
 JsonObject prediction_object(const Prediction& prediction) {
   JsonObject object, predicted;
-  predicted.add("gain", middle_of(prediction)).add("low", prediction.low).add("high", prediction.high);
+  predicted.add("gain", prediction.gain).add("low", prediction.low).add("high", prediction.high);
   object.add("number", prediction.number).add("kind", prediction.kind).add("title", prediction.title);
   object.add("op", prediction.op).add("scope", prediction.scope);
   object.add("change", prediction.change).add("verify", prediction.verify);
@@ -93,6 +93,7 @@ Predictions predictions_of(const profile::Trace& trace, const std::string& file)
                         .title = one.title,
                         .op = one.op,
                         .scope = one.scope,
+                        .gain = one.share,
                         .low = one.share_low,
                         .high = one.share_high,
                         .change = one.change,
@@ -138,14 +139,12 @@ MeasuredGain measured_gain(const Prediction& prediction, const profile::Comparis
                                                         : GainVerdict::as_predicted;
   }
   constexpr double kQuarter = 0.25;
-  measured.is_missed_by_a_quarter =
-      std::abs(middle_of(prediction) - measured.gain) > kQuarter * std::abs(measured.gain);
+  measured.is_missed_by_a_quarter = std::abs(prediction.gain - measured.gain) > kQuarter * std::abs(measured.gain);
   return measured;
 }
 
 std::string gain_text(const Prediction& prediction, const MeasuredGain& measured) {
-  return fmt::format("predicted {}, measured {}: {}",
-                     interval_text(middle_of(prediction), prediction.low, prediction.high),
+  return fmt::format("predicted {}, measured {}: {}", interval_text(prediction.gain, prediction.low, prediction.high),
                      interval_text(measured.gain, measured.low, measured.high), to_string(measured.outcome));
 }
 

@@ -16,8 +16,8 @@ namespace paoding::cli {
 struct Prediction {
   int number = 0;
   std::string kind, title, op, scope;
-  double low = 0, high = 0;    // of the step's time, that the change saves
-  std::string change, verify;  // verify: the switch of paoding's; empty where none
+  double gain = 0, low = 0, high = 0;  // of the step's time, that the change saves
+  std::string change, verify;          // verify: the switch of paoding's; empty where none
 };
 
 struct Predictions {
@@ -41,7 +41,7 @@ std::string_view to_string(GainVerdict outcome);
 struct MeasuredGain {
   double gain = 0, low = 0, high = 0;
   GainVerdict outcome = GainVerdict::inconclusive;
-  bool is_missed_by_a_quarter = false;  // the middle of the prediction
+  bool is_missed_by_a_quarter = false;  // the predicted gain
 };
 /// Inconclusive where the verdict is; else by whether the intervals overlap.
 MeasuredGain measured_gain(const Prediction& prediction, const profile::Comparison& step);

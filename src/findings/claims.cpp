@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <future>
 #include <system_error>
 
@@ -66,9 +67,13 @@ Finding made_of(Candidate&& candidate, Gain gain, std::int64_t step_ns) {
   Finding finding;
   finding.kind = candidate.kind;
   finding.title = std::move(candidate.title), finding.text = std::move(candidate.text);
-  finding.gain_low_ns = gain.low, finding.gain_high_ns = gain.high;
-  finding.share_low = static_cast<double>(gain.low) / static_cast<double>(step_ns);
-  finding.share_high = static_cast<double>(gain.high) / static_cast<double>(step_ns);
+  finding.replayed_low_ns = gain.low, finding.replayed_high_ns = gain.high;
+  finding.gain_low_ns = std::llround(kGainBelow * static_cast<double>(gain.low));
+  finding.gain_high_ns = std::clamp<std::int64_t>(std::llround(kGainAbove * static_cast<double>(gain.high)), gain.high,
+                                                  std::max(step_ns, gain.high));
+  const auto share_of = [&](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(step_ns); };
+  finding.share = share_of(gain.high);
+  finding.share_low = share_of(finding.gain_low_ns), finding.share_high = share_of(finding.gain_high_ns);
   finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
   finding.line = std::move(candidate.where.line);
   finding.evidence = std::move(candidate.evidence);
@@ -114,7 +119,7 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
     claimed.insert(claimed.end(), candidates[i].most.begin(), candidates[i].most.end());
     found.push_back(made_of(std::move(candidates[i]), gain, step_ns));
   }
-  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::gain_high_ns);
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::replayed_high_ns);
   for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;
   return found;
 }

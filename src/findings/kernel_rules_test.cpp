@@ -75,8 +75,8 @@ void expect_gain(const Trace& trace, Kind kind, Expected gain, std::string_view 
   const auto found = std::ranges::find(all.found, kind, &Finding::kind);
   ASSERT_NE(found, all.found.end()) << to_string(kind);
   constexpr double kNear = 5;  // us: a launch that goes takes the gap behind its kernel along
-  EXPECT_NEAR(static_cast<double>(found->gain_low_ns) / 1e3, gain.low_us, kNear) << found->text;
-  EXPECT_NEAR(static_cast<double>(found->gain_high_ns) / 1e3, gain.high_us, kNear) << found->text;
+  EXPECT_NEAR(static_cast<double>(found->replayed_low_ns) / 1e3, gain.low_us, kNear) << found->text;
+  EXPECT_NEAR(static_cast<double>(found->replayed_high_ns) / 1e3, gain.high_us, kNear) << found->text;
   EXPECT_NE(found->change.find(change), std::string::npos) << found->change;
   EXPECT_FALSE(found->evidence.empty());
 }

@@ -96,7 +96,7 @@ TEST(ExposedCopies, GainTheCopyThatRunsBesideTheKernels) {
   const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::exposed_copies);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(holds(found[0], 360));  // nine of ten copies of 400 us, and all of them at most
-  EXPECT_LE(found[0].gain_high_ns, 405'000);
+  EXPECT_LE(found[0].replayed_high_ns, 405'000);
 }
 
 TEST(AllocationInStep, GainsTheTimeInWhichTheGpuIsIdle) {

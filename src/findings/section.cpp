@@ -18,11 +18,9 @@ namespace {
 
 std::string gain_text(const Finding& one) {
   const auto percent = [](double share) { return fmt::format("{:.3g}%", 100 * share); };
-  const std::string low = time_text(static_cast<double>(one.gain_low_ns)),
-                    high = time_text(static_cast<double>(one.gain_high_ns));
-  if (low == high) return fmt::format("{} of a step ({})", high, percent(one.share_high));
-  return fmt::format("{} to {} of a step ({} to {})", one.gain_low_ns == 0 ? "0" : low, high, percent(one.share_low),
-                     percent(one.share_high));
+  const auto time = [](std::int64_t ns) { return ns == 0 ? "0" : time_text(static_cast<double>(ns)); };
+  return fmt::format("about {} of a step ({}); {} to {}", time(one.replayed_high_ns), percent(one.share),
+                     time(one.gain_low_ns), time(one.gain_high_ns));
 }
 
 void append_finding(const Finding& one, int width, std::string* out) {
@@ -49,8 +47,9 @@ std::string text_of(const Findings& all, int width) {
   }
   append_words(
       out,
-      fmt::format("{} steps ({}), {} at the median; replaying them unchanged is off by {:.2g}%", all.steps,
-                  one_line(all.stepped_by), time_text(static_cast<double>(all.step_ns)), 100 * all.replay_error),
+      fmt::format("{} steps ({}), {} at the median; replaying them unchanged is off by {}", all.steps,
+                  one_line(all.stepped_by), time_text(static_cast<double>(all.step_ns)),
+                  all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error)),
       width);
   if (all.found.empty()) {
     append_words(out, "Nothing that was looked for costs 1% of a step", width);
@@ -79,6 +78,7 @@ std::string json_of(const Findings& all, const Trace& trace) {
     JsonObject item;
     item.add("number", one.number).add("kind", to_string(one.kind)).add("title", one.title).add("text", one.text);
     item.add_json("gain_ns", fmt::format("[{},{}]", one.gain_low_ns, one.gain_high_ns));
+    item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
     item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
     item.add("op", one.op)
         .add("scope", one.scope)

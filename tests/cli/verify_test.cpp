@@ -12,9 +12,10 @@ class VerifyCli : public Cli {
                     const std::string& recorded_by = "") const {
     write(name, "{" + (recorded_by.empty() ? "" : "\"recorded_by\":\"" + recorded_by + "\",") +
                     "\"overhead\":{},\"findings\":{\"abstained\":\"\",\"list\":[{\"number\":1,\"kind\":\"late_data\","
-                    "\"title\":\"The step waits for its data\",\"share\":[" +
-                    std::to_string(low) + "," + std::to_string(high) +
-                    "],\"op\":\"\",\"scope\":\"\",\"change\":\"read ahead\",\"verify\":\"" + verify + "\"}]}}");
+                    "\"title\":\"The step waits for its data\",\"predicted_share\":" +
+                    std::to_string((low + high) / 2) + ",\"share\":[" + std::to_string(low) + "," +
+                    std::to_string(high) + "],\"op\":\"\",\"scope\":\"\",\"change\":\"read ahead\",\"verify\":\"" +
+                    verify + "\"}]}}");
   }
   // Trains with a reader that takes 5 ms a batch, or none.
   static std::string slow_reader() { return (program().parent_path() / "examples" / "13_slow_reader").string(); }

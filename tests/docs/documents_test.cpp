@@ -76,12 +76,13 @@ std::vector<std::string> commands_of(const Document& document) {
 class Documents : public Cli {
  protected:
   // The text of `paoding ... --help`, for the longest beginning of the words that is a command.
-  const std::string& help_of(const std::vector<std::string>& words) {
+  std::string help_of(const std::vector<std::string>& words) {
     std::string command = words[0];
     const std::string& outer = help(command);
     // A command that `paoding profile` runs has options of its own.
-    const auto inner = words.size() > 1 && command == "profile" ? words.begin() + 1 : words.end();
-    if (inner != words.end() && !inner->starts_with("-")) return help_of({inner, words.end()});
+    const auto inner =
+        command == "profile" ? std::ranges::find_if(words.begin() + 1, words.end(), is_command) : words.end();
+    if (inner != words.end()) return outer + help_of({inner, words.end()});
     const bool is_word = words.size() > 1 && !words[1].starts_with("-");
     if (is_word && has(outer, "\n  " + words[1] + " ")) command += " " + words[1];
     return help(command);
@@ -96,6 +97,9 @@ class Documents : public Cli {
       it->second = ran.out;
     }
     return it->second;
+  }
+  static bool is_command(const std::string& word) {
+    return word == "run" || word == "train" || word == "bench" || word == "predict";
   }
   std::map<std::string, std::string> helps_;
 };

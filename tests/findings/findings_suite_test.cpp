@@ -28,7 +28,7 @@ constexpr const char* kSeeded = "tests/findings/";
 // Goals that all findings together are held to.
 constexpr double kLeastRecall = 0.90, kLeastPrecision = 0.95;
 // The median error of predicted gains, and the share of gains that lie in their interval.
-constexpr double kMostError = 0.15, kLeastHeld = 0.40;  // a goal is 0.80
+constexpr double kMostError = 0.15, kLeastHeld = 0.75;  // a goal is 0.80
 
 // A line of expected.tsv.
 struct Planted {
@@ -127,8 +127,9 @@ void add(const Checked& one, Score* score) {
   score->hits += 1;
   const double low = static_cast<double>(one.hit->gain_low_ns), high = static_cast<double>(one.hit->gain_high_ns);
   const double measured = one.planted.gain_ns, margin = 0.02 * one.planted.step_ns;
-  score->errors.push_back(std::abs(high - measured) / measured);
-  score->predicted.push_back(high / one.planted.step_ns);
+  const double predicted = static_cast<double>(one.hit->replayed_high_ns);
+  score->errors.push_back(std::abs(predicted - measured) / measured);
+  score->predicted.push_back(predicted / one.planted.step_ns);
   score->measured.push_back(measured / one.planted.step_ns);
   if (measured >= low - margin && measured <= high + margin) score->held += 1;
 }

@@ -307,7 +307,7 @@ def tables_sort_and_filter(page, pages):
 
 def findings_are_shown_where_there_are_some(page, pages):
     page.open(pages.path("training"))
-    page.run("""byId("cards").prepend(findingsCard({findings: {list: [{title: "Data comes too late <b>", gain_ns: [1000, 2500],
+    page.run("""byId("cards").prepend(findingsCard({findings: {list: [{title: "Data comes too late <b>", predicted_ns: 2500, predicted_share: 0.25, gain_ns: [1000, 2500],
       change: "read ahead", evidence: [{name: "read batch", track_number: 0, start_ns: 200000, end_ns: 300000}]}]}}))""")
     text = page.run("byId('cards').innerText")
     for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs"):

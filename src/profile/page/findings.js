@@ -23,10 +23,8 @@ function findingsCard(report) {
       "li", {}, element("h3", {}, visible(finding.title || "")),
       finding.gain_ns
         ? element(
-            "p", {}, "Gain: ", ...asInterval(finding.gain_ns, aboutTime),
-            ...(finding.share
-                  ? [" (", ...asInterval(finding.share, (share) => roundPercent(share, 1)), " of a step)"]
-                  : []))
+            "p", {}, "Gain: about ", aboutTime(finding.predicted_ns), ` of a step (${roundPercent(finding.predicted_share, 1)}); `,
+            ...asInterval(finding.gain_ns, aboutTime))
         : null,
       finding.text ? element("p", {}, visible(finding.text)) : null,
       ...facts.map(([name, text]) => element("p", {}, element("b", {}, name + ": "), visible(String(text)))),
