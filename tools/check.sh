@@ -163,7 +163,7 @@ check_without_cuda() {
   ((${#present[@]})) || return 0
   (cd "$objects" && nm --print-file-name --format=posix "${present[@]}") 2>/dev/null | awk '
     { file = $1; sub(/\.o:$/, "", file)
-      ours = file ~ /^unity\// ? file !~ /_gpu(_(warm|cold))?_[0-9]+\.cpp$/ : file !~ /^src\/(.*\/)?gpu\// && file !~ /_gpu\.cpp$/ }
+      ours = file ~ /^unity\// ? file !~ /_gpu(_cold)?_[0-9]+\.cpp$/ : file !~ /^src\/(.*\/)?gpu\// && file !~ /_gpu\.cpp$/ }
     $3 ~ /^[A-TV-Zu]$/ { if (ours) defined[$2]; else of_gpu[$2] }
     $3 == "U" && ours { user[$2] = file }
     END { for (s in user) if ((s in of_gpu) && !(s in defined)) print user[s], s }' | sort | c++filt |
