@@ -16,7 +16,7 @@ namespace {
 
 std::string evidence_text(const FindingInDiff& finding) {
   switch (finding.evidence) {
-    case Evidence::gone: return "gone";
+    case Evidence::gone: return finding.note.empty() ? "gone" : "gone: " + one_line(finding.note);
     case Evidence::there: return "still there: " + one_line(finding.note);
     case Evidence::unknown: return "not known: " + one_line(finding.note);
   }
@@ -48,7 +48,11 @@ FindingInDiff find_in_diff(const Prediction& prediction, const Predictions& afte
     return std::tie(one.kind, one.op, one.scope) == std::tie(prediction.kind, prediction.op, prediction.scope);
   };
   const auto found = std::ranges::find_if(after.list, is_same);
-  if (found != after.list.end()) {
+  constexpr double kLeft = 0.1;  // of the gain that was seen before
+  if (found != after.list.end() && found->high_ns < kLeft * prediction.high_ns) {
+    made.evidence = Evidence::gone;
+    made.note = fmt::format("finding {} is a tenth of it at most", found->number);
+  } else if (found != after.list.end()) {
     made.evidence = Evidence::there;
     made.note = fmt::format("finding {}: {}", found->number, found->title);
   } else if (!after.abstained.empty()) {

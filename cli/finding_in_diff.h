@@ -15,7 +15,7 @@ struct FindingInDiff {
   Prediction prediction;
   MeasuredGain measured;
   Evidence evidence = Evidence::unknown;
-  std::string note;  // of evidence that is there its finding, of unknown the reason
+  std::string note;  // the finding in the later trace, or why it is unknown
 
   /// Gone, and the step got shorter as predicted or more.
   bool is_confirmed() const;

@@ -54,7 +54,10 @@ bool read_report(const std::string& path, Predictions* all) {
                     .change = text_at(one, "change"),
                     .verify = text_at(one, "verify")};
     std::int64_t number = 0;
-    simdjson::dom::array share;
+    simdjson::dom::array share, gain;
+    if (one["gain_ns"].get(gain) == simdjson::SUCCESS && gain.at(1).get(made.high_ns) != simdjson::SUCCESS) {
+      fail(ErrorKind::file, "{}: a finding of it has a gain that is no number", path);
+    }
     if (one["number"].get(number) != simdjson::SUCCESS || one["share"].get(share) != simdjson::SUCCESS ||
         share.at(0).get(made.low) != simdjson::SUCCESS || share.at(1).get(made.high) != simdjson::SUCCESS ||
         one["predicted_share"].get(made.gain) != simdjson::SUCCESS) {
@@ -96,6 +99,7 @@ Predictions predictions_of(const profile::Trace& trace, const std::string& file)
                         .gain = one.share,
                         .low = one.share_low,
                         .high = one.share_high,
+                        .high_ns = static_cast<double>(one.gain_high_ns),
                         .change = one.change,
                         .verify = one.verify});
   }

@@ -17,6 +17,7 @@ struct Prediction {
   int number = 0;
   std::string kind, title, op, scope;
   double gain = 0, low = 0, high = 0;  // of the step's time, that the change saves
+  double high_ns = 0;                  // the same as ns, at most
   std::string change, verify;          // verify: the switch of paoding's; empty where none
 };
 

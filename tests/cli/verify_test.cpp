@@ -17,15 +17,21 @@ class VerifyCli : public Cli {
                     std::to_string(high) + "],\"op\":\"\",\"scope\":\"\",\"change\":\"read ahead\",\"verify\":\"" +
                     verify + "\"}]}}");
   }
-  // Trains with a reader that takes 5 ms a batch, or none.
-  static std::string slow_reader() { return (program().parent_path() / "examples" / "13_slow_reader").string(); }
+  // Trains with a reader that takes so many ms a batch.
+  static std::string slow_reader(int milliseconds) {
+    const fs::path example = program().parent_path() / "examples" / "13_slow_reader";
+    EXPECT_TRUE(fs::exists(example)) << example << " is not there: build all targets";
+    return example.string() + " " + std::to_string(milliseconds);
+  }
+  // Threads that wait for each other on a busy machine would be slower than the reader.
+  Ran run_alone(const std::string& arguments) const { return run(arguments, "OMP_NUM_THREADS=1"); }
+  static constexpr int kLate = 20;
 };
 
 TEST_F(VerifyCli, MeasuresTheGainOfAChangedCommandAndHoldsItAgainstThePrediction) {
-  ASSERT_TRUE(fs::exists(slow_reader())) << slow_reader() << " is not there: build all targets";
-  const std::string commands = " 1 --runs 5 --warm-up 0 --json -- " + slow_reader() + " -- " + slow_reader() + " 0";
+  const std::string commands = " 1 --runs 5 --warm-up 0 --json -- " + slow_reader(kLate) + " -- " + slow_reader(0);
   write_report("right.json", "", 0.5, 0.999);
-  const Ran right = run("verify $D/right.json" + commands);
+  const Ran right = run_alone("verify $D/right.json" + commands);
   EXPECT_EQ(right.code, 0) << right.err << right.out;
   simdjson::dom::parser parser;
   simdjson::dom::element json;
@@ -33,11 +39,12 @@ TEST_F(VerifyCli, MeasuresTheGainOfAChangedCommandAndHoldsItAgainstThePrediction
   const auto finding = json["finding"];
   EXPECT_EQ(std::string_view(finding["outcome"]), "as predicted") << right.out;
   EXPECT_NEAR(double(finding["measured"]["gain"]), 1 - double(json["diff"]["rows"].at(0)["ratio"]), 1e-9);
-  EXPECT_GT(double(finding["measured"]["gain"]), 0.5);  // some 5 ms of 6
+  EXPECT_GT(double(finding["measured"]["gain"]), 0.5);  // some 20 ms of 21
   EXPECT_LE(double(finding["measured"]["low"]), double(finding["measured"]["gain"]));
   EXPECT_NEAR(double(finding["predicted"]["gain"]), 0.7495, 1e-9);
   // This change makes it slower.
-  const Ran wrong = run("verify $D/right.json 1 --runs 5 --warm-up 0 -- " + slow_reader() + " 0 -- " + slow_reader());
+  const Ran wrong =
+      run_alone("verify $D/right.json 1 --runs 5 --warm-up 0 -- " + slow_reader(0) + " -- " + slow_reader(kLate));
   EXPECT_EQ(wrong.code, 1) << wrong.err;
   EXPECT_TRUE(has(wrong.out, "predicted 75.0 [50.0, 99.9]%, measured -")) << wrong.out;
   EXPECT_TRUE(has(wrong.out, "%: less than predicted\n")) << wrong.out;
@@ -60,9 +67,9 @@ TEST_F(VerifyCli, FlipsTheSwitchThatTheFindingNames) {
 TEST_F(VerifyCli, JudgesTheFindingOfARecordingByALaterOne) {
   for (const char* folder : {"late", "early"}) {
     fs::create_directory(path(folder));
-    const std::string milliseconds = std::string(folder) == "late" ? " 5" : " 0";
+    const std::string command = slow_reader(std::string(folder) == "late" ? kLate : 0);
     for (const char* file : {"/1.paoding", "/2.paoding", "/3.paoding", "/4.paoding", "/5.paoding"}) {
-      const Ran ran = run("profile --path $D/" + (folder + std::string(file)) + " " + slow_reader() + milliseconds);
+      const Ran ran = run_alone("profile --path $D/" + (folder + std::string(file)) + " " + command);
       ASSERT_EQ(ran.code, 0) << ran.err;
     }
   }
@@ -82,7 +89,7 @@ TEST_F(VerifyCli, JudgesTheFindingOfARecordingByALaterOne) {
   EXPECT_TRUE(has(not_made.out, "  Evidence in B: still there: finding 1: ")) << not_made.out;
   EXPECT_TRUE(has(not_made.out, "\n  not confirmed\n")) << not_made.out;
   const Ran markdown = run("diff $D/late $D/early --finding 1 --markdown");
-  EXPECT_TRUE(has(markdown.out, "\n- Evidence in B: gone\n- Step: predicted ")) << markdown.out;
+  EXPECT_TRUE(has(markdown.out, "\n- Evidence in B: gone")) << markdown.out;
   EXPECT_TRUE(has(markdown.out, "\n- **confirmed**\n")) << markdown.out;
 
   const Ran missing = run("diff $D/early $D/late --finding 9");
@@ -91,7 +98,7 @@ TEST_F(VerifyCli, JudgesTheFindingOfARecordingByALaterOne) {
   EXPECT_EQ(run("diff --finding 1 -- true -- true").code, 2);
   // And from the recording itself by running both.
   const Ran verified =
-      run("verify $D/late/1.paoding 1 --runs 5 --warm-up 0 -- " + slow_reader() + " -- " + slow_reader() + " 0");
+      run_alone("verify $D/late/1.paoding 1 --runs 5 --warm-up 0 -- " + slow_reader(kLate) + " -- " + slow_reader(0));
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
   EXPECT_TRUE(has(verified.out, "Gain: predicted ")) << verified.out;
   EXPECT_TRUE(has(verified.out, "%: as predicted\n") || has(verified.out, "%: more than predicted\n")) << verified.out;
