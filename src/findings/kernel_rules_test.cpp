@@ -197,6 +197,21 @@ TEST(ExactF32Product, WouldTakeTensorCores) {
   expect_nothing(MadeSteps({product(190), vector}).finish(), Kind::exact_f32_product);
 }
 
+TEST(ExactF32Product, KnowsTheWorkOfFourierTransformsWithoutAStride) {
+  // Such convolutions have a stride of 1: 7.4 GFLOP, 18.8 us of TF32. At least it takes the share that was measured.
+  const MadeKernel transforms = {"void fft2d_r2c_64x64<float>(float2*, float const*, int)",
+                                 "aten::cudnn_convolution",
+                                 "[[32, 64, 56, 56], [64, 64, 3, 3]]",
+                                 R"(["float", "float"])",
+                                 301,
+                                 2048};
+  expect_gain(MadeSteps({product(190), transforms}).finish(), Kind::exact_f32_product,
+              {300 - 300 * 903.0 / 1905.0, 300 - 18.8}, "allow_tf32");
+  MadeKernel half = transforms;
+  half.types = R"(["c10::Half", "c10::Half"])";
+  expect_nothing(MadeSteps({product(190), half}).finish(), Kind::exact_f32_product);
+}
+
 TEST(OddDimensions, WouldBePadded) {
   // [2048 x 1001] by [1001 x 1001], padded to 1008: 4.2 GFLOP at 790 TFLOP/s and a launch are 9.3 us, half more and 5
   // are 18.9.

@@ -253,6 +253,10 @@ std::vector<std::vector<std::int64_t>> lists_of(std::string_view concrete) {
 void add_convolution(const OperandShape& x, const OperandShape& weight, std::string_view op, std::string_view concrete,
                      OpWork* work) {
   const std::size_t spatial = x.extents.size() - 2;
+  if (x.extents[1] > 0) {
+    work->dense_flops = 2.0 * static_cast<double>(x.elements()) / static_cast<double>(x.extents[1]) *
+                        static_cast<double>(weight.elements());
+  }
   const auto lists = lists_of(concrete);
   if (lists.size() < 3) return;
   // cuDNN's own op has padding in front of stride.

@@ -50,6 +50,7 @@ struct ProductShape {
 
 struct OpWork {
   double flops = 0;                     // of products and convolutions, an addition one; 0: none, or not known
+  double dense_flops = 0;               // of a convolution whose result is as large as its input, by stride 1
   std::int64_t read = 0, written = 0;   // bytes, each tensor once; 0: not known
   std::int64_t elements = 0;            // of the largest tensor
   int element_bytes = 0;                // of its elements

@@ -152,13 +152,14 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
     const KernelWork& first = *parts.kernels.front();
     const DeviceLimits& limits = works.limits(first.device);
     const Unit unit = limits.rate(Unit::tf32) > 0 ? Unit::tf32 : Unit::half;
-    if (parts.has_tensor_cores || !parts.is_of_parts || work.unit != Unit::f32 || work.flops <= 0) continue;
+    // Algorithms by FFT are for a stride of 1: the sizes say enough where the trace does not have the stride.
+    const double flops = work.flops > 0 ? work.flops : work.dense_flops;
+    if (parts.has_tensor_cores || !parts.is_of_parts || work.unit != Unit::f32 || flops <= 0) continue;
     if (limits.rate(unit) <= 0 || !limits.is_known()) continue;
     double ns = 0;
     for (const KernelWork* kernel : parts.kernels) ns += static_cast<double>(kernel->ns);
-    const double most =
-        std::max({work.flops / limits.rate(unit), static_cast<double>(work.bytes()) / limits.bytes_per_ns,
-                  2 * static_cast<double>(works.floor_ns())});
+    const double most = std::max({flops / limits.rate(unit), static_cast<double>(work.bytes()) / limits.bytes_per_ns,
+                                  2 * static_cast<double>(works.floor_ns())});
     const double least = std::max(most, ns * kMeasuredShare);
     if (most >= ns) continue;
     ++convolutions;
