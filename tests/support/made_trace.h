@@ -24,13 +24,15 @@ class MadeTrace {
     if (kind == SpanKind::op) site.name.clear(), site.op = name;
     return add(at_thread_ == kNone ? thread_ : at_thread_, site, from, to, 0);
   }
+  /// The call that launches from now on.
+  void launch_by(const std::string& call) { call_ = call; }
   void step(double from, double to) { host(SpanKind::step, "ProfilerStep", from, to); }
   /// A call that takes 4 us, inside an op where one is named, and its kernel.
   void launch(double at, double from, double to, const std::string& kernel = "kernel", int stream = 7,
               const std::string& op = "") {
     if (!op.empty()) host(SpanKind::op, op, at - 1, at + 5);
     ++correlation_;
-    add(at_thread_ == kNone ? thread_ : at_thread_, {.name = "cudaLaunchKernel", .kind = SpanKind::launch}, at, at + 4,
+    add(at_thread_ == kNone ? thread_ : at_thread_, {.name = call_, .kind = SpanKind::launch}, at, at + 4,
         correlation_);
     work(SpanKind::kernel, kernel, from, to, stream);
   }
@@ -78,6 +80,7 @@ class MadeTrace {
   Trace trace_;
   ProcessId process_ = 0;
   TrackId thread_ = 0, at_thread_ = kNone;
+  std::string call_ = "cudaLaunchKernel";
   std::map<int, TrackId> streams_;
   std::uint32_t correlation_ = 0;
 };
