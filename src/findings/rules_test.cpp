@@ -149,6 +149,38 @@ TEST(RebuiltGraph, GainsTheGapBeforeAGraphThatIsNew) {
   EXPECT_TRUE(findings_of_kind(find(graphs_that_follow_each_other(false)), Kind::rebuilt_graph).empty());
 }
 
+// In four of eight steps nothing is recorded for 10 ms; then the driver may load code.
+Trace silent_before_a_launch(bool loads, double silent_us) {
+  MadeTrace made;
+  const TrackId driver = made.thread(std::string(kOverheadTrack));
+  double at = 0;
+  for (int k = 0; k < 8; ++k) {
+    const double longer = k % 2 == 1 ? silent_us : 0;
+    made.step(at, at + 1'000 + longer);
+    made.launch(at + 10, at + 15, at + 115, "first", 7, "aten::mm");
+    if (loads && longer > 0) {
+      made.on_thread(driver);
+      made.host(SpanKind::compile, "Lazy Function Loading", at + longer + 250, at + longer + 280);
+      made.on_thread(kNone);
+    }
+    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "second", 7, "aten::add");
+    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
+    at += 1'000 + longer;
+  }
+  return made.finish();
+}
+
+TEST(LateCompile, GainsTheSilenceThatEndsWithALoad) {
+  const std::vector<Finding> found = findings_of_kind(find(silent_before_a_launch(true, 10'000)), Kind::late_compile);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], (10'000 + 250 + 30 - 115) / 2.0));  // while the GPU is idle
+  EXPECT_TRUE(findings_of_kind(find(silent_before_a_launch(false, 10'000)), Kind::late_compile).empty());
+  // A short one is as likely the user's own code.
+  for (const Finding& one : findings_of_kind(find(silent_before_a_launch(true, 1'000)), Kind::late_compile)) {
+    EXPECT_LE(one.gain_high_ns, 30'000);
+  }
+}
+
 TEST(LateCompile, GainsAnOpThatIsSlowAtItsOnlyCall) {
   MadeTrace made;
   double at = 0;

@@ -49,13 +49,30 @@ std::vector<bool> slow_first_calls(const Steps& steps) {
   return found;
 }
 
+// A compiler that records nothing of itself (Triton's) shows by its end alone: no thread that launches recorded
+// anything for long, and then the driver loads the code. Returns the start of such a stretch; `load` where there is
+// none.
+std::int64_t start_of_silence(const Steps& steps, std::int64_t load) {
+  constexpr std::int64_t kLong = 5'000'000;
+  const std::size_t step = steps.at(load);
+  if (step == Steps::kOutside) return load;
+  std::int64_t start = steps.of()[step].start;
+  for (const TrackId track : steps.launchers()) {
+    const std::vector<UseSegment>& segments = steps.thread_times()[track].segments;
+    const auto in = std::ranges::upper_bound(segments, load - 1, {}, &UseSegment::end);
+    if (in == segments.end() || in->use != HostUse::yours) return load;
+    start = std::max(start, in->start);
+  }
+  return load - start >= kLong ? start : load;
+}
+
 }  // namespace
 
 void find_late_compile(const Steps& steps, Candidates* out) {
   const Trace& trace = steps.trace();
   Candidate found{.kind = Kind::late_compile};
   Evidence evidence;
-  double steps_with = 0, idle = 0;
+  double steps_with = 0, idle = 0, compiled = 0;
   std::vector<signed char> compiling(trace.sites().size(), -1);
   const std::vector<bool> is_first_call = slow_first_calls(steps);
   for (std::size_t step = 0; step < steps.count(); ++step) {
@@ -73,13 +90,15 @@ void find_late_compile(const Steps& steps, Candidates* out) {
         if (is_one < 0) is_one = compiles(trace, i) || is_first_call[trace.site_id(i)] ? 1 : 0;
         if (is_one == 0 || trace.start(i) < until) continue;
         until = trace.end(i);
-        const std::int64_t lost = steps.idle_in(trace.start(i), until);
-        evidence.add(i, static_cast<double>(trace.duration(i)));
+        const std::int64_t start = start_of_silence(steps, trace.start(i)), ns = until - start;
+        if (start < trace.start(i)) compiled += static_cast<double>(trace.start(i) - start);
+        const std::int64_t lost = steps.idle_in(start, until);
+        evidence.add(i, static_cast<double>(ns));
         idle += static_cast<double>(lost);
         // The driver's own account does not name the thread; the one that steps is in the call then, or it waits.
         const TrackId host = launches ? track : steps.track();
-        found.least.push_back(Edit::host(host, trace.start(i), until, trace.duration(i) - lost));
-        found.most.push_back(Edit::host(host, trace.start(i), until, 0));
+        found.least.push_back(Edit::host(host, start, until, ns - lost));
+        found.most.push_back(Edit::host(host, start, until, 0));
       }
     }
     steps_with += evidence.count() > before ? 1 : 0;
@@ -95,6 +114,10 @@ void find_late_compile(const Steps& steps, Candidates* out) {
       count_text(static_cast<double>(evidence.count()), "stretch", "stretches"),
       quoted(trace.name(found.evidence.front())), steps_with, steps.count(), time_text(evidence.sum()),
       time_text(evidence.longest()), time_text(idle), of_a_step(steps, evidence.sum()));
+  if (compiled > 0) {
+    found.text += fmt::format(" {} of it is time before a load in which no call was recorded, as a compiler takes it.",
+                              time_text(compiled));
+  }
   found.change =
       Changes{
           .pytorch = "run the shapes once before the loop; torch.compile(..., dynamic=True); CUDA_MODULE_LOADING=EAGER",
