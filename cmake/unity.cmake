@@ -3,7 +3,7 @@
 # includes them, since most of the time to compile a file goes into headers. `out` is what to compile: the units, and the
 # files that stay alone. With PAODING_UNITY=OFF that is the files themselves.
 # With HOT, files whose path from `include_root` matches the pattern keep the build's optimisation; the others get -O2 in a
-# release, which takes a fifth less time to compile. With -O1 the passes and the planner took 60% longer to compile a graph.
+# release, which takes a fifth less time to compile than -O3; -O1 made passes and planner slower (docs/lab/launches.md).
 # A file with properties of its own (definitions, options, SKIP_UNITY_BUILD_INCLUSION) stays alone.
 # A unit names its files relative to `include_root`, a folder of the target's include path, so that it is the same text in
 # every checkout and ccache finds it again. (CMAKE_UNITY_BUILD writes absolute paths, and its units mix folders.)
