@@ -159,7 +159,7 @@ std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
   if (steps.count() == 0)
     return "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats";
   if (steps.count() < least_steps) {
-    const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" behind {} of warming up", steps.warm_up());
+    const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" after {} of warming up", steps.warm_up());
     return fmt::format("the trace has {} step{}{}, and a median needs {}", steps.count(), steps.count() == 1 ? "" : "s",
                        warm, least_steps);
   }

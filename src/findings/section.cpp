@@ -47,9 +47,10 @@ std::string text_of(const Findings& all, int width) {
   }
   append_words(
       out,
-      fmt::format("{} steps ({}), {} at the median; replaying them unchanged is off by {}", all.steps,
-                  one_line(all.stepped_by), time_text(static_cast<double>(all.step_ns)),
-                  all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error)),
+      fmt::format(
+          "{} steps ({}), {} at the median until their work on GPUs has ended; replaying them unchanged is off by {}",
+          all.steps, one_line(all.stepped_by), time_text(static_cast<double>(all.step_ns)),
+          all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error)),
       width);
   if (all.found.empty()) {
     append_words(out, "Nothing that was looked for costs 1% of a step", width);

@@ -108,7 +108,7 @@ void find_late_compile(const Steps& steps, Candidates* out) {
   found.where = steps.where(found.evidence.front());
   found.title = "code is compiled or loaded inside of steps";
   found.text = fmt::format(
-      "{} such as {} in {:.0f} of {} steps behind the first take {} together, the longest {}; GPUs are idle for {} of "
+      "{} such as {} in {:.0f} of {} steps after the first take {} together, the longest {}; GPUs are idle for {} of "
       "that. "
       "Spread over all steps it is {}.",
       count_text(static_cast<double>(evidence.count()), "stretch", "stretches"),

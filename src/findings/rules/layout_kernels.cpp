@@ -87,7 +87,7 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
   }
   candidate.title = "convolutions change the layout of their tensors";
   candidate.text = fmt::format(
-      "{} a step turn tensors between NCHW and NHWC in front of and behind convolutions, whose kernels for tensor "
+      "{} a step turn tensors between NCHW and NHWC before and after convolutions, whose kernels for tensor "
       "cores "
       "take NHWC: {} of the step.",
       count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),

@@ -80,7 +80,7 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
       "A step has {} from or to pageable memory, {:.3g} MB at {:.3g} GB/s; the calls hold the host for {} a step{}.",
       count_text(static_cast<double>(copies.size()) / count, "copy", "copies"), bytes / count / 1e6,
       ns > 0 ? bytes / ns : 0, time_text(calls / count),
-      waits > 0 ? fmt::format(", and synchronisations behind them for {}", time_text(waits / count)) : "");
+      waits > 0 ? fmt::format(", and synchronisations after them for {}", time_text(waits / count)) : "");
   if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
   found.change = Changes{.pytorch = "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)",
                          .paoding = "feeds in pinned memory",

@@ -126,8 +126,12 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
       slow_ones.size(), steps.count(), time_text(slow), time_text(static_cast<double>(usual)), time_text(more),
       most->first == "your code" ? "code that is no op" : most->first);
   found.change =
-      Changes{.pytorch = "gc.freeze() before the loop and gc.disable() in it; checkpoints and logs on another thread",
-              .jax = "gc.freeze() before the loop; checkpoints and logs on another thread",
+      Changes{.pytorch =
+                  "if it is the garbage collector: gc.freeze() before the loop and gc.disable() in it; checkpoints and "
+                  "logs belong on another thread. A recording with stacks (with_stack=True) says which",
+              .jax =
+                  "if it is the garbage collector: gc.freeze() before the loop; checkpoints and logs belong on another "
+                  "thread",
               .others = "move the stretch off the loop's thread: checkpoints, logs, garbage collection"}
           .of(steps.source());
   out->add(std::move(found));

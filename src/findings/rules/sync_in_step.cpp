@@ -83,7 +83,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
     found.where = steps.where(worst);
     found.title = "the host waits for the GPU inside of the step";
     found.text = fmt::format(
-        "{} the host waits in {} for {} a step until the GPU has caught up; behind that the GPU is idle for {} until "
+        "{} the host waits in {} for {} a step until the GPU has caught up; after that the GPU is idle for {} until "
         "it "
         "gets new work.",
         times_text(group.evidence.count(), group.by_step.size(), steps.count()), quoted(name),
