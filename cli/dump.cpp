@@ -7,11 +7,11 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "command.h"
+#include "schedule/schedule.h"
 #include "staged.h"
 
 #if PAODING_WITH_CUDA
 #include "gpu/codegen/text_launch.h"
-#include "runtime/gpu/launch_fusion.h"
 #endif
 
 namespace paoding::cli {
@@ -95,10 +95,7 @@ void print_plan(const Graph& graph, const DumpOptions& options) {
           to_string(compiled.preprocessing_plan));
   }
   print_text(to_string(compiled.plan));
-#if PAODING_WITH_CUDA
-  if (!options.target->is_gpu()) return;
-  for (const std::string& note : notes_of_fused_launches(compiled.plan)) print("launch: {}\n", note);
-#endif
+  print_text(to_string(make_schedule(compiled.plan)));
 }
 
 // ---- kernels ----
@@ -172,7 +169,7 @@ void add_dump(CLI::App& app, Commands* commands) {
       ->type_name("PASS");
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
   sub->add_flag("--plan", options->plan,
-                "The plan for the device; for a GPU also what shares a launch, and what does not and why");
+                "The plan for the device and its schedule: what starts, in order, what shares a launch, and what does not and why");
   sub->add_flag("--kernels", options->kernels, "The CUDA source of the plan for a GPU");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
   sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")

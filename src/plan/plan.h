@@ -154,7 +154,7 @@ struct StepNeeds {
   std::int64_t workspace_bytes = 0;  // while it runs
   std::int64_t state_bytes = 0;      // from run to run, zero before the first
   bool is_launched = true;           // not so: there is nothing to do
-  bool may_be_grouped = false;       // neighbours may be in one launch with it (runtime/gpu/launch_fusion.h)
+  bool may_be_grouped = false;       // neighbours may be in one launch with it (schedule/gpu/fused_launches.h)
 };
 
 struct PlanOptions {

@@ -6,6 +6,7 @@
 #include "runtime/gpu/tuning.h"
 #include "runtime/placed/placed_plan.h"
 #include "runtime/target.h"
+#include "schedule/schedule.h"
 
 #if !PAODING_WITH_CUDA
 
@@ -22,6 +23,7 @@ std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t, const Device&) { no_
 void read_gpu_memory(const Device&, const void*, Tensor*) { no_gpu(); }
 std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
 std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char*, CompiledPlan, const Device&) { no_gpu(); }
+void fuse_launches(const Plan&, Schedule*) {}  // plans without kernels have nothing to fuse
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
 std::vector<std::string> time_choices(const Plan&, const Device&) { no_gpu(); }

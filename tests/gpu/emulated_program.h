@@ -15,8 +15,9 @@
 #include "gpu/codegen/grouped_launch.h"
 #include "gpu/codegen/pipelined_launch.h"
 #include "gpu/codegen/text_launch.h"
-#include "runtime/gpu/layer_pipelines.h"
-#include "runtime/independent.h"
+#include "schedule/gpu/layer_pipelines.h"
+#include "schedule/independent.h"
+#include "schedule/schedule.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -184,12 +185,7 @@ class EmulatedProgram {
   }
 
   void add_fused_launches() {
-    std::vector<std::byte*> bases;  // slots that need not be in the arena are far apart
-    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
-      const bool is_in_arena = plan_.slots[i].kind == SlotKind::arena;
-      bases.push_back(reinterpret_cast<std::byte*>(is_in_arena ? (std::int64_t{1} << 40) + plan_.slots[i].offset
-                                                               : static_cast<std::int64_t>(i + 2) << 40));
-    }
+    const std::vector<std::byte*> bases = pretended_addresses(plan_);
     for (const LayerPipeline& pipeline :
          layer_pipelines_of(launches_, bases, std::vector<int>(launches_.size(), 0), nullptr)) {
       std::vector<std::size_t> places;

@@ -7,7 +7,7 @@
 
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
-#include "runtime/gpu/launch_fusion.h"
+#include "schedule/schedule.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -148,7 +148,7 @@ void build_both_directions(Graph& g, RecurrentKind kind, DType dtype, std::int64
 // Counts the layers over time among the steps that share launches.
 int layers_that_share(const Graph& graph) {
   const Plan plan = plan_for_gpu(graph);
-  const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan), "\n"));
+  const std::string told = fmt::format("{}", fmt::join(make_schedule(plan).notes, "\n"));
   int count = 0;
   for (const Step& step : plan.steps) {
     if (step.kind != Step::Kind::kernel || !has(step.call.op->name, "_recurrence")) continue;
@@ -271,7 +271,7 @@ TEST_P(VerticalLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
 TEST(FusedLaunches, ArePrintedWithThePlanAndTheReasonWhyOthersAreNone) {
   Graph many, small;
   build_attention(many, 2, 128, 50, 32, 0.3);
-  const std::string told = fmt::format("{}", fmt::join(notes_of_fused_launches(plan_for_gpu(many)), "\n"));
+  const std::string told = fmt::format("{}", fmt::join(make_schedule(plan_for_gpu(many)).notes, "\n"));
   EXPECT_TRUE(has(told, " kernels one after the other in 128 CTAs, 2 times; ")) << told;
   EXPECT_TRUE(has(told, " us expected, ")) << told;
   EXPECT_TRUE(has(told, ", which it reads: step ")) << told;
@@ -279,7 +279,7 @@ TEST(FusedLaunches, ArePrintedWithThePlanAndTheReasonWhyOthersAreNone) {
   const std::int64_t axes[] = {1};
   const Value rows = sum(square(small.input("x", f32, {4, 8})), axes);
   small.fetch("mean", mean(exp(rows)));
-  const std::vector<std::string> apart = notes_of_fused_launches(plan_for_gpu(small));
+  const std::vector<std::string> apart = make_schedule(plan_for_gpu(small)).notes;
   ASSERT_EQ(apart.size(), 1u);
   EXPECT_TRUE(has(apart[0], "step 1 does not run with 0, which it reads: ")) << apart[0];
   EXPECT_TRUE(has(apart[0], " us expected of a vertically fused launch, ")) << apart[0];

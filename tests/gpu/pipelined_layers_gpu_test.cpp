@@ -9,7 +9,7 @@
 
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
-#include "runtime/gpu/launch_fusion.h"
+#include "schedule/schedule.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/kernel_texts.h"
 
@@ -36,7 +36,7 @@ void build(Graph& g, RecurrentKind kind, DType dtype, const PipelineSizes& s, bo
 }
 
 bool is_one_launch(const Graph& graph, std::int64_t layers) {
-  const std::vector<std::string> told = notes_of_fused_launches(plan_for_gpu(graph));
+  const std::vector<std::string> told = make_schedule(plan_for_gpu(graph)).notes;
   return has(fmt::format("{}", fmt::join(told, "\n")), fmt::format("{} layers in one pipelined launch", layers));
 }
 

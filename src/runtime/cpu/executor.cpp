@@ -13,7 +13,7 @@
 #include "cpu/group_batch.h"
 #include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
-#include "runtime/independent.h"
+#include "schedule/independent.h"
 #include "runtime/reuse.h"
 #include "runtime/sites.h"
 

@@ -35,9 +35,14 @@ std::vector<CUgraphNode> nodes_of(const gpu::Driver& driver, CUgraph graph) {
 // A capture under way. Bodies of conditional nodes are captured in streams of their own, one for each depth.
 class CapturedGraph::Capture {
  public:
-  Capture(const gpu::GpuDevice& device, const std::vector<LaunchEntry>& order, const Start& start,
+  Capture(const gpu::GpuDevice& device, const Schedule& schedule, const Start& start,
           const std::function<void(CUstream)>& behind, CapturedGraph* made)
-      : device_(device), driver_(gpu::required_driver()), order_(order), start_(start), behind_(behind), made_(*made) {}
+      : device_(device),
+        driver_(gpu::required_driver()),
+        schedule_(schedule),
+        start_(start),
+        behind_(behind),
+        made_(*made) {}
 
   void run(CUstream stream, std::size_t first, std::size_t end) {
     add_streams(first, end, 0);
@@ -62,26 +67,28 @@ class CapturedGraph::Capture {
   // Before the capture, in which not everything can be made.
   void add_streams(std::size_t first, std::size_t end, std::size_t depth) {
     for (std::size_t k = first; k < end; ++k) {
-      if (!order_[k].holds_bodies()) continue;
+      const LaunchEntry& entry = schedule_.entries[k];
+      if (!schedule_.holds_bodies(entry)) continue;
       if (streams_.size() == depth) streams_.emplace_back(device_);
-      for (const auto& [begin, behind] : order_[k].held->bodies) add_streams(begin, behind, depth + 1);
-      k = order_[k].held->end - 1;
+      const Choice& choice = schedule_.choice_of(entry);
+      for (const auto& [begin, behind] : choice.bodies) add_streams(begin, behind, depth + 1);
+      k = choice.end - 1;
     }
   }
 
   void start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts) {
     for (std::size_t k = first; k < end; ++k) {
-      const LaunchEntry& entry = order_[k];
-      if (!entry.holds_bodies()) {
-        start_(k, stream, entry.kind == LaunchEntry::Kind::again ? handles_.at(entry.held.get()) : 0);
+      const LaunchEntry& entry = schedule_.entries[k];
+      if (!schedule_.holds_bodies(entry)) {
+        start_(k, stream, entry.kind == LaunchEntry::Kind::again ? handles_.at(entry.choice) : 0);
         lasts->emplace_back(k, last_node(driver_, stream));
         continue;
       }
-      start_(k, stream, handles_[entry.held.get()] = new_handle(stream));
+      start_(k, stream, handles_[entry.choice] = new_handle(stream));
       lasts->emplace_back(k, last_node(driver_, stream));
-      add_conditional(stream, *entry.held, depth);
+      add_conditional(stream, entry.choice, depth);
       lasts->emplace_back(k, last_node(driver_, stream));
-      k = entry.held->end - 1;
+      k = schedule_.choice_of(entry).end - 1;
     }
   }
 
@@ -101,19 +108,20 @@ class CapturedGraph::Capture {
     return handle;
   }
 
-  void add_conditional(CUstream stream, const LaunchEntry::Held& held, std::size_t depth) {
+  void add_conditional(CUstream stream, int number, std::size_t depth) {
+    const Choice& choice = schedule_.choices[static_cast<std::size_t>(number)];
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional.handle = handles_.at(&held);
-    params.conditional.type = held.is_loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_SWITCH;
-    params.conditional.size = static_cast<unsigned>(held.bodies.size());
+    params.conditional.handle = handles_.at(number);
+    params.conditional.type = choice.is_loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_SWITCH;
+    params.conditional.size = static_cast<unsigned>(choice.bodies.size());
     PD_CUDA(driver_.cuCtxGetCurrent(&params.conditional.ctx));
     CUgraphNode node = nullptr, before = last_node(driver_, stream);
     PD_CUDA(driver_.cuGraphAddNode(&node, graph_of(stream), &before, nullptr, 1, &params));
     PD_CUDA(driver_.cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    for (std::size_t b = 0; b < held.bodies.size(); ++b) {
+    for (std::size_t b = 0; b < choice.bodies.size(); ++b) {
       bodies_.push_back(0);
-      add_body(params.conditional.phGraph_out[b], held.bodies[b], depth, bodies_.size());
+      add_body(params.conditional.phGraph_out[b], choice.bodies[b], depth, bodies_.size());
     }
   }
 
@@ -163,25 +171,25 @@ class CapturedGraph::Capture {
 
   const gpu::GpuDevice& device_;
   const gpu::Driver& driver_;
-  const std::vector<LaunchEntry>& order_;
+  const Schedule& schedule_;
   const Start& start_;
   const std::function<void(CUstream)>& behind_;
   CapturedGraph& made_;
   CUgraph root_ = nullptr;
   std::vector<gpu::Stream> streams_;
-  std::map<const LaunchEntry::Held*, CUgraphConditionalHandle> handles_;
-  std::uint32_t root_count_ = 0;       // nodes in no body
-  std::vector<std::uint32_t> bodies_;  // nodes of each body
-  std::vector<std::size_t> body_of_;   // per node that was made
+  std::map<int, CUgraphConditionalHandle> handles_;  // by the numbers of choices
+  std::uint32_t root_count_ = 0;                     // nodes in no body
+  std::vector<std::uint32_t> bodies_;                // nodes of each body
+  std::vector<std::size_t> body_of_;                 // per node that was made
 };
 
-CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
+CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const Schedule& schedule,
                              std::size_t first, std::size_t end, const Start& start,
                              const std::function<void(CUstream)>& behind)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
-    Capture(device, order, start, behind, this).run(stream.get(), first, end);
+    Capture(device, schedule, start, behind, this).run(stream.get(), first, end);
     bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
     if (!behind || budget_.has_room(bytes_)) {
       budget_.use(this, bytes_);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gpu/driver/driver.h"
-#include "runtime/gpu/order.h"
 #include "runtime/graph_budget.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 
@@ -19,19 +19,18 @@ inline constexpr std::int64_t kGraphNodeBytes = 4096;
 
 class CapturedGraph : public GraphBudget::Graph {
  public:
-  /// Enqueues an entry of the order; `node` is the conditional node that a choice is for, else 0.
+  /// Enqueues an entry of the schedule; `node` is the conditional node that a choice is for, else 0.
   using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
   /// Captures the launches of entries first .. end-1, where a body is in the range whole or not at all, and those of
   /// `behind`. A graph with `behind` may be launched in another's place, and so drops none of the budget. `budget` must
   /// outlive it.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
-                std::size_t first, std::size_t end, const Start& start,
-                const std::function<void(CUstream)>& behind = {});
+  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const Schedule& schedule, std::size_t first,
+                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind = {});
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  /// A node of the graph, and the entry of the order that it was captured for.
+  /// A node of the graph, and the entry of the schedule that it was captured for.
   struct Node {
     CUgraphNode node;
     std::size_t of;

@@ -8,7 +8,6 @@
 #include "gpu/kernels/choose_text.h"
 #include "plan/host_steps.h"
 #include "plan/step_work.h"
-#include "runtime/gpu/order.h"
 
 namespace paoding {
 namespace {
@@ -44,21 +43,22 @@ GpuChoices::Kernel GpuChoices::made(const Steps& steps, const Target& target) co
 }
 
 GpuChoices::Steps GpuChoices::steps_of(const LaunchEntry& choice) const {
-  if (choice.held->selects.empty()) return {(*launches_)[choice.launch].step};
+  const std::vector<std::size_t>& selects = schedule_->choice_of(choice).selects;
+  if (selects.empty()) return {schedule_->launches[choice.launch].step};
   Steps steps;
-  for (const std::size_t select : choice.held->selects) steps.push_back((*launches_)[select].step);
+  for (const std::size_t select : selects) steps.push_back(schedule_->launches[select].step);
   return steps;
 }
 
-GpuChoices::GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches,
-                       const std::vector<LaunchEntry>& order, const Target& target)
-    : launches_(&launches) {
+GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target)
+    : schedule_(&schedule) {
+  const std::vector<Launch>& launches = schedule.launches;
   const gpu::Driver& driver = gpu::required_driver();
-  for (const LaunchEntry& choice : order) {
+  for (const LaunchEntry& choice : schedule.entries) {
     if (choice.kind != LaunchEntry::Kind::choice) continue;
     const Steps steps = steps_of(choice);
     if (const auto [kernel, is_new] = kernels_.try_emplace(steps); is_new) kernel->second = made(steps, target);
-    if (choice.holds_bodies() &&
+    if (schedule.holds_bodies(choice) &&
         (driver.cuGraphConditionalHandleCreate == nullptr || driver.cuGraphAddNode == nullptr)) {
       fail(ErrorKind::device,
            "{}: it needs a conditional node, which this NVIDIA driver does not have: 570 or newer does\nhint: "
@@ -110,15 +110,16 @@ void GpuChoices::start(const LaunchEntry& choice, const std::function<Asked(std:
   const Asked first = asked(choice.launch);
   void* const handle = reinterpret_cast<void*>(first.node);
   std::vector<void*> operands;
-  if (!choice.held->selects.empty()) {
-    for (const std::size_t select : choice.held->selects) {
+  const Choice& among = schedule_->choice_of(choice);
+  if (!among.selects.empty()) {
+    for (const std::size_t select : among.selects) {
       const Asked each = asked(select);
-      const Step* step = (*launches_)[select].step;
+      const Step* step = schedule_->launches[select].step;
       operands.insert(operands.end(), {each.index, each.outer, word(first_word_.at(step))});
     }
   } else {
     operands = {first.index, first.outer, handle};
-    if (choice.held->is_loop) {
+    if (among.is_loop) {
       operands.insert(operands.end(), {cancel.flag(), cancel.word(), word(first_word_.at(steps[0])), first.faults,
                                        reinterpret_cast<void*>(first.fault_words)});
     }

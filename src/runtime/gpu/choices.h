@@ -13,17 +13,16 @@
 #include "gpu/driver/loaded_kernel.h"
 #include "plan/plan.h"
 #include "runtime/gpu/cancel.h"
-#include "runtime/gpu/order.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 
 class GpuChoices {
  public:
   GpuChoices() = default;
-  /// Prepares the choices of a run that is captured. Error (device) where the driver has no conditional nodes and needs
-  /// one.
-  GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
-             const Target& target);
+  /// Prepares the choices of a run that is captured; `schedule` must outlive it. Error (device) where the driver has no
+  /// conditional nodes and needs one.
+  GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target);
 
   /// The sources, once each.
   std::vector<std::string> sources() const;
@@ -55,7 +54,7 @@ class GpuChoices {
   Kernel made(const Steps& steps, const Target& target) const;
   Steps steps_of(const LaunchEntry& choice) const;
   void* word(std::size_t number) const;
-  const std::vector<Launch>* launches_ = nullptr;
+  const Schedule* schedule_ = nullptr;
   std::map<Steps, Kernel> kernels_;                // those that are chosen for at once
   std::map<const Step*, std::size_t> first_word_;  // a word for each branch, or one that counts a loop's turns
   std::vector<int> word_of_;                       // per launch, or -1; empty where there is none

@@ -12,9 +12,9 @@
 
 #include "gpu/driver/driver.h"
 #include "gpu/driver/loaded_kernel.h"
-#include "plan/plan.h"
 #include "runtime/executor.h"
 #include "runtime/gpu/cancel.h"
+#include "schedule/guards.h"
 
 namespace paoding {
 
@@ -36,19 +36,6 @@ class GpuFailure : public SharedFailure {
   gpu::DeviceMemory word_;
   std::vector<CommitGuard*> guards_;
 };
-
-/// The places of guards and polls, and the facts about launches that decide them.
-struct GuardPlan {
-  std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
-  std::vector<std::size_t> guards;            // launches after which a guard runs: one for each repeat
-  std::vector<std::size_t> polls;             // launches that a poll is in front of
-  bool has_loop = false;                      // without a length: it may have to be called off
-  double expected_us = 0;                     // of a run
-  bool has_guard() const { return !guards.empty(); }
-  /// Per launch: equal for neighbours that no guard stands between and that poll the same word before they write.
-  std::vector<int> kinds(const std::vector<Launch>& launches) const;
-};
-GuardPlan plan_guards(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution);
 
 class CommitGuard {
  public:

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 #include <mutex>
-#include <set>
 
 #include "base/pause.h"
 #include "gpu/kernels/to_host_text.h"
@@ -14,9 +13,6 @@
 namespace paoding {
 namespace {
 
-constexpr std::size_t kMostEndLaunches = 64;        // of a run that is short enough to gain by it
-constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
-constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
 constexpr int kLooks = 40'000;  // about a millisecond: who asks the driver then is signalled 2 us later
 
 // The driver takes more than a millisecond to lock pages, of which a program whose end is signalled needs a few: those
@@ -49,76 +45,31 @@ Shelf& shelf() {
   return *all;
 }
 
-// One launch, in which nothing is chosen, and after which the host has nothing to do.
-bool is_one_graph(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order) {
-  const auto is_plain = [](const LaunchEntry& entry) {
-    return entry.kind == LaunchEntry::Kind::launch || entry.kind == LaunchEntry::Kind::guard ||
-           entry.kind == LaunchEntry::Kind::results;
-  };
-  const std::vector<Segment> segments = segments_of(launches, order);
-  return segments.size() == 1 && !segments[0].prints && std::ranges::all_of(order, is_plain);
-}
-
-// The bytes that a step copies as they are from one place to another; 0 where it does anything else.
-std::int64_t plainly_copied(const Step& step) {
-  if (step.kind != Step::Kind::group || step.operands.size() != 2 || step.group.operands() != 2) return 0;
-  const Group group = canonical(step.group);
-  const GroupLoad& load = group.loads[0];
-  const GroupOutput& output = group.outputs[0];
-  const bool is_whole = group.rank() == 1 && load.strides[0] == 1 && output.strides[0] == 1;
-  const ExprNode& value = group.expr.nodes()[static_cast<std::size_t>(output.value)];
-  const bool is_same = load.dtype == output.dtype && output.reduce_mask == 0 && value.prim == Prim::input;
-  return is_whole && is_same ? group.extents[0] * size_bytes(load.dtype) : 0;
-}
-
 }  // namespace
 
-CompletionFlag::CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-                               const std::vector<LaunchEntry>& order, const GuardPlan& guards,
-                               const LaunchFusion& fusion, const std::vector<CUdeviceptr>& bases, bool packs)
-    : device_(&device), moved_from_(order.size()) {
-  if (launches.size() > kMostEndLaunches || !is_one_graph(launches, order)) return;
+CompletionFlag::CompletionFlag(const gpu::GpuDevice& device, const Completion& planned, const Target& target,
+                               const std::vector<CUdeviceptr>& bases)
+    : device_(&device), packed_bytes_(planned.packed_bytes), moved_from_(planned.moved_from) {
+  if (!planned.can_signal) return;
   std::vector<std::int64_t> sizes;
   addresses_ = {nullptr, nullptr};
   const auto at = [&](int slot, std::int64_t offset) {
     return reinterpret_cast<void*>(bases[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset));
   };
-  std::set<int> made, read;  // slots, by copies that are moved
-  while (moved_from_ > 0 && !guards.has_guard() && sizes.size() < gpu::kMostMoved / 2) {
-    const LaunchEntry& entry = order[moved_from_ - 1];
-    if (entry.kind != LaunchEntry::Kind::launch) break;
-    const Launch& launch = launches[entry.launch];
-    const std::int64_t bytes = plainly_copied(*launch.step);
-    if (bytes == 0 || bytes > kMostMovedBytes) break;
-    const auto& [from, from_offset] = launch.addresses[0];
-    const auto& [to, to_offset] = launch.addresses[1];
-    if (from == to || made.contains(from) || made.contains(to) || read.contains(to)) break;
-    made.insert(to), read.insert(from);
-    addresses_.insert(addresses_.end(), {at(to, to_offset), at(from, from_offset)});
-    sizes.push_back(bytes);
-    --moved_from_;
+  for (const Completion::Moved& moved : planned.moved) {
+    addresses_.insert(addresses_.end(), {at(moved.to.slot, moved.to.offset), at(moved.from.slot, moved.from.offset)});
+    sizes.push_back(moved.bytes);
   }
-  const auto is_behind_another = [&](std::size_t launch) { return fusion.has(launch) && !fusion.is_first(launch); };
-  for (; !sizes.empty() && is_behind_another(order[moved_from_].launch); ++moved_from_) {
-    sizes.pop_back();
-    addresses_.resize(addresses_.size() - 2);
-  }
-  texts_[kind(Signals::completion)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, *plan.target));
-  packed_bytes_ = kCounters;
-  for (const Plan::Fetch& fetch : plan.fetches) {
-    const Operand& operand = fetch.operand;
-    const std::int64_t bytes = size_bytes(operand.layout.type);
-    const bool fits = packed_bytes_ + bytes <= kCounters + kMostPacked && sizes.size() < gpu::kMostMoved;
-    if (!packs || !fits || bytes == 0 || made.contains(operand.slot)) continue;
-    if (!places_.emplace(std::pair(operand.slot, operand.offset), packed_bytes_).second) continue;  // fetched twice
-    packed_.emplace_back(addresses_.size(), packed_bytes_);
-    addresses_.insert(addresses_.end(), {nullptr, at(operand.slot, operand.offset)});
-    sizes.push_back(bytes);
-    packed_bytes_ += (bytes + 15) / 16 * 16;
+  texts_[kind(Signals::completion)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, target));
+  for (const PackedResult& result : planned.packed) {
+    places_.emplace(std::pair(result.slot, result.offset), result.at);
+    packed_.emplace_back(addresses_.size(), result.at);
+    addresses_.insert(addresses_.end(), {nullptr, at(result.slot, result.offset)});
+    sizes.push_back(result.bytes);
   }
   addresses_.resize(2 + 2 * gpu::kMostMoved, nullptr);
   if (packed_.empty()) return;
-  texts_[kind(Signals::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, *plan.target));
+  texts_[kind(Signals::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_completion_flag(sizes, target));
 }
 
 CompletionFlag::~CompletionFlag() {
@@ -135,7 +86,7 @@ void CompletionFlag::prepare() {
     kernels_[k] = std::make_unique<gpu::LoadedKernel>(*device_, *texts_[k], addresses_.size());
   }
   memory_ = shelf().take(*device_, static_cast<std::size_t>(packed_bytes_));
-  std::memset(memory_.bytes(), 0, kCounters);
+  std::memset(memory_.bytes(), 0, Completion::kCounters);
   ended_ = gpu::DeviceMemory(*device_, sizeof(count_));
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(ended_.address(), &count_, sizeof(count_)));
   addresses_[0] = ended_.pointer(), addresses_[1] = memory_.bytes();

@@ -16,9 +16,7 @@
 #include "gpu/driver/driver.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "plan/plan.h"
-#include "runtime/gpu/commit_guard.h"
-#include "runtime/gpu/launch_fusion.h"
-#include "runtime/gpu/order.h"
+#include "schedule/completion.h"
 
 namespace paoding {
 
@@ -28,11 +26,9 @@ class CompletionFlag {
   ~CompletionFlag();
   CompletionFlag(CompletionFlag&&) = default;
   CompletionFlag& operator=(CompletionFlag&&) = default;
-  /// Does nothing unless the run is short and has no choices. It also does the copies that `order` ends with, where
-  /// nothing calls them off, grouped ones if all are. `packs`: small fetches are copied to the host.
-  CompletionFlag(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
-                 const std::vector<LaunchEntry>& order, const GuardPlan& guards, const LaunchFusion& fusion,
-                 const std::vector<CUdeviceptr>& bases, bool packs);
+  /// Does nothing where the run cannot signal. `bases`: the address of every slot.
+  CompletionFlag(const gpu::GpuDevice& device, const Completion& planned, const Target& target,
+                 const std::vector<CUdeviceptr>& bases);
 
   std::vector<std::string> sources() const;
   /// The signal that a run gives to a thread that waits for it.
@@ -43,7 +39,7 @@ class CompletionFlag {
   bool can(Signals signals) const { return signals != Signals::nothing && texts_[kind(signals)] != nullptr; }
   /// Called before the first start().
   void prepare();
-  /// Whether entry `k` of the order is launched in a run that has a completion flag; start() does the work of the
+  /// Whether entry `k` of the schedule is launched in a run that has a completion flag; start() does the work of the
   /// others.
   bool leaves(std::size_t k) const { return k < moved_from_; }
   /// Enqueued after all other entries.
@@ -73,8 +69,7 @@ class CompletionFlag {
   const std::byte* find(const Operand& result);
 
  private:
-  static constexpr int kWaited = 4;              // runs that were waited for one after the other: so will the next
-  static constexpr std::int64_t kCounters = 64;  // bytes in front of the results
+  static constexpr int kWaited = 4;  // runs that were waited for one after the other: so will the next
 
   const gpu::GpuDevice* device_ = nullptr;
   std::map<std::pair<int, std::int64_t>, std::int64_t> places_;  // of results, by slot and offset

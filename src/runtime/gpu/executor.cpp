@@ -19,9 +19,9 @@
 #include "runtime/gpu/copy_span.h"
 #include "runtime/gpu/device_results.h"
 #include "runtime/gpu/feeds.h"
+#include "runtime/gpu/fused_kernels.h"
 #include "runtime/gpu/host.h"
 #include "runtime/gpu/kernels.h"
-#include "runtime/gpu/launch_fusion.h"
 #include "runtime/gpu/memory_check.h"
 #include "runtime/gpu/phases.h"
 #include "runtime/gpu/profiled_graph.h"
@@ -30,6 +30,7 @@
 #include "runtime/gpu/results.h"
 #include "runtime/gpu/trace.h"
 #include "runtime/sites.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 namespace {
@@ -50,23 +51,21 @@ class GpuExecutor : public Executor {
         name_(options.name),
         on_step_(options.on_step),
         watcher_(options.watcher),
-        repeats_(static_cast<std::size_t>(options.repeats)),
+        schedule_(make_schedule(plan, {options.execution, options.repeats, options.fuses_launches})),
         behind_(device_) {
     place_slots(options.parameters);
     clear_state();
-    resolve(options.repeats);
-    host_.emplace(plan_, launches_, options, bases_, &feeds_);
-    GuardPlan guards = plan_guards(plan_, launches_, options.repeats, options.execution);
+    resolve();
+    host_.emplace(plan_, schedule_.host, options, bases_, &feeds_);
     if (is_captured_) {
-      if (options.fuses_launches) fusion_ = LaunchFusion(launches_, bases_, guards.kinds(launches_), *plan_.target);
-      results_ = GpuResults(device_, plan_, bases_);
-      order_ = order_of(launches_, guards, host_->launches(), results_.has_any());
-      choices_ = GpuChoices(device_, launches_, order_, *plan_.target);
-      end_ = CompletionFlag(device_, plan_, launches_, order_, guards, fusion_, bases_, !results_.has_any());
+      fused_ = FusedKernels(schedule_);
+      results_ = GpuResults(device_, schedule_.results, *plan_.target, bases_);
+      choices_ = GpuChoices(device_, schedule_, *plan_.target);
+      end_ = CompletionFlag(device_, schedule_.completion, *plan_.target, bases_);
     }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
-    place_guard(options, std::move(guards));
+    place_guard(options);
     if (is_captured_) {
       capture(std::make_shared<const GpuTrace::Sites>(sites()));
     } else {
@@ -141,7 +140,7 @@ class GpuExecutor : public Executor {
     device_.make_current();
     feeds_.take_over();
     if (!is_captured_) return run_stepwise(run);
-    arena_->cancel.pace(expected_us_);
+    arena_->cancel.pace(schedule_.guards.expected_us);
     const CompletionFlag::Signals signals = end_.begin_run();
     try {
       bool is_first = true;
@@ -163,13 +162,10 @@ class GpuExecutor : public Executor {
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override {
     KernelCost cost = kernels_.cost();
-    cost.notes.insert(cost.notes.end(), fusion_.notes().begin(), fusion_.notes().end());
+    cost.notes.insert(cost.notes.end(), schedule_.notes.begin(), schedule_.notes.end());
     return cost;
   }
-  std::int64_t launches() const override {
-    const auto jumps = std::ranges::count(launches_, Launch::Kind::jump, &Launch::kind);
-    return static_cast<std::int64_t>(launches_.size()) - jumps - fusion_.saved_launches();
-  }
+  std::int64_t launches() const override { return schedule_.starts(); }
 
   std::string kernel_text() const override { return GpuKernels::text(plan_); }
 
@@ -207,27 +203,25 @@ class GpuExecutor : public Executor {
 
   LaunchSites launch_sites() const { return {launches_, kernels_.names()}; }
 
-  // Per element of order_.
-  GpuTrace::Sites sites() const {
-    GpuTrace::Sites all = GpuTrace::sites_of(launch_sites(), launches_, order_);
-    std::map<std::size_t, profile::SiteId> of_fused_launch;
-    for (const auto& [launch, site] : fusion_.sites()) of_fused_launch.emplace(launch, site);
-    for (std::size_t k = 0; k < order_.size(); ++k) {
-      const auto found = of_fused_launch.find(order_[k].launch);
-      if (order_[k].kind == LaunchEntry::Kind::launch && found != of_fused_launch.end()) all[k] = found->second;
+  // Per entry.
+  GpuTrace::Sites sites() {
+    GpuTrace::Sites all = GpuTrace::sites_of(launch_sites(), schedule_);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const LaunchEntry& entry = schedule_.entries[k];
+      if (entry.kind == LaunchEntry::Kind::fused) all[k] = fused_.site_of(entry);
     }
     return all;
   }
 
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
-    const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, fusion_);
-    for (Segment& segment : segments_of(launches_, order_)) {
-      CapturedSegment& captured = segments_.emplace_back(CapturedSegment{std::move(segment)});
+    const std::vector<GpuStamps::By> by = GpuStamps::by(schedule_);
+    for (const Segment& segment : schedule_.segments) {
+      CapturedSegment& captured = segments_.emplace_back(CapturedSegment{segment});
       if (captured.segment.kind != Segment::Kind::graph) continue;
       capture_with_flag(captured.segment);
       const auto [first, end] = std::pair(captured.segment.first, captured.segment.end);
       captured.graph = std::make_unique<ProfiledGraph>(
-          device_, arena_->graphs, order_,
+          device_, arena_->graphs, schedule_,
           GpuStamps::Segment{first, end, by, sites, [this](auto... of) { capture(of...); }});
     }
   }
@@ -239,7 +233,7 @@ class GpuExecutor : public Executor {
     for (const auto signals : {CompletionFlag::Signals::results, CompletionFlag::Signals::completion}) {
       if (!end_.can(signals)) continue;
       signalled_[CompletionFlag::kind(signals)] = std::make_unique<CapturedGraph>(
-          device_, arena_->graphs, order_, segment.first, segment.end,
+          device_, arena_->graphs, schedule_, segment.first, segment.end,
           [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
             if (end_.leaves(k)) capture(k, stream, node, nullptr);
           },
@@ -251,7 +245,7 @@ class GpuExecutor : public Executor {
     try {
       start(k, stream, node, stamp);
     } catch (const Error& error) {
-      fail(error.kind(), "{} cannot be captured: {}", who(order_[k].launch), error.what());
+      fail(error.kind(), "{} cannot be captured: {}", who(schedule_.entries[k].launch), error.what());
     }
   }
 
@@ -285,9 +279,9 @@ class GpuExecutor : public Executor {
       }
     }
     if (segment.kind == Segment::Kind::host) {
-      host_->run(order_[segment.first].launch, run, [this] { wait(true); });
-    } else if (segment.kind == Segment::Kind::asked) {
-      return segment.targets[asked(order_[segment.first])];
+      run_on_host(schedule_.entries[segment.first], run, [this] { wait(true); });
+    } else if (segment.kind == Segment::Kind::choice) {
+      return segment.targets[asked(schedule_.entries[segment.first])];
     } else if (segment.prints) {
       hand_over();
     }
@@ -298,7 +292,7 @@ class GpuExecutor : public Executor {
   std::size_t asked(const LaunchEntry& choice) {
     wait(true);
     CancelScope::poll();
-    if (choice.held->is_loop && guard_->has_fault_before(launches_[choice.launch].end)) return 0;
+    if (schedule_.choice_of(choice).is_loop && guard_->has_fault_before(launches_[choice.launch].end)) return 0;
     return taken_by(choice.launch).value_or(0);
   }
 
@@ -308,7 +302,8 @@ class GpuExecutor : public Executor {
     try {
       prints_.hand_over(&i);
     } catch (const Error& error) {
-      fail_in_repeat(error, i / (launches_.size() / repeats_) + 1, repeats_);
+      const auto repeats = static_cast<std::size_t>(schedule_.repeats);
+      fail_in_repeat(error, i / (launches_.size() / repeats) + 1, repeats);
     }
   }
 
@@ -353,18 +348,17 @@ class GpuExecutor : public Executor {
 
   void prepare_kernels() {
     std::vector<std::string> more;
-    for (const auto& texts : {fusion_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
+    for (const auto& texts : {fused_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
       more.insert(more.end(), texts.begin(), texts.end());
     }
     kernels_.prepare(device_, plan_, std::move(more));
-    fusion_.load(device_);
+    fused_.load(device_);
     choices_.load(device_);
     results_.load(device_);
     stream_.wait_idle();
   }
 
-  void resolve(int repeats) {
-    launches_ = unroll(plan_, repeats);
+  void resolve() {
     std::size_t count = 0;
     for (const Launch& launch : launches_) count += launch.addresses.size();
     pointers_.reserve(count);
@@ -377,15 +371,14 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void place_guard(const ExecutorOptions& options, GuardPlan guards) {
-    expected_us_ = guards.expected_us;
+  void place_guard(const ExecutorOptions& options) {
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
-      kernels.push_back(guards.may_fault[i] != 0 ? &kernels_.at(launches_[i].step) : nullptr);
+      kernels.push_back(schedule_.guards.may_fault[i] != 0 ? &kernels_.at(launches_[i].step) : nullptr);
     }
     auto failure = std::dynamic_pointer_cast<GpuFailure>(options.failure);
     if (!failure) failure = std::make_shared<GpuFailure>(device_);
-    guard_.emplace(device_, stream_, arena_->cancel, std::move(guards), std::move(kernels), std::move(failure),
+    guard_.emplace(device_, stream_, arena_->cancel, schedule_.guards, std::move(kernels), std::move(failure),
                    [this] { clear_state(); });
     reads_.emplace(device_, stream_, arena_->cancel, *guard_);
     kept_.emplace(device_, stream_, *guard_);
@@ -401,25 +394,31 @@ class GpuExecutor : public Executor {
   }
 
   void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
-    const std::size_t i = order_[k].launch;
-    switch (order_[k].kind) {
-      case LaunchEntry::Kind::guard: return guard_->start(stream);
-      case LaunchEntry::Kind::poll: return arena_->cancel.start_poll(stream);
-      case LaunchEntry::Kind::host:
-      case LaunchEntry::Kind::asked: return;  // never among others
-      case LaunchEntry::Kind::results: return results_.start(stream);
-      case LaunchEntry::Kind::choice:
-      case LaunchEntry::Kind::again: {
+    using Kind = LaunchEntry::Kind;
+    const LaunchEntry& entry = schedule_.entries[k];
+    switch (entry.kind) {
+      case Kind::launch:
+      case Kind::print: return start_launch(entry.launch, stream, stamp);
+      case Kind::fused:
+        return fused_.start(entry, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
+      case Kind::guard: return guard_->start(stream);
+      case Kind::poll: return arena_->cancel.start_poll(stream);
+      case Kind::host:
+      case Kind::host_choice: return;  // never among others
+      case Kind::results: return results_.start(stream);
+      case Kind::choice:
+      case Kind::again: {
         const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
           const auto [faults, words] = guard_->faults_before(launches_[select].end);
           return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
         };
-        return choices_.start(order_[k], asked, arena_->cancel, stream);
+        return choices_.start(entry, asked, arena_->cancel, stream);
       }
-      case LaunchEntry::Kind::launch: break;
     }
-    if (!fusion_.has(i)) return start_launch(i, stream, stamp);
-    fusion_.start(i, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
+  }
+
+  void run_on_host(const LaunchEntry& entry, std::uint32_t run, const std::function<void()>& wait) {
+    host_->run(*schedule_.host.find(entry.launch), run, wait);
   }
 
   void start_launch(std::size_t i, CUstream stream, void* stamp = nullptr) const {
@@ -477,18 +476,23 @@ class GpuExecutor : public Executor {
     std::vector<std::vector<std::byte>> kept;
     bool is_commit = false;
     try {
-      for (std::size_t i = 0; i < launches_.size();) {
-        const Launch& launch = launches_[i];
-        if (!launch.is_commit) poll();
-        if (const std::size_t behind = host_->behind(i); behind != i) {
-          host_->run(i, 0, [this] { stream_.wait_idle(); });
-          i = behind;
-          continue;
+      for (std::size_t s = 0; s < schedule_.segments.size();) {
+        const Segment& segment = schedule_.segments[s];
+        s = segment.next;
+        for (std::size_t k = segment.first; k < segment.end; ++k) {
+          const LaunchEntry& entry = schedule_.entries[k];
+          const bool commits = launches_[entry.launch].is_commit;
+          if (!commits) poll();
+          if (commits && !is_commit && on_step_) kept = parameters();
+          is_commit = commits;
+          if (segment.kind == Segment::Kind::host) {
+            run_on_host(entry, 0, [this] { stream_.wait_idle(); });
+          } else if (segment.kind == Segment::Kind::choice) {
+            s = segment.targets[*taken_by(entry.launch)];
+          } else {
+            run_step(entry.launch, run);
+          }
         }
-        if (launch.is_commit && !is_commit && on_step_) kept = parameters();
-        is_commit = launch.is_commit;
-        if (launch.kind == Launch::Kind::run) run_step(i, run);
-        i = launch.kind == Launch::Kind::run ? i + 1 : launch.targets[launch.targets.size() == 1 ? 0 : *taken_by(i)];
       }
     } catch (...) {
       if (is_commit && on_step_) set_parameters(kept);
@@ -564,18 +568,17 @@ class GpuExecutor : public Executor {
   const std::string name_;
   std::function<void(const StepSeen&)> on_step_;
   LaunchWatcher* watcher_;
-  const std::size_t repeats_;
+  Schedule schedule_;
+  const std::vector<Launch>& launches_ = schedule_.launches;
   gpu::Event behind_;               // all that it has enqueued, when another comes after it
   std::vector<DeviceMemory> own_;   // of slots outside the arena
   std::vector<CUdeviceptr> bases_;  // per slot
   std::vector<bool> is_input_;      // per slot
   GpuKernels kernels_;
-  std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
-  std::vector<LaunchEntry> order_;
   std::optional<GpuHost> host_;
-  LaunchFusion fusion_;
+  FusedKernels fused_;
   GpuChoices choices_;
   GpuResults results_;
   GpuPhases phases_{device_};
@@ -584,7 +587,6 @@ class GpuExecutor : public Executor {
   std::optional<CommitGuard> guard_;
   std::optional<GpuReads> reads_;
   std::optional<DeviceResults> kept_;
-  double expected_us_ = 0;                 // of a run
   std::vector<CapturedSegment> segments_;  // of a captured run
   CompletionFlag end_;
   std::unique_ptr<CapturedGraph> signalled_[CompletionFlag::kKinds];  // launched in runs that signal something

@@ -15,15 +15,15 @@ namespace paoding {
 
 class ProfiledGraph {
  public:
-  /// Captures it; with stamps later, when it is first recorded. `budget` and `order` must outlive it.
-  ProfiledGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<LaunchEntry>& order,
+  /// Captures it; with stamps later, when it is first recorded. `budget` and `schedule` must outlive it.
+  ProfiledGraph(const gpu::GpuDevice& device, GraphBudget& budget, const Schedule& schedule,
                 const GpuStamps::Segment& segment)
-      : graph_(device, budget, order, segment.first, segment.end,
+      : graph_(device, budget, schedule, segment.first, segment.end,
                [&segment](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
                  segment.start(k, stream, node, nullptr);
                }),
         seen_(device.index(), segment.sites, graph_.nodes()),
-        stamps_(device, &budget, order, segment) {}
+        stamps_(device, &budget, schedule, segment) {}
 
   /// `instead`: launched in its place where nobody records; whether it was.
   [[gnu::hot]] bool launch(std::uint32_t run, CUstream stream, CapturedGraph* instead = nullptr) {

@@ -12,15 +12,16 @@
 #include "gpu/driver/driver.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "plan/plan.h"
+#include "schedule/completion.h"
 
 namespace paoding {
 
 class GpuResults {
  public:
   GpuResults() = default;
-  /// The results are all small fetches where the program fetches a Variant, else none. `bases`: the address of every
-  /// slot.
-  GpuResults(const gpu::GpuDevice& device, const Plan& plan, const std::vector<CUdeviceptr>& bases);
+  /// `bases`: the address of every slot.
+  GpuResults(const gpu::GpuDevice& device, const PackedResults& packed, const Target& target,
+             const std::vector<CUdeviceptr>& bases);
 
   bool has_any() const { return text_ != nullptr; }
   std::vector<std::string> sources() const;

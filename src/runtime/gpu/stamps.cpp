@@ -105,22 +105,21 @@ struct GpuStamps::Replays {
   std::size_t stale = 0;              // of these the first ones: of recordings that are over
 };
 
-std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
-                                         const LaunchFusion& fusion) {
-  std::vector<By> by(order.size(), By::kernel);
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    if (order[k].kind != LaunchEntry::Kind::launch) continue;
-    const std::size_t i = order[k].launch;
-    const gpu::TextPlan* text = launches[i].step->text.get();
-    if ((fusion.has(i) && !fusion.is_first(i)) || (text != nullptr && text->launches.empty())) {
+std::vector<GpuStamps::By> GpuStamps::by(const Schedule& schedule) {
+  std::vector<By> by(schedule.entries.size(), By::kernel);
+  for (std::size_t k = 0; k < by.size(); ++k) {
+    const LaunchEntry& entry = schedule.entries[k];
+    if (schedule.members(entry).empty()) continue;
+    const gpu::TextPlan* text = schedule.launches[entry.launch].step->text.get();
+    if (text != nullptr && text->launches.empty()) {
       by[k] = By::nothing;
     } else if (text != nullptr && text->launches.front().leaves_stamp) {
       by[k] = By::itself;
     }
   }
-  for (const LaunchEntry& entry : order) {
-    if (!entry.holds_bodies() || !entry.held->is_loop) continue;
-    for (const auto& [begin, end] : entry.held->bodies) {
+  for (const LaunchEntry& entry : schedule.entries) {
+    if (!schedule.holds_bodies(entry) || !schedule.choice_of(entry).is_loop) continue;
+    for (const auto& [begin, end] : schedule.choice_of(entry).bodies) {
       for (std::size_t k = begin; k < end; ++k) {
         if (by[k] != By::nothing) by[k] = By::list;
       }
@@ -129,11 +128,10 @@ std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, co
   return by;
 }
 
-GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<LaunchEntry>& order,
-                     Segment segment)
+GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const Schedule& schedule, Segment segment)
     : device_(device),
       budget_(budget),
-      order_(order),
+      schedule_(schedule),
       segment_(std::move(segment)),
       has_list_(std::ranges::find(segment_.by, By::list) != segment_.by.end()),
       replay_site_(new_replay_site()) {
@@ -157,7 +155,7 @@ std::unique_ptr<GpuStamps::Replays> GpuStamps::make(bool is_timed) {
   if (budget_ == nullptr) return made;
   bool has_begun = false;
   made->graph = std::make_unique<CapturedGraph>(
-      device_, *budget_, order_, segment_.first, segment_.end,
+      device_, *budget_, schedule_, segment_.first, segment_.end,
       [&](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { start(*made, k, stream, node, &has_begun); },
       [&](CUstream stream) { start_end(*made, stream); });
   return made;

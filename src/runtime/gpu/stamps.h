@@ -16,8 +16,7 @@
 
 #include "profile/recorder.h"
 #include "runtime/gpu/captured_graph.h"
-#include "runtime/gpu/launch_fusion.h"
-#include "runtime/gpu/order.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 
@@ -26,27 +25,26 @@ profile::Limit limit_of(const gpu::GpuDevice& device);
 
 class GpuStamps {
  public:
-  /// The stamp that says when an entry of the order began.
+  /// The stamp that says when an entry of the schedule began.
   enum class By : std::uint8_t {
-    nothing,  // it launches nothing, or goes with one in front
+    nothing,  // it launches nothing
     itself,
     kernel,  // in front of it: a library's, a fill, the executor's own
     list,    // the same in a loop without a length, for every turn
   };
-  /// Per entry of the order.
-  static std::vector<By> by(const std::vector<Launch>& launches, const std::vector<LaunchEntry>& order,
-                            const LaunchFusion& fusion);
+  /// Per entry of the schedule.
+  static std::vector<By> by(const Schedule& schedule);
   struct Segment {
-    std::size_t first = 0, end = 0;  // of the order
-    std::vector<By> by;              // per entry of the order
+    std::size_t first = 0, end = 0;  // of the entries
+    std::vector<By> by;              // per entry of the schedule
     std::shared_ptr<const std::vector<profile::SiteId>> sites;
     /// Like CapturedGraph::Start, with the word for a kernel that leaves its stamp by itself, else nullptr.
     std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node, void* stamp)> start;
   };
 
-  /// Captures nothing before it is launched. `budget` and `order` must outlive it. Without a budget nothing is
+  /// Captures nothing before it is launched. `budget` and `schedule` must outlive it. Without a budget nothing is
   /// captured: entries are launched one by one, in streams that may be gone when they have ended.
-  GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<LaunchEntry>& order, Segment segment);
+  GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const Schedule& schedule, Segment segment);
   /// Its launches have to be done.
   ~GpuStamps();
   GpuStamps(const GpuStamps&) = delete;
@@ -83,7 +81,7 @@ class GpuStamps {
 
   const gpu::GpuDevice& device_;
   GraphBudget* const budget_;
-  const std::vector<LaunchEntry>& order_;
+  const Schedule& schedule_;
   const Segment segment_;
   const bool has_list_;
   const profile::SiteId replay_site_;

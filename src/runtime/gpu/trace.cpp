@@ -112,20 +112,19 @@ void GpuTrace::add_source() {
   });
 }
 
-std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
-                                                const std::vector<LaunchEntry>& order) {
+std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const Schedule& schedule) {
   add_source();
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
   };
   static const profile::SiteId guard = own("commit guard"), poll = own("cancellation poll"), results = own("results");
   Sites all;
-  all.reserve(order.size());
-  for (const LaunchEntry& started : order) {
+  all.reserve(schedule.entries.size());
+  for (const LaunchEntry& started : schedule.entries) {
     all.push_back(started.kind == LaunchEntry::Kind::guard     ? guard
                   : started.kind == LaunchEntry::Kind::poll    ? poll
                   : started.kind == LaunchEntry::Kind::results ? results
-                                                               : sites.of(launches[started.launch]).kernel);
+                                                               : sites.of(schedule.launches[started.launch]).kernel);
   }
   return all;
 }

@@ -14,20 +14,19 @@
 #include "profile/recorder.h"
 #include "runtime/gpu/captured_graph.h"
 #include "runtime/gpu/cupti_records.h"
-#include "runtime/gpu/order.h"
 #include "runtime/gpu/stamps.h"
 #include "runtime/sites.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 
 class GpuTrace {
  public:
-  /// The site of each entry of a run's order.
+  /// The site of each entry of a schedule.
   using Sites = std::vector<profile::SiteId>;
-  static Sites sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
-                        const std::vector<LaunchEntry>& order);
+  static Sites sites_of(const LaunchSites& sites, const Schedule& schedule);
 
-  /// `nodes`: of the graph that is launched, each made for an entry of the order.
+  /// `nodes`: of the graph that is launched, each made for an entry of the schedule.
   GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);
 
   static bool is_wanted() { return profile::Recorder::gpu_active(); }

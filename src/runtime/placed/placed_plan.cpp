@@ -19,15 +19,15 @@ using profile::Recorder;
 PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled)
     : compiled_(std::move(compiled)),
       run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
-      launches_(unroll(compiled_.plan)) {
+      schedule_(make_schedule(compiled_.plan, {.execution = Execution::stepwise})) {
   reads_ = plan().inputs;
   reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
   std::size_t most = 0;
-  for (const Launch& launch : launches_) {
-    if (launch.kind != Launch::Kind::run || launch.step->kind == Step::Kind::print) {
+  for (const LaunchEntry& entry : schedule_.entries) {
+    if (entry.kind != LaunchEntry::Kind::launch) {
       fail(ErrorKind::unsupported, "a plan on memory of the caller's has no control flow and no prints");
     }
-    most = std::max(most, launch.addresses.size());
+    most = std::max(most, schedule_.launches[entry.launch].addresses.size());
   }
   pointers_.resize(most);
   for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
@@ -108,9 +108,9 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
 }
 
 void PlacedPlan::start(std::size_t launch, void* stream, void* stamp) {
-  const auto& addresses = launches_[launch].addresses;
+  const auto& addresses = schedule_.launches[launch].addresses;
   for (std::size_t k = 0; k < addresses.size(); ++k) pointers_[k] = base(addresses[k].first) + addresses[k].second;
-  const Step& step = *launches_[launch].step;
+  const Step& step = *schedule_.launches[launch].step;
   run(step, pointers_.data(), base(step.workspace), base(step.state), stream, stamp);
 }
 
@@ -122,8 +122,8 @@ class PlacedCpuPlan : public PlacedPlan {
     require_threads();
     prepare(plan().steps);
     place_own();
-    const LaunchSites sites(launches(), [this](const Step& step) { return kernel_of(step); });
-    for (const Launch& launch : launches()) sites_.push_back(sites.of(launch));
+    const LaunchSites sites(schedule().launches, [this](const Step& step) { return kernel_of(step); });
+    for (const Launch& launch : schedule().launches) sites_.push_back(sites.of(launch));
   }
 
  private:

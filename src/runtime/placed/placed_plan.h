@@ -11,6 +11,7 @@
 
 #include "profile/recorder.h"
 #include "runtime/compile.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 
@@ -46,7 +47,8 @@ class PlacedPlan {
   // Whether work given to the stream is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
-  const std::vector<Launch>& launches() const { return launches_; }
+  /// Entries of Kind::launch alone, one for each launch.
+  const Schedule& schedule() const { return schedule_; }
   void start(std::size_t launch, void* stream, void* stamp = nullptr);
 
  private:
@@ -60,7 +62,7 @@ class PlacedPlan {
   const CompiledPlan compiled_;
   const profile::SiteId run_site_;
   std::vector<std::pair<std::string, int>> reads_;
-  std::vector<Launch> launches_;
+  const Schedule schedule_;
   std::vector<int> fetch_slots_;
   std::vector<std::byte*> bases_;  // per slot
   std::vector<void*> pointers_;    // of one launch

@@ -22,15 +22,13 @@ class PlacedGpuPlan : public PlacedPlan {
     kernels_.prepare(device_, plan(), {});
     place_own();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-    for (std::size_t i = 0; i < launches().size(); ++i) order_.push_back({LaunchEntry::Kind::launch, i});
-    const LaunchSites sites(launches(), kernels_.names());
-    stamps_.emplace(
-        device_, nullptr, order_,
-        GpuStamps::Segment{0, order_.size(), GpuStamps::by(launches(), order_, {}),
-                           std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, launches(), order_)),
-                           [this](std::size_t i, CUstream stream, CUgraphConditionalHandle, void* stamp) {
-                             start(i, stream, stamp);
-                           }});
+    const LaunchSites sites(schedule().launches, kernels_.names());
+    stamps_.emplace(device_, nullptr, schedule(),
+                    GpuStamps::Segment{0, schedule().entries.size(), GpuStamps::by(schedule()),
+                                       std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, schedule())),
+                                       [this](std::size_t k, CUstream stream, CUgraphConditionalHandle, void* stamp) {
+                                         start(schedule().entries[k].launch, stream, stamp);
+                                       }});
   }
 
  private:
@@ -74,7 +72,7 @@ class PlacedGpuPlan : public PlacedPlan {
   // A captured run repeats whenever its graph does, which is the caller's: no stamps would be read.
   void start_all(std::uint32_t number, void* stream) override {
     const auto plain = [this](CUstream of) {
-      for (std::size_t i = 0; i < order_.size(); ++i) start(i, of);
+      for (const LaunchEntry& entry : schedule().entries) start(entry.launch, of);
     };
     const auto on = static_cast<CUstream>(stream);
     if (!GpuTrace::is_wanted()) return plain(on);
@@ -109,7 +107,6 @@ class PlacedGpuPlan : public PlacedPlan {
   gpu::GpuDevice& device_;
   GpuKernels kernels_;
   std::vector<gpu::DeviceMemory> own_;
-  std::vector<LaunchEntry> order_;
   std::optional<GpuStamps> stamps_;
 };
 

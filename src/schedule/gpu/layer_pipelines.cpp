@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/gpu/layer_pipelines.h"
+#include "schedule/gpu/layer_pipelines.h"
 
 #include <fmt/format.h>
 
 #include "gpu/codegen/pipelined_launch.h"
 #include "plan/epilogues.h"
-#include "runtime/independent.h"
+#include "schedule/independent.h"
 
 namespace paoding {
 namespace {

@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/host_steps.h"
-#include "runtime/gpu/commit_guard.h"
-#include "runtime/gpu/order.h"
+#include "schedule/schedule.h"
 #include "tests/gpu/kernel_texts.h"
 
 namespace paoding::testing_program {
@@ -61,14 +60,15 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
       [&](const Values& v) { return Values{v[0] * 2.0}; })[0];
   assign(w, y + 1.0);
   const Plan plan = plan_for_gpu(g);
-  const std::vector<Launch> launches = unroll(plan, 2);
-  const GuardPlan guards = plan_guards(plan, launches, 2, Execution::captured);
+  const Schedule schedule = make_schedule(plan, {.repeats = 2});
   std::string text;
-  const std::vector<LaunchEntry> order = order_of(launches, guards);
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    const char* const names[] = {"launch", "guard", "poll", "choice", "again", "host", "results"};
-    text += names[static_cast<std::size_t>(order[k].kind)];
-    if (order[k].holds_bodies()) text += fmt::format("[{} to {}]", order[k].held->bodies[0].first, order[k].held->end);
+  for (const LaunchEntry& entry : schedule.entries) {
+    const char* const names[] = {"launch", "fused", "print", "guard", "poll", "choice", "again"};
+    text += names[static_cast<std::size_t>(entry.kind)];
+    if (schedule.holds_bodies(entry)) {
+      const Choice& choice = schedule.choice_of(entry);
+      text += fmt::format("[{} to {}]", choice.bodies[0].first, choice.end);
+    }
     text += ' ';
   }
   // The carry's start, the condition, the choice; a turn: the body and the condition; after the guard the kernel that
@@ -88,10 +88,10 @@ TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
   const Value a = branch(p, 2), b = branch(q, 3), c = branch(less(sum(b), 1.0), 4);
   g.fetch("a", a), g.fetch("b", b), g.fetch("c", c);
   const Plan plan = plan_for_gpu(g);
-  const std::vector<Launch> launches = unroll(plan);
+  const Schedule schedule = make_schedule(plan);
   std::vector<std::size_t> chosen;
-  for (const LaunchEntry& each : order_of(launches, plan_guards(plan, launches, 1, Execution::captured))) {
-    if (each.kind == LaunchEntry::Kind::choice) chosen.push_back(each.held->selects.size());
+  for (const LaunchEntry& each : schedule.entries) {
+    if (each.kind == LaunchEntry::Kind::choice) chosen.push_back(schedule.choice_of(each).selects.size());
   }
   EXPECT_EQ(chosen, (std::vector<std::size_t>{1, 2})) << to_string(plan);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/independent.h"
+#include "schedule/independent.h"
 
 #include <algorithm>
 

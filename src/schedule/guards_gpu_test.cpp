@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where guards and polls stand in a run on a GPU, and which launches ask whether they are called off. Plans for an
 // H200, which need not be here.
-#include "runtime/gpu/commit_guard.h"
-
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "plan/step_work.h"
-#include "runtime/gpu/order.h"
+#include "schedule/schedule.h"
 #include "tests/gpu/kernel_texts.h"
 
 namespace paoding::testing_program {
@@ -16,15 +14,15 @@ namespace {
 struct Planned {
   explicit Planned(const Graph& g, int repeats = 1, Execution execution = Execution::captured)
       : plan(plan_for_gpu(g)),
-        launches(unroll(plan, repeats)),
-        guards(plan_guards(plan, launches, repeats, execution)) {}
+        schedule(make_schedule(plan, {.execution = execution, .repeats = repeats, .fuses_launches = false})) {}
   std::size_t commit() const {
     const auto is_commit = [](const Launch& launch) { return launch.is_commit; };
     return static_cast<std::size_t>(std::ranges::find_if(launches, is_commit) - launches.begin());
   }
   Plan plan;
-  std::vector<Launch> launches;
-  GuardPlan guards;
+  Schedule schedule;
+  const std::vector<Launch>& launches = schedule.launches;
+  const GuardPlan& guards = schedule.guards;
 };
 
 // A graph that writes w with the result of `steps` steps over so many elements.
@@ -41,7 +39,7 @@ TEST(GuardPlan, HasNothingForAShortRunThatCannotFail) {
   const Planned made(g);
   EXPECT_FALSE(made.guards.has_guard());
   EXPECT_TRUE(made.guards.polls.empty());
-  EXPECT_EQ(order_of(made.launches, made.guards).size(), made.launches.size());
+  EXPECT_EQ(made.schedule.entries.size(), made.launches.size());
 }
 
 TEST(GuardPlan, PollsEveryFewLongLaunchesWhichReadTheWord) {
@@ -62,8 +60,8 @@ TEST(GuardPlan, PollsEveryFewLongLaunchesWhichReadTheWord) {
     for (std::size_t i = 0; i < made.launches.size(); ++i) {
       EXPECT_EQ(made.guards.asks[i] != 0, made.guards.writes[i] == 0) << i;
     }
-    std::size_t at = 0;  // in order() everything comes once, launches in their order
-    for (const LaunchEntry& started : order_of(made.launches, made.guards)) {
+    std::size_t at = 0;  // everything comes once, launches in their order
+    for (const LaunchEntry& started : made.schedule.entries) {
       if (started.kind == LaunchEntry::Kind::guard) {
         EXPECT_EQ(at, started.launch + 1);
       } else {

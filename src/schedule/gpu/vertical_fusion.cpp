@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/gpu/vertical_fusion.h"
+#include "schedule/gpu/vertical_fusion.h"
 
 #include <fmt/format.h>
 
