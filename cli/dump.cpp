@@ -169,7 +169,8 @@ void add_dump(CLI::App& app, Commands* commands) {
       ->type_name("PASS");
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
   sub->add_flag("--plan", options->plan,
-                "The plan for the device and its schedule: what starts, in order, what shares a launch, and what does not and why");
+                "The plan for the device and its schedule: what starts, in order, what shares a launch, and what does "
+                "not and why");
   sub->add_flag("--kernels", options->kernels, "The CUDA source of the plan for a GPU");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
   sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")

@@ -27,7 +27,7 @@ struct PackedResults {
 };
 PackedResults packed_results(const Plan& plan);
 
-/// What the kernel of the completion flag does besides setting it.
+/// The copies that the kernel of the completion flag makes before it sets the flag.
 struct Completion {
   struct Place {
     int slot = -1;

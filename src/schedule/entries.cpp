@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of a schedule: its launches walked as the tree that the plan was, with what stands between them.
+// The entries of a schedule: its launches, walked as the tree that the plan was, and between them guards, polls and
+// choices.
 #include <algorithm>
 
 #include "schedule/schedule.h"

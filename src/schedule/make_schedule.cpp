@@ -36,19 +36,19 @@ std::vector<std::byte*> pretended_addresses(const Plan& plan) {
 }
 
 Schedule make_schedule(const Plan& plan, const ScheduleOptions& options) {
-  const bool on_gpu = plan.target->is_gpu(), is_captured = on_gpu && options.execution == Execution::captured;
+  const bool on_gpu = plan.target->is_gpu(), is_stepwise = options.execution == Execution::stepwise;
+  const bool is_captured = on_gpu && !is_stepwise && !options.in_callers_stream;
   Schedule schedule;
   schedule.repeats = options.repeats;
   schedule.is_captured = is_captured;
   schedule.launches = unroll(plan, options.repeats);
   if (on_gpu) {
     schedule.host = host_runs_of(plan, schedule.launches);
-    schedule.guards = plan_guards(plan, schedule.launches, options.repeats, options.execution);
+    const Execution guarded = is_captured ? Execution::captured : Execution::stepwise;
+    schedule.guards = plan_guards(plan, schedule.launches, options.repeats, guarded);
+    if (options.fuses_launches && !is_stepwise) fuse_launches(plan, &schedule);
   }
-  if (is_captured) {
-    if (options.fuses_launches) fuse_launches(plan, &schedule);
-    schedule.results = packed_results(plan);
-  }
+  if (is_captured) schedule.results = packed_results(plan);
   order_entries(&schedule, !is_captured);
   cut_segments(&schedule);
   if (is_captured) schedule.completion = plan_completion(plan, schedule, schedule.results.results.empty());

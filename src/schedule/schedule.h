@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedule: everything that one run starts, in order, decided when a program is made; executors only interpret it.
-// It is the list of a plan's launches (unroll), and over it entries: which launches start as one, what stands between
-// them (commit guards, polls, choices among branches, segments on the CPU), and where the host has to step in.
+// It is the list of a plan's launches (unroll), and over it entries: which launches start as one, the commit guards,
+// polls, choices among branches and segments on the CPU between them, and where the host has to step in.
 // Addresses are a slot and an offset, which an executor resolves.
 #pragma once
 
@@ -45,7 +45,7 @@ struct LaunchEntry {
   int body_of = -1;        // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
 };
 
-/// What a choice is among. Bodies are entries, in a row after the choice.
+/// The alternatives of a choice. Bodies are entries, in a row after the choice.
 struct Choice {
   /// For a choice without a conditional node: the selects that it chooses for at once, itself the first. Their
   /// branches' kernels are all started, and those of branches not taken return at once.
@@ -94,6 +94,9 @@ struct ScheduleOptions {
   Execution execution = Execution::captured;
   int repeats = 1;             // runs of the plan in one run of the schedule
   bool fuses_launches = true;  // on a GPU, of a captured run
+  /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, brings nothing to the host,
+  /// and is no graph of ours.
+  bool in_callers_stream = false;
 };
 
 /// Error (unsupported): as unroll's and host_runs_of's.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments of a schedule: what starts without the host in between.
+// The segments of a schedule: entries that start without the host in between.
 #include <algorithm>
 
 #include "schedule/schedule.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs on the caller's memory of a GPU: in its stream and in a graph that it captures.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "paoding/placed.h"
@@ -142,6 +143,43 @@ TEST(PlacedGraphOnAGpu, CapturedRunsShareNothingAndTakeADirtyWorkspace) {
   }
   for (const auto& call : calls) {
     if (call->runnable != nullptr) PD_CUDA(driver.cuGraphExecDestroy(call->runnable));
+  }
+}
+
+// Four sums that do not read each other's results start as one, and groups that read each other's row by row as one.
+TEST(PlacedGraphOnAGpu, StartsLaunchesThatCanBeFusedAsOne) {
+  PD_SKIP_WITHOUT_A_GPU();
+  constexpr std::int64_t kRows = 6, kColumns = 50;
+  Graph g;
+  const Value x = g.input("x", f32, {kRows, kColumns}), v = g.input("v", f32, {kRows, kColumns, 3});
+  const Value weights = softmax(x), seen = sum(reshape(weights, {kRows, kColumns, 1}) * v, Ints{1});
+  g.fetch("seen", seen);
+  for (int i = 0; i < 4; ++i) g.fetch(fmt::format("sum{}", i), sum(sin(v * (1.0 + i)), Ints{0, 2}));
+  const Feeds fed = make_feeds(g, 3);
+  const Tensors wanted = Program(g).run(to_tensors(g, fed));
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  PlacedGraph placed(g, Device::cuda());
+  const OnGpu gx(fed.at("x")), gv(fed.at("v"));
+  std::vector<OnGpu> made;
+  std::vector<void*> results;
+  for (const PlacedGraph::Place& place : placed.results()) {
+    made.emplace_back(static_cast<std::size_t>(place.size_bytes()));
+    results.push_back(made.back().at());
+  }
+  OnGpu workspace(static_cast<std::size_t>(placed.workspace_bytes()));
+  const gpu::Stream stream(device);
+  forget_calls();
+  placed.run(std::array<const void*, 2>{gx.at(), gv.at()}, results, workspace.at(), stream.get());
+#ifdef PAODING_PRETEND_FOLDER
+  const std::vector<std::string> calls = pretend_gpu().calls();
+  EXPECT_LE(std::ranges::count(calls, "cuLaunchKernelEx"), 2) << fmt::format("{}", fmt::join(calls, " "));
+#endif
+  PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream.get()));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const PlacedGraph::Place& place = placed.results()[i];
+    expect_close(place.name, made[i].read(static_cast<std::size_t>(place.type.shape.elements())),
+                 wanted.at(place.name).to_doubles(), 1e-5);
   }
 }
 

@@ -13,9 +13,9 @@
 #include "cpu/group_batch.h"
 #include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
-#include "schedule/independent.h"
 #include "runtime/reuse.h"
 #include "runtime/sites.h"
+#include "schedule/independent.h"
 
 namespace paoding {
 namespace {

@@ -67,7 +67,7 @@ class GpuExecutor : public Executor {
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_guard(options);
     if (is_captured_) {
-      capture(std::make_shared<const GpuTrace::Sites>(sites()));
+      capture(std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(launch_sites(), schedule_, fused_)));
     } else {
       GpuTrace::add_source();
       step_sites_.emplace(launch_sites());
@@ -202,16 +202,6 @@ class GpuExecutor : public Executor {
   }
 
   LaunchSites launch_sites() const { return {launches_, kernels_.names()}; }
-
-  // Per entry.
-  GpuTrace::Sites sites() {
-    GpuTrace::Sites all = GpuTrace::sites_of(launch_sites(), schedule_);
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const LaunchEntry& entry = schedule_.entries[k];
-      if (entry.kind == LaunchEntry::Kind::fused) all[k] = fused_.site_of(entry);
-    }
-    return all;
-  }
 
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
     const std::vector<GpuStamps::By> by = GpuStamps::by(schedule_);

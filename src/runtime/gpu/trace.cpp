@@ -112,7 +112,8 @@ void GpuTrace::add_source() {
   });
 }
 
-std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const Schedule& schedule) {
+std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const Schedule& schedule,
+                                                FusedKernels& fused) {
   add_source();
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
@@ -124,6 +125,7 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const 
     all.push_back(started.kind == LaunchEntry::Kind::guard     ? guard
                   : started.kind == LaunchEntry::Kind::poll    ? poll
                   : started.kind == LaunchEntry::Kind::results ? results
+                  : started.kind == LaunchEntry::Kind::fused   ? fused.site_of(started)
                                                                : sites.of(schedule.launches[started.launch]).kernel);
   }
   return all;

@@ -14,6 +14,7 @@
 #include "profile/recorder.h"
 #include "runtime/gpu/captured_graph.h"
 #include "runtime/gpu/cupti_records.h"
+#include "runtime/gpu/fused_kernels.h"
 #include "runtime/gpu/stamps.h"
 #include "runtime/sites.h"
 #include "schedule/schedule.h"
@@ -24,7 +25,7 @@ class GpuTrace {
  public:
   /// The site of each entry of a schedule.
   using Sites = std::vector<profile::SiteId>;
-  static Sites sites_of(const LaunchSites& sites, const Schedule& schedule);
+  static Sites sites_of(const LaunchSites& sites, const Schedule& schedule, FusedKernels& fused);
 
   /// `nodes`: of the graph that is launched, each made for an entry of the schedule.
   GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);

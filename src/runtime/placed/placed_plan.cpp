@@ -19,15 +19,15 @@ using profile::Recorder;
 PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled)
     : compiled_(std::move(compiled)),
       run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
-      schedule_(make_schedule(compiled_.plan, {.execution = Execution::stepwise})) {
+      schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true})) {
   reads_ = plan().inputs;
   reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
   std::size_t most = 0;
   for (const LaunchEntry& entry : schedule_.entries) {
-    if (entry.kind != LaunchEntry::Kind::launch) {
+    if (entry.kind != LaunchEntry::Kind::launch && entry.kind != LaunchEntry::Kind::fused) {
       fail(ErrorKind::unsupported, "a plan on memory of the caller's has no control flow and no prints");
     }
-    most = std::max(most, schedule_.launches[entry.launch].addresses.size());
+    for (const std::size_t i : schedule_.members(entry)) most = std::max(most, schedule_.launches[i].addresses.size());
   }
   pointers_.resize(most);
   for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
@@ -107,11 +107,11 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   }
 }
 
-void PlacedPlan::start(std::size_t launch, void* stream, void* stamp) {
+PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) {
   const auto& addresses = schedule_.launches[launch].addresses;
   for (std::size_t k = 0; k < addresses.size(); ++k) pointers_[k] = base(addresses[k].first) + addresses[k].second;
   const Step& step = *schedule_.launches[launch].step;
-  run(step, pointers_.data(), base(step.workspace), base(step.state), stream, stamp);
+  return {pointers_.data(), base(step.workspace), base(step.state)};
 }
 
 namespace {
@@ -151,20 +151,22 @@ class PlacedCpuPlan : public PlacedPlan {
 
   void begin_run() override { reserve_tiles(tile_bytes_); }  // of the thread that runs it
 
-  void run(const Step& step, void* const* operands, void*, void*, void*, void*) override {
+  void start(std::size_t launch) {
+    const Step& step = *schedule().launches[launch].step;
+    void* const* const operands = memory_of(launch).operands;
     if (step.kind == Step::Kind::group) return groups_.at(&step).run(operands);
     kernels_.at(&step)->run({operands, scratch_.bytes(), nullptr});
   }
 
-  void start_all(std::uint32_t, void* stream) override {
+  void start_all(std::uint32_t, void*) override {
     if (!Recorder::active()) {
-      for (std::size_t i = 0; i < sites_.size(); ++i) start(i, stream);
+      for (std::size_t i = 0; i < sites_.size(); ++i) start(i);
       return;
     }
     const bool has_phases = Recorder::phases_active();
     profile::SpanList spans;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
-      start(i, stream);
+      start(i);
       const profile::Ticks began = spans.complete(sites_[i].op);
       if (has_phases) Recorder::complete(sites_[i].compute, began, spans.end());
     }

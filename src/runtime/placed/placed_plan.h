@@ -36,10 +36,7 @@ class PlacedPlan {
   PlacedPlan(const char* name, CompiledPlan compiled);
   /// Memory of the plan's own for a slot: a constant, or the state of a kernel from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
-  /// On a GPU `stamp`: KernelRun::stamp.
-  virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream,
-                   void* stamp) = 0;
-  /// Starts every launch, and lets recordings see them.
+  /// Starts every entry of the schedule, and lets recordings see them.
   virtual void start_all(std::uint32_t number, void* stream) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
   virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
@@ -47,9 +44,15 @@ class PlacedPlan {
   // Whether work given to the stream is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
-  /// Entries of Kind::launch alone, one for each launch.
+  /// Entries of Kind::launch, and on a GPU of Kind::fused.
   const Schedule& schedule() const { return schedule_; }
-  void start(std::size_t launch, void* stream, void* stamp = nullptr);
+  /// Where a launch of the run under way has its operands, valid until the next call, and its step's own memory.
+  struct Memory {
+    void* const* operands;
+    void* workspace;
+    void* state;
+  };
+  Memory memory_of(std::size_t launch);
 
  private:
   std::byte* base(int slot) const { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; }

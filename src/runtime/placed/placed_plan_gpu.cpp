@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "runtime/gpu/copy_span.h"
+#include "runtime/gpu/fused_kernels.h"
 #include "runtime/gpu/kernels.h"
 #include "runtime/gpu/stamps.h"
 #include "runtime/gpu/trace.h"
@@ -19,16 +20,19 @@ class PlacedGpuPlan : public PlacedPlan {
       : PlacedPlan(name, std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
     refuse_faults(plan().steps);
     device_.make_current();
-    kernels_.prepare(device_, plan(), {});
+    fused_ = FusedKernels(schedule());
+    kernels_.prepare(device_, plan(), fused_.sources());
+    fused_.load(device_);
     place_own();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
     const LaunchSites sites(schedule().launches, kernels_.names());
-    stamps_.emplace(device_, nullptr, schedule(),
-                    GpuStamps::Segment{0, schedule().entries.size(), GpuStamps::by(schedule()),
-                                       std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, schedule())),
-                                       [this](std::size_t k, CUstream stream, CUgraphConditionalHandle, void* stamp) {
-                                         start(schedule().entries[k].launch, stream, stamp);
-                                       }});
+    stamps_.emplace(
+        device_, nullptr, schedule(),
+        GpuStamps::Segment{0, schedule().entries.size(), GpuStamps::by(schedule()),
+                           std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, schedule(), fused_)),
+                           [this](std::size_t k, CUstream stream, CUgraphConditionalHandle, void* stamp) {
+                             start(schedule().entries[k], stream, stamp);
+                           }});
   }
 
  private:
@@ -62,17 +66,22 @@ class PlacedGpuPlan : public PlacedPlan {
 
   void begin_run() override { device_.make_current(); }
 
-  void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream, void* stamp) override {
-    KernelRun run{operands, workspace, stream};
-    run.tickets = state;
-    run.stamp = stamp;
-    kernels_.at(&step).run(run);
+  void start(const LaunchEntry& entry, CUstream stream, void* stamp = nullptr) {
+    const auto run_of = [&](std::size_t launch) {
+      const Memory memory = memory_of(launch);
+      KernelRun run{memory.operands, memory.workspace, stream};
+      run.tickets = memory.state;
+      run.stamp = stamp;
+      return run;
+    };
+    if (entry.kind == LaunchEntry::Kind::fused) return fused_.start(entry, stream, run_of);
+    kernels_.at(schedule().launches[entry.launch].step).run(run_of(entry.launch));
   }
 
   // A captured run repeats whenever its graph does, which is the caller's: no stamps would be read.
   void start_all(std::uint32_t number, void* stream) override {
     const auto plain = [this](CUstream of) {
-      for (const LaunchEntry& entry : schedule().entries) start(entry.launch, of);
+      for (const LaunchEntry& entry : schedule().entries) start(entry, of);
     };
     const auto on = static_cast<CUstream>(stream);
     if (!GpuTrace::is_wanted()) return plain(on);
@@ -106,6 +115,7 @@ class PlacedGpuPlan : public PlacedPlan {
 
   gpu::GpuDevice& device_;
   GpuKernels kernels_;
+  FusedKernels fused_;
   std::vector<gpu::DeviceMemory> own_;
   std::optional<GpuStamps> stamps_;
 };

@@ -132,7 +132,7 @@ class LaunchFusion {
     }
   }
 
-  // Of launches that may run side by side.
+  // Adds grouped launches of these, which may run side by side.
   void add_grouped(const std::vector<std::size_t>& list) {
     std::vector<const Step*> of_list;
     for (const std::size_t i : list) of_list.push_back(launches_[i].step);
