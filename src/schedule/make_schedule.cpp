@@ -48,6 +48,7 @@ Schedule make_schedule(const Plan& plan, const ScheduleOptions& options) {
     schedule.guards = plan_guards(plan, schedule.launches, options.repeats, guarded);
     if (options.fuses_launches && !is_stepwise) fuse_launches(plan, &schedule);
   }
+  if (!on_gpu && options.batches_groups) batch_groups(plan, &schedule);
   if (is_captured) schedule.results = packed_results(plan);
   order_entries(&schedule, !is_captured);
   cut_segments(&schedule);

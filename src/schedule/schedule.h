@@ -28,7 +28,7 @@ class FusedLaunches;
 struct LaunchEntry {
   enum class Kind : std::uint8_t {
     launch,       // a kernel or a group
-    fused,        // several launches of the plan as one (schedule/gpu/fused_launches.h)
+    fused,        // several launches of the plan as one (schedule/gpu/fused_launches.h, schedule/batches.cpp)
     print,        // hands a value to whoever listens
     guard,        // commit guard, after `launch`
     poll,         // cancellation poll, in front of it
@@ -60,7 +60,7 @@ struct Choice {
 /// Launches of a plan that start as one.
 struct FusedLaunch {
   std::vector<std::size_t> launches;  // in their order
-  std::size_t kernel = 0;             // of FusedLaunches: launches of the same steps have one
+  std::size_t kernel = 0;             // launches of the same steps have one; on a GPU of FusedLaunches
   bool overlaps_before = false;       // gpu::TextLaunch::overlaps_before
 };
 
@@ -97,6 +97,8 @@ struct ScheduleOptions {
   /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, brings nothing to the host,
   /// and is no graph of ours.
   bool in_callers_stream = false;
+  /// On a CPU: groups may start as one where the machine has threads to share. Off: the schedule is that of any CPU.
+  bool batches_groups = false;
 };
 
 /// Error (unsupported): as unroll's and host_runs_of's.
@@ -112,6 +114,8 @@ std::string to_string(const Schedule& schedule);
 
 /// On a GPU: fills `fused`, `kernels` and `notes`.
 void fuse_launches(const Plan& plan, Schedule* schedule);
+/// On a CPU: fills `fused`.
+void batch_groups(const Plan& plan, Schedule* schedule);
 /// Fills `entries` and `choices`; `is_stepwise`: the host makes all choices.
 void order_entries(Schedule* schedule, bool is_stepwise);
 /// Fills `segments`: a run is cut where the host has something to do, and in front of every commit that values are

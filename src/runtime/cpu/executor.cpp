@@ -15,7 +15,7 @@
 #include "cpu/parallel.h"
 #include "runtime/reuse.h"
 #include "runtime/sites.h"
-#include "schedule/independent.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 namespace {
@@ -48,10 +48,13 @@ class CpuExecutor : public Executor {
     require_threads();
     if (!arena_ || !arena_->grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
     place_slots(options.parameters);
-    unrolled_ = unroll(plan_, options.repeats);
-    far_ = far_results(unrolled_, plan.target->last_cache_bytes);
+    // Step by step the same kernels run one by one, with the same bits.
+    schedule_ = make_schedule(plan, {.execution = options.execution,
+                                     .repeats = options.repeats,
+                                     .batches_groups = !is_stepwise() && max_threads() > 1});
+    far_ = far_results(schedule_.launches, plan.target->last_cache_bytes);
     prepare(plan.steps);
-    resolve(options.repeats);
+    resolve();
   }
 
   void write(int slot, const Tensor& tensor) override {
@@ -86,16 +89,16 @@ class CpuExecutor : public Executor {
 
   void wait() override {}
   std::shared_ptr<Arena> arena() const override { return arena_; }
-  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+  std::int64_t launches() const override { return launch_count_; }
   KernelCost kernel_cost() const override { return cost_; }
 
  private:
   struct Prepared {
     const CpuGroupKernel* group = nullptr;
     const PreparedKernel* kernel = nullptr;
-    const CpuGroupBatch* batch = nullptr;  // this launch and those after it, where they run together
+    const CpuGroupBatch* batch = nullptr;
     void* const* operands = nullptr;
-    const Launch* print = nullptr;
+    const Launch* launch = nullptr;            // of a print, and of all in a stepwise run: the plan's
     const Prepared* const* targets = nullptr;  // of a select or jump
     std::size_t target_count = 0;
     DType chooser = DType::i32;     // read by a select
@@ -181,11 +184,11 @@ class CpuExecutor : public Executor {
     return at;
   }
 
-  // Runs the launch, with those that run together with it, and returns the next one.
+  // Runs the launch, or those that run together, and returns the next one.
   const Prepared* run_next(const Prepared& launch) const {
     if (launch.batch == nullptr) return run_one(launch);
     launch.batch->run();
-    return &launch + launch.batch->size();
+    return &launch + 1;
   }
 
   // Returns the next launch.
@@ -198,7 +201,7 @@ class CpuExecutor : public Executor {
       if (launch.target_count == 1) return launch.targets[0];
       return launch.targets[chosen(launch.chooser, launch.operands[0], launch.target_count)];
     } else {
-      hand_over(*launch.print);
+      hand_over(*launch.launch);
     }
     return &launch + 1;
   }
@@ -227,8 +230,8 @@ class CpuExecutor : public Executor {
 
   void run_stepwise() {
     run_each([&](const Prepared& at) {
-      const Launch& launch = unrolled_[static_cast<std::size_t>(&at - begin())];
-      if (launch.kind != Launch::Kind::run) return run_one(at);
+      if (at.targets != nullptr) return run_one(at);
+      const Launch& launch = *at.launch;
       const auto read = [&](std::size_t k) { return read_strided(launch, k); };
       if (watcher_ != nullptr) watcher_->before(launch, read);
       const Prepared* next = run_one(at);
@@ -320,93 +323,139 @@ class CpuExecutor : public Executor {
                           far == far_.end() ? std::vector<bool>() : far->second);
   }
 
-  void resolve(int repeats) {
-    std::size_t count = 0, targets = 0;
+  void resolve() {
+    std::size_t addresses = 0, targets = 0, jumps = 0;
     bool has_prints = false;
-    for (const Launch& launch : unrolled_) {
-      count += launch.addresses.size();
-      targets += launch.targets.size();
-      has_prints |= launch.step->kind == Step::Kind::print;
+    for (const LaunchEntry& entry : schedule_.entries) {
+      has_prints |= entry.kind == LaunchEntry::Kind::print;
+      if (entry.kind == LaunchEntry::Kind::host_choice) addresses += 1;
+      for (const std::size_t i : schedule_.members(entry)) addresses += schedule_.launches[i].addresses.size();
     }
-    pointers_.reserve(count);
+    for (const Choice& choice : schedule_.choices) {
+      targets += 2 * choice.bodies.size() + 1;  // of the choice, and of the jumps after its bodies
+      jumps += choice.bodies.size();
+    }
+    launch_count_ = static_cast<std::int64_t>(schedule_.launches.size());
+    pointers_.reserve(addresses);
     targets_.reserve(targets);
-    launches_.reserve(unrolled_.size());
-    const LaunchSites sites(unrolled_, [this](const Step& step) { return kernel_of(step); });
-    const CancelPoll poll;
-    for (const Launch& launch : unrolled_) {
-      poll();
-      launches_.push_back(prepared(launch, sites));
-    }
-    find_segments(repeats);
+    launches_.reserve(schedule_.entries.size() + jumps);
+    const LaunchSites sites(schedule_.launches, [this](const Step& step) { return kernel_of(step); });
+    add_entries(0, schedule_.entries.size(), sites);
+    find_segments();
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
-    find_batches();
     for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
     for (const auto& [key, kernel] : batch_kernels_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
     reserve_tiles(tile_bytes_);
-    if (!is_stepwise() && !has_prints) unrolled_ = {};
+    if (!is_stepwise() && !has_prints) schedule_ = {};
   }
 
-  Prepared prepared(const Launch& launch, const LaunchSites& all_sites) {
-    Prepared prepared;
-    prepared.operands = pointers_.data() + pointers_.size();
+  // The entries [first, end), with jumps where bodies end.
+  void add_entries(std::size_t first, std::size_t end, const LaunchSites& sites) {
+    const CancelPoll poll;
+    for (std::size_t k = first; k < end; ++k) {
+      poll();
+      const LaunchEntry& entry = schedule_.entries[k];
+      if (entry.body_of < 0) {
+        const auto members = schedule_.members(entry);
+        tops_.push_back({entry.launch, members.empty() ? entry.launch : members.back(), begin() + launches_.size()});
+      }
+      if (entry.kind == LaunchEntry::Kind::fused) {
+        add_batch(entry);
+      } else if (entry.kind != LaunchEntry::Kind::host_choice) {
+        add_launch(entry.launch, sites);
+      } else {
+        add_choice(entry, sites);
+        k = schedule_.choice_of(entry).end - 1;
+      }
+    }
+  }
+
+  void add_choice(const LaunchEntry& entry, const LaunchSites& sites) {
+    const Choice& choice = schedule_.choice_of(entry);
+    const std::size_t select = launches_.size();
+    add_launch(entry.launch, sites);
+    std::vector<const Prepared*> bodies;
+    std::vector<std::size_t> jumps;  // their targets, of targets_
+    for (const auto& [first, end] : choice.bodies) {
+      bodies.push_back(begin() + launches_.size());
+      add_entries(first, end, sites);
+      if (!choice.is_loop && bodies.size() == choice.bodies.size()) break;  // goes on behind
+      jumps.push_back(targets_.size());
+      launches_.push_back({.targets = targets_.data() + targets_.size(), .target_count = 1});
+      targets_.push_back(begin() + select);
+    }
+    const Prepared* const behind = begin() + launches_.size();
+    if (choice.is_loop) {
+      bodies.insert(bodies.begin(), behind);  // where its condition is false
+    } else {
+      for (const std::size_t jump : jumps) targets_[jump] = behind;
+    }
+    Prepared& made = launches_[select];
+    made.targets = targets_.data() + targets_.size();
+    made.target_count = bodies.size();
+    targets_.insert(targets_.end(), bodies.begin(), bodies.end());
+    made.chooser = schedule_.launches[entry.launch].step->operands[0].layout.type.dtype;
+    made.end = behind;
+  }
+
+  void* const* add_operands(const Launch& launch) {
+    void* const* const first = pointers_.data() + pointers_.size();
     for (const auto& [slot, offset] : launch.addresses)
       pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
-    if (launch.kind != Launch::Kind::run) {
-      prepared.targets = targets_.data() + targets_.size();
-      prepared.target_count = launch.targets.size();
-      for (std::size_t target : launch.targets) targets_.push_back(begin() + target);
-      prepared.chooser = launch.step->operands[0].layout.type.dtype;
-      if (launch.kind == Launch::Kind::jump) return prepared;
-      prepared.end = begin() + launch.end;
-    } else if (launch.step->kind == Step::Kind::group) {
+    return first;
+  }
+
+  void add_launch(std::size_t i, const LaunchSites& all_sites) {
+    const Launch& launch = schedule_.launches[i];
+    Prepared prepared;
+    prepared.operands = add_operands(launch);
+    prepared.launch = &launch;
+    if (launch.step->kind == Step::Kind::group) {
       prepared.group = &groups_.at(launch.step);
-    } else if (launch.step->kind == Step::Kind::print) {
-      prepared.print = &launch;
-    } else {
+    } else if (launch.step->kind == Step::Kind::kernel) {
       prepared.kernel = kernels_.at(launch.step).get();
     }
     const StepSites sites = all_sites.of(launch);
     prepared.site = sites.op;
     prepared.compute_site = sites.compute;
-    return prepared;
+    launches_.push_back(prepared);
   }
 
-  void find_segments(int repeats) {
-    const std::size_t size = unrolled_.size() / static_cast<std::size_t>(repeats);
-    for (std::size_t begins = 0; begins < unrolled_.size(); begins += size) {
+  // Groups that do not depend on each other share one parallel region.
+  void add_batch(const LaunchEntry& entry) {
+    double together = 0;
+    for (const std::size_t i : schedule_.members(entry)) together += cost_of(schedule_.launches[i].step);
+    const int threads = useful_threads(together);
+    std::vector<CpuGroupBatch::Member> members;
+    std::vector<const Step*> steps;
+    for (const std::size_t i : schedule_.members(entry)) {
+      const Launch& launch = schedule_.launches[i];
+      const double cost = cost_of(launch.step);
+      const CpuGroupKernel& kernel = batch_kernel(launch.step, CpuGroupBatch::threads_of(cost, together, threads));
+      members.push_back({&kernel, add_operands(launch), cost});
+      steps.push_back(launch.step);
+    }
+    const StepSites sites = sites_of_batch(steps, kernel_of(*steps[0]));
+    const CpuGroupBatch& batch = batches_.emplace_back(std::move(members), threads);
+    launches_.push_back({.batch = &batch, .site = sites.op, .compute_site = sites.compute});
+  }
+
+  // Launches that start as one may reach over the end of a repeat, and, as the first of a commit, over its begin.
+  void find_segments() {
+    const std::vector<Launch>& launches = schedule_.launches;
+    const std::size_t size = launches.size() / static_cast<std::size_t>(schedule_.repeats);
+    const auto first_from = [&](std::size_t launch) {
+      return std::ranges::lower_bound(tops_, launch, {}, &Top::first);
+    };
+    const auto place_of = [&](auto top) { return top == tops_.end() ? end() : top->place; };
+    for (std::size_t begins = 0; begins < launches.size(); begins += size) {
       std::size_t commit = begins;
-      while (commit < begins + size && !unrolled_[commit].is_commit) ++commit;
-      segments_.push_back({begin() + commit, begin() + begins + size});
+      while (commit < begins + size && !launches[commit].is_commit) ++commit;
+      auto top = first_from(commit);
+      if (top != tops_.begin() && std::prev(top)->last >= commit) --top;
+      segments_.push_back({place_of(top), place_of(first_from(begins + size))});
     }
-  }
-
-  // Neighbours that do not depend on each other share one parallel region. Stepwise runs call the same kernels one by
-  // one: the same bits.
-  void find_batches() {
-    constexpr std::size_t kMostMembers = 64;
-    if (max_threads() == 1) return;
-    for (const auto& [begin, end] : independent_segments(unrolled_, bases_, kMostMembers)) {
-      double together = 0, apart = 0;
-      for (std::size_t i = begin; i < end; ++i) {
-        const double cost = cost_of(unrolled_[i].step);
-        together += cost;
-        apart += parallel_cost(cost, launches_[i].group->threads());
-      }
-      const int threads = useful_threads(together);
-      if (threads == 1 || parallel_cost(together, threads) >= apart) continue;
-      std::vector<CpuGroupBatch::Member> members;
-      for (std::size_t i = begin; i < end; ++i) {
-        const double cost = cost_of(unrolled_[i].step);
-        launches_[i].group = &batch_kernel(unrolled_[i].step, CpuGroupBatch::threads_of(cost, together, threads));
-        members.push_back({launches_[i].group, launches_[i].operands, cost});
-      }
-      launches_[begin].batch = &batches_.emplace_back(std::move(members), threads);
-      std::vector<const Step*> steps;
-      for (std::size_t i = begin; i < end; ++i) steps.push_back(unrolled_[i].step);
-      const StepSites sites = sites_of_batch(steps, kernel_of(*unrolled_[begin].step));
-      launches_[begin].site = sites.op;
-      launches_[begin].compute_site = sites.compute;
-    }
+    tops_ = {};
   }
 
   double cost_of(const Step* step) {
@@ -453,12 +502,19 @@ class CpuExecutor : public Executor {
   std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
   Scratch scratch_;
   KernelCost cost_;
+  std::int64_t launch_count_ = 0;
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps
   std::vector<Segment> segments_;         // per repeat
   std::vector<Open> open_;                // while recording
-  std::vector<Launch> unrolled_;          // kept for the debug execution and for prints
+  // While it is made: where the entries that are in no body are in launches_.
+  struct Top {
+    std::size_t first, last;  // launches
+    const Prepared* place;
+  };
+  std::vector<Top> tops_;
+  Schedule schedule_;  // kept for the debug execution and for prints
 };
 
 Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {
