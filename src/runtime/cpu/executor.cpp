@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <map>
+#include <optional>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "cpu/arena.h"
-#include "cpu/group_batch.h"
-#include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
+#include "runtime/cpu/kernels.h"
 #include "runtime/reuse.h"
 #include "runtime/sites.h"
 #include "schedule/schedule.h"
@@ -52,8 +50,7 @@ class CpuExecutor : public Executor {
     schedule_ = make_schedule(plan, {.execution = options.execution,
                                      .repeats = options.repeats,
                                      .batches_groups = !is_stepwise() && max_threads() > 1});
-    far_ = far_results(schedule_.launches, plan.target->last_cache_bytes);
-    prepare(plan.steps);
+    kernels_.emplace(plan, far_results(schedule_.launches, plan.target->last_cache_bytes));
     resolve();
   }
 
@@ -90,7 +87,7 @@ class CpuExecutor : public Executor {
   void wait() override {}
   std::shared_ptr<Arena> arena() const override { return arena_; }
   std::int64_t launches() const override { return launch_count_; }
-  KernelCost kernel_cost() const override { return cost_; }
+  KernelCost kernel_cost() const override { return kernels_->cost(); }
 
  private:
   struct Prepared {
@@ -196,7 +193,7 @@ class CpuExecutor : public Executor {
     if (launch.group != nullptr) {
       launch.group->run(launch.operands);
     } else if (launch.kernel != nullptr) {
-      launch.kernel->run({launch.operands, scratch_.bytes_or_null(), nullptr});
+      launch.kernel->run({launch.operands, kernels_->scratch(), nullptr});
     } else if (launch.targets != nullptr) {
       if (launch.target_count == 1) return launch.targets[0];
       return launch.targets[chosen(launch.chooser, launch.operands[0], launch.target_count)];
@@ -274,29 +271,6 @@ class CpuExecutor : public Executor {
     held_inputs_.set(input_bytes);
   }
 
-  void prepare(const std::vector<Step>& steps) {
-    for (const Step& step : steps) {
-      CancelScope::poll();
-      for (const auto* body : step.bodies()) prepare(*body);
-      if (step.kind == Step::Kind::group) {
-        groups_.emplace(&step, group_kernel(step, 0));
-      } else if (step.kind == Step::Kind::kernel) {
-        auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &cost_.notes);
-        scratch_.grow(kernel->scratch_bytes());
-        kernels_.emplace(&step, std::move(kernel));
-      }
-    }
-  }
-
-  // Whose code it runs.
-  std::string kernel_of(const Step& step) const {
-    if (const auto group = groups_.find(&step); group != groups_.end()) {
-      return group->second.has_machine_code() ? "machine code" : "routines";
-    }
-    const auto kernel = kernels_.find(&step);
-    return kernel == kernels_.end() ? "" : kernel->second->made_by->name;
-  }
-
   // How many selects may be under way at once.
   static int depth_of(const std::vector<Step>& steps) {
     int deepest = 0;
@@ -305,22 +279,6 @@ class CpuExecutor : public Executor {
       for (const auto* body : step.bodies()) deepest = std::max(deepest, depth_of(*body) + (selects ? 1 : 0));
     }
     return deepest;
-  }
-
-  // Only a parameter is ever written where the same step reads it.
-  static Sharing sharing_of(const Step& step) {
-    for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
-      for (std::size_t in = 0; in < step.reads; ++in) {
-        if (step.operands[in].slot == step.operands[out].slot) return Sharing::possible;
-      }
-    }
-    return Sharing::none;
-  }
-
-  CpuGroupKernel group_kernel(const Step& step, int threads) const {
-    const auto far = far_.find(&step);
-    return CpuGroupKernel(canonical(step.group), threads, sharing_of(step),
-                          far == far_.end() ? std::vector<bool>() : far->second);
   }
 
   void resolve() {
@@ -339,12 +297,11 @@ class CpuExecutor : public Executor {
     pointers_.reserve(addresses);
     targets_.reserve(targets);
     launches_.reserve(schedule_.entries.size() + jumps);
-    const LaunchSites sites(schedule_.launches, [this](const Step& step) { return kernel_of(step); });
+    const LaunchSites sites(schedule_.launches, [this](const Step& step) { return kernels_->name_of(step); });
     add_entries(0, schedule_.entries.size(), sites);
     find_segments();
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
-    for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
-    for (const auto& [key, kernel] : batch_kernels_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+    tile_bytes_ = kernels_->tile_bytes();
     reserve_tiles(tile_bytes_);
     if (!is_stepwise() && !has_prints) schedule_ = {};
   }
@@ -411,9 +368,9 @@ class CpuExecutor : public Executor {
     prepared.operands = add_operands(launch);
     prepared.launch = &launch;
     if (launch.step->kind == Step::Kind::group) {
-      prepared.group = &groups_.at(launch.step);
+      prepared.group = &kernels_->group(launch.step);
     } else if (launch.step->kind == Step::Kind::kernel) {
-      prepared.kernel = kernels_.at(launch.step).get();
+      prepared.kernel = &kernels_->kernel(launch.step);
     }
     const StepSites sites = all_sites.of(launch);
     prepared.site = sites.op;
@@ -421,23 +378,16 @@ class CpuExecutor : public Executor {
     launches_.push_back(prepared);
   }
 
-  // Groups that do not depend on each other share one parallel region.
   void add_batch(const LaunchEntry& entry) {
-    double together = 0;
-    for (const std::size_t i : schedule_.members(entry)) together += cost_of(schedule_.launches[i].step);
-    const int threads = useful_threads(together);
-    std::vector<CpuGroupBatch::Member> members;
     std::vector<const Step*> steps;
+    std::vector<void* const*> operands;
     for (const std::size_t i : schedule_.members(entry)) {
-      const Launch& launch = schedule_.launches[i];
-      const double cost = cost_of(launch.step);
-      const CpuGroupKernel& kernel = batch_kernel(launch.step, CpuGroupBatch::threads_of(cost, together, threads));
-      members.push_back({&kernel, add_operands(launch), cost});
-      steps.push_back(launch.step);
+      steps.push_back(schedule_.launches[i].step);
+      operands.push_back(add_operands(schedule_.launches[i]));
     }
-    const StepSites sites = sites_of_batch(steps, kernel_of(*steps[0]));
-    const CpuGroupBatch& batch = batches_.emplace_back(std::move(members), threads);
-    launches_.push_back({.batch = &batch, .site = sites.op, .compute_site = sites.compute});
+    const StepSites sites = sites_of_batch(steps, kernels_->name_of(*steps[0]));
+    launches_.push_back(
+        {.batch = &kernels_->add_batch(steps, operands), .site = sites.op, .compute_site = sites.compute});
   }
 
   // Launches that start as one may reach over the end of a repeat, and, as the first of a commit, over its begin.
@@ -458,32 +408,6 @@ class CpuExecutor : public Executor {
     tops_ = {};
   }
 
-  double cost_of(const Step* step) {
-    const auto [found, is_new] = costs_.try_emplace(step, 0);
-    if (is_new) found->second = estimated_cost(step->group);
-    return found->second;
-  }
-
-  // For that many threads, or for one where the group cannot be shared out so.
-  const CpuGroupKernel& batch_kernel(const Step* step, int threads) {
-    const auto key = std::make_pair(step, threads);
-    if (const auto found = batch_kernels_.find(key); found != batch_kernels_.end()) return found->second;
-    CpuGroupKernel kernel = group_kernel(*step, threads);
-    if (kernel.regions() > 1 || (kernel.threads() != threads && kernel.threads() > 1)) kernel = group_kernel(*step, 1);
-    return batch_kernels_.emplace(key, std::move(kernel)).first->second;
-  }
-
-  struct Scratch {
-    Tensor memory{DType::u8, Shape{0}};
-    profile::HeldBytes held{profile::HeldFor::kernels, kHost, 0};
-    void grow(std::int64_t bytes) {
-      if (bytes <= memory.size_bytes()) return;
-      memory = Tensor(DType::u8, Shape{bytes});
-      held.set(bytes);
-    }
-    void* bytes_or_null() const { return const_cast<std::byte*>(memory.bytes()); }
-  };
-
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
   std::function<void(Printed&&)> on_print_;
@@ -493,15 +417,8 @@ class CpuExecutor : public Executor {
   profile::HeldBytes held_inputs_{profile::HeldFor::inputs, kHost, 0};
   std::vector<std::byte*> bases_;  // per slot
   std::vector<std::pair<std::byte*, std::int64_t>> parameters_;
-  std::map<const Step*, std::vector<bool>> far_;
-  std::map<const Step*, CpuGroupKernel> groups_;
-  std::map<std::pair<const Step*, int>, CpuGroupKernel> batch_kernels_;  // by their threads
-  std::map<const Step*, double> costs_;
-  std::deque<CpuGroupBatch> batches_;
-  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  std::optional<CpuKernels> kernels_;
   std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
-  Scratch scratch_;
-  KernelCost cost_;
   std::int64_t launch_count_ = 0;
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;

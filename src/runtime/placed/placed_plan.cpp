@@ -2,34 +2,31 @@
 #include "runtime/placed/placed_plan.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 
 #include "base/check.h"
-#include "cpu/arena.h"
-#include "cpu/group_kernel.h"
-#include "cpu/parallel.h"
 #include "plan/slot_alignment.h"
-#include "runtime/sites.h"
 
 namespace paoding {
 
 using profile::Recorder;
 
-PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled)
+PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups)
     : compiled_(std::move(compiled)),
       run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
-      schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true})) {
+      schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true, .batches_groups = batches_groups})) {
   reads_ = plan().inputs;
   reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
-  std::size_t most = 0;
   for (const LaunchEntry& entry : schedule_.entries) {
     if (entry.kind != LaunchEntry::Kind::launch && entry.kind != LaunchEntry::Kind::fused) {
       fail(ErrorKind::unsupported, "a plan on memory of the caller's has no control flow and no prints");
     }
-    for (const std::size_t i : schedule_.members(entry)) most = std::max(most, schedule_.launches[i].addresses.size());
   }
-  pointers_.resize(most);
+  std::size_t operands = 0;
+  for (const Launch& launch : schedule_.launches) {
+    first_pointer_.push_back(operands);
+    operands += launch.addresses.size();
+  }
+  pointers_.resize(operands);
   for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
   fresh_state_at_ = slot_bytes(plan().arena_bytes);
   for (const Step& step : plan().steps) add_state(step);
@@ -109,95 +106,11 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
 
 PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) {
   const auto& addresses = schedule_.launches[launch].addresses;
-  for (std::size_t k = 0; k < addresses.size(); ++k) pointers_[k] = base(addresses[k].first) + addresses[k].second;
+  void** const operands = pointers_.data() + first_pointer_[launch];
+  for (std::size_t k = 0; k < addresses.size(); ++k) operands[k] = base(addresses[k].first) + addresses[k].second;
   const Step& step = *schedule_.launches[launch].step;
-  return {pointers_.data(), base(step.workspace), base(step.state)};
+  return {operands, base(step.workspace), base(step.state)};
 }
-
-namespace {
-
-class PlacedCpuPlan : public PlacedPlan {
- public:
-  PlacedCpuPlan(const char* name, CompiledPlan compiled) : PlacedPlan(name, std::move(compiled)) {
-    require_threads();
-    prepare(plan().steps);
-    place_own();
-    const LaunchSites sites(schedule().launches, [this](const Step& step) { return kernel_of(step); });
-    for (const Launch& launch : schedule().launches) sites_.push_back(sites.of(launch));
-  }
-
- private:
-  void prepare(const std::vector<Step>& steps) {
-    std::vector<std::string> notes;
-    for (const Step& step : steps) {
-      for (const auto* body : step.bodies()) prepare(*body);
-      if (step.kind == Step::Kind::group) {
-        const auto& kernel = groups_.emplace(&step, CpuGroupKernel(canonical(step.group))).first->second;
-        tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
-      } else if (step.kind == Step::Kind::kernel) {
-        auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &notes);
-        if (kernel->scratch_bytes() > scratch_.size_bytes()) scratch_ = Tensor(u8, Shape{kernel->scratch_bytes()});
-        kernels_.emplace(&step, std::move(kernel));
-      }
-    }
-  }
-
-  void* own_memory(const Slot& slot, const Tensor* constant) override {
-    own_.emplace_back(u8, Shape{slot.bytes});
-    std::fill_n(own_.back().bytes(), slot.bytes, std::byte{});
-    if (constant != nullptr) std::copy_n(constant->bytes(), constant->size_bytes(), own_.back().bytes());
-    return own_.back().bytes();
-  }
-
-  void begin_run() override { reserve_tiles(tile_bytes_); }  // of the thread that runs it
-
-  void start(std::size_t launch) {
-    const Step& step = *schedule().launches[launch].step;
-    void* const* const operands = memory_of(launch).operands;
-    if (step.kind == Step::Kind::group) return groups_.at(&step).run(operands);
-    kernels_.at(&step)->run({operands, scratch_.bytes(), nullptr});
-  }
-
-  void start_all(std::uint32_t, void*) override {
-    if (!Recorder::active()) {
-      for (std::size_t i = 0; i < sites_.size(); ++i) start(i);
-      return;
-    }
-    const bool has_phases = Recorder::phases_active();
-    profile::SpanList spans;
-    for (std::size_t i = 0; i < sites_.size(); ++i) {
-      start(i);
-      const profile::Ticks began = spans.complete(sites_[i].op);
-      if (has_phases) Recorder::complete(sites_[i].compute, began, spans.end());
-    }
-  }
-
-  // Whose code it runs.
-  std::string kernel_of(const Step& step) const {
-    if (const auto group = groups_.find(&step); group != groups_.end()) {
-      return group->second.has_machine_code() ? "machine code" : "routines";
-    }
-    const auto kernel = kernels_.find(&step);
-    return kernel == kernels_.end() ? "" : kernel->second->made_by->name;
-  }
-
-  void copy(void* to, const void* from, std::int64_t bytes, void*) override {
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  }
-
-  void clear(void* address, std::int64_t bytes, void*) override {
-    std::memset(address, 0, static_cast<std::size_t>(bytes));
-  }
-
-  std::map<const Step*, CpuGroupKernel> groups_;
-  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
-  std::vector<StepSites> sites_;  // per launch
-  std::vector<Tensor> own_;
-  Tensor scratch_{u8, Shape{0}};
-  std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
-};
-
-}  // namespace
 
 std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& graph, const Device& device,
                                              bool allow_tf32, std::vector<std::string> fetches) {
@@ -207,7 +120,7 @@ std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& grap
   options.allow_tf32 = allow_tf32;
   CompiledPlan compiled = compile_plan(graph, options, target_of(device));
   if (device.kind == DeviceKind::cuda) return make_placed_gpu_plan(name, std::move(compiled), device);
-  return std::make_unique<PlacedCpuPlan>(name, std::move(compiled));
+  return make_placed_cpu_plan(name, std::move(compiled));
 }
 
 }  // namespace paoding

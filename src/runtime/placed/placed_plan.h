@@ -33,7 +33,8 @@ class PlacedPlan {
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
 
  protected:
-  PlacedPlan(const char* name, CompiledPlan compiled);
+  /// `batches_groups`: ScheduleOptions.
+  PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups = false);
   /// Memory of the plan's own for a slot: a constant, or the state of a kernel from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
   /// Starts every entry of the schedule, and lets recordings see them.
@@ -44,9 +45,10 @@ class PlacedPlan {
   // Whether work given to the stream is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
-  /// Entries of Kind::launch, and on a GPU of Kind::fused.
+  /// Entries of Kind::launch and Kind::fused.
   const Schedule& schedule() const { return schedule_; }
-  /// Where a launch of the run under way has its operands, valid until the next call, and its step's own memory.
+  /// Where a launch of the run under way has its operands, and its step's own memory. A launch's operands are found
+  /// here, in a list that stays where it is from run to run.
   struct Memory {
     void* const* operands;
     void* workspace;
@@ -67,8 +69,9 @@ class PlacedPlan {
   std::vector<std::pair<std::string, int>> reads_;
   const Schedule schedule_;
   std::vector<int> fetch_slots_;
-  std::vector<std::byte*> bases_;  // per slot
-  std::vector<void*> pointers_;    // of one launch
+  std::vector<std::byte*> bases_;           // per slot
+  std::vector<void*> pointers_;             // operands of all launches
+  std::vector<std::size_t> first_pointer_;  // per launch
   struct KernelState {
     int slot;
     std::byte* own;
@@ -77,6 +80,8 @@ class PlacedPlan {
   std::vector<KernelState> states_;
   std::int64_t fresh_state_at_ = 0, fresh_state_bytes_ = 0;  // of the workspace, in captured runs
 };
+
+std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled);
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
 
