@@ -101,7 +101,7 @@ struct ScheduleOptions {
   bool batches_groups = false;
 };
 
-/// Error (unsupported): as unroll's and host_runs_of's.
+/// `plan` must outlive it. Error (unsupported): as unroll's and host_runs_of's.
 Schedule make_schedule(const Plan& plan, const ScheduleOptions& options = {});
 
 /// Whether the launch is the choice of a conditional node: of a loop without a length, or of a branch that is one.
