@@ -84,7 +84,7 @@ class Taking {
 
   // Recurrences on a CPU would pack the matrix of their state in blocks of units in every run; 0: this node does not.
   std::int64_t recurrence_depth(const Node& node) const {
-    return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
+    return node.inputs.size() < 2 ? 0 : packed_depth(cell_over_time(*node.op), graph_.type(node.inputs[1]), target_);
   }
 
   // The kernel of a recurrence on a GPU decides, by which of its results are read. Layers of a pipeline may share a
