@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +12,7 @@
 #include "ops/recurrence/cell.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "scalar/primitive.h"
 #include "tests/support/program_check.h"
 
 namespace paoding {
@@ -93,6 +95,29 @@ TEST(OpFacts, AFormulaShowsWhetherItIsZeroWithAnInput) {
   EXPECT_TRUE(is_zero_with(dropout(x, 0.5, true), {x.ref()}));
   EXPECT_FALSE(is_zero_with(x * y, {x.ref()})) << "0 times infinity is NaN";
   EXPECT_FALSE(is_zero_with(x + 1.0, {x.ref()}));
+}
+
+// To the bit, for numbers of every kind: 0 and -0, NaN, infinite and denormal ones.
+TEST(OpFacts, APrimitivesIdentitiesGiveTheOtherArgumentBack) {
+  const double infinity = std::numeric_limits<double>::infinity(), least = std::numeric_limits<double>::denorm_min();
+  const auto bits = [](double a) { return std::bit_cast<std::uint64_t>(a); };
+  int identities = 0, involutions = 0;
+  for (int p = 0; p < kPrimCount; ++p) {
+    const Primitive& row = primitive(static_cast<Prim>(p));
+    for (const double x : {0.0, -0.0, 1.0, -2.5, infinity, -infinity, least, std::nan("")}) {
+      for (const std::size_t k : {0, 1}) {
+        if (!row.identity[k]) continue;
+        const double made = k == 0 ? row.evaluate(*row.identity[k], x, 0) : row.evaluate(x, *row.identity[k], 0);
+        EXPECT_EQ(bits(made), bits(x)) << row.name << " of " << x;
+        ++identities;
+      }
+      if (!row.is_involution) continue;
+      EXPECT_EQ(bits(row.evaluate(row.evaluate(x, 0, 0), 0, 0)), bits(x)) << row.name << " of " << x;
+      ++involutions;
+    }
+  }
+  EXPECT_GE(identities, 4 * 8);
+  EXPECT_GE(involutions, 8);
 }
 
 TEST(OpFacts, OfTheLibrarysOpsAgree) {
