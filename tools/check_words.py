@@ -104,23 +104,37 @@ def op_names():
     found = {name for pair in names for name in pair if name}
     for path in listed('src/ops', 'src/nn'):
         if path.endswith('.cpp') and not path.endswith('_test.cpp'):
-            found |= set(re.findall(r'\.name = "(\w+)"', text_of(path)))
+            found |= set(re.findall(r'\.name = "(\w+)",\s+\.summary', text_of(path)))
+            found |= set(re.findall(r'\bwide\.name = "(\w+)"', text_of(path)))
             found |= set(re.findall(r'find_op\("(\w+)"\)', text_of(path)))
     return found
 
 
+# Code that has to do with every op, and so with none by its name; the folders of ops may know their own.
+FOLDERS = 'autodiff capi cpu debug gpu graph group passes plan profile runtime schedule'
+GENERIC = tuple(f'src/{folder}' for folder in FOLDERS.split())
+CALLS = re.compile(r'\bis\w*\((?:[^()]|\([^()]*\))*')
+LISTS = re.compile(r'\b(?:array|map|set|vector|list)<[^;{}]*\bstring(?:_view)?\b[^;{}]*>[^;{}]*\{([^;]*)\}', re.DOTALL)
+
+
 def op_name_comparisons():
-    """Where passes, planner or runtime ask for an op by its name: x == "op", "op" == x, is(x, "op"), prefixes of names."""
+    """Where generic code asks for an op by its name: x == "op", "op" == x, is(x, "op"), prefixes of names, lists."""
     names, places = op_names(), []
-    for path in listed('src/passes', 'src/plan', 'src/runtime', 'src/debug', 'src/capi'):
+    for path in listed(*GENERIC):
         if not path.endswith(CODE) or re.search(r'_(test|fuzz|bench)\.cpp$', path):
             continue
-        for number, line in enumerate(text_of(path).split('\n'), 1):
+        text = text_of(path)
+        for number, line in enumerate(text.split('\n'), 1):
             line = re.sub(r'//.*', '', line)
+            line = re.sub(r'\bactivation\W*[=!]= *"\w+"', '', line)  # a value of an attribute
+            line = re.sub(r'\battrs?\.\w+\("\w+"', 'attrs', line)  # and names of them
             asked = re.findall(r'[=!]= *"(\w+)"', line) + re.findall(r'"(\w+)" *[=!]=', line)
-            asked += [name for call in re.findall(r'\bis\w*\([^;{}]*', line) for name in re.findall(r'"(\w+)"', call)]
+            asked += [name for call in CALLS.findall(line) for name in re.findall(r'"(\w+)"', call)]
             asked += [f'{name}*' for name in re.findall(r'name\.(?:starts_with|ends_with|find|contains)\("(\w+)"', line)]
             places += [(path, number) for name in asked if name in names or name.endswith('*')]
+        for found in LISTS.finditer(text):
+            line = text.count('\n', 0, found.start()) + 1
+            places += [(path, line) for name in re.findall(r'"(\w+)"', found.group(1)) if name in names]
     return places
 
 

@@ -5,13 +5,17 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include "paoding/error.h"
 #include "paoding/graph.h"
+#include "paoding/op_facts.h"
 #include "paoding/scalar.h"
 
 namespace paoding {
+
+struct CellDescriptor;  // src/ops/recurrence/cell.h
 
 /// An attribute an op takes.
 struct AttrSpec {
@@ -79,11 +83,16 @@ enum class OpKind {
 /// The role of an op for passes and the planner, beyond its kind. Only the library's own ops have one.
 enum class OpRole : std::uint8_t {
   none,
-  source,       // its value comes from outside the graph: input, parameter
-  generated,    // an element follows from its place alone, and is made where it is read: full, iota
-  sum,          // adds up its inputs: add, add_n
-  concatenate,  // its inputs become parts of its result: concat, pad
-  passed_on,    // its results are its inputs, in their memory: print, barrier, assign, variant
+  source,        // its value comes from outside the graph: input, parameter
+  generated,     // an element follows from its place alone, and is made where it is read: full, iota
+  constant,      // its value is in its attributes, and in memory before the first run
+  sum,           // adds up its inputs: add, add_n
+  concatenate,   // its inputs become parts of its result: concat, pad
+  passed_on,     // its results are its inputs, in their memory: barrier; so are those of the next three
+  shown,         // and the host is handed it: print
+  update,        // input 0, a parameter, takes the value of input 1 when the run ends: assign
+  alternatives,  // a fetch chooses among the inputs after the first by that: variant
+  check,         // its result is its input; a run in which that is not as the attributes say fails: check_indices
 };
 
 using Formula = std::function<Scalar(std::span<const Scalar>, const Attrs&)>;
@@ -99,6 +108,30 @@ struct OpDef {
   int conditions = 0;       // leading inputs that are bools and take no part in promotion (select)
   bool has_effect = false;  // does something besides giving its result, so it is kept though nobody reads it: assign
   OpRole role = OpRole::none;
+
+  // ---- facts for any op: op_facts.h ----
+  std::function<OpCost(const CostCall&)> cost = {};  // of kernels; without it a flop per element, and each operand once
+  std::vector<OpAlias> aliases = {};                 // of kernels
+  PrecisionRule precision = PrecisionRule::by_kind;
+  PrimitiveForm primitive = {};  // of formulas; found by register_op(), not to be given
+
+  // ---- facts of the library's own ops ----
+  ViewForm view = ViewForm::none;
+  BodyUse bodies = BodyUse::none;
+  Conversion conversion = Conversion::none;
+  Indexing indexing = Indexing::none;
+  std::optional<Prim> reduces_with = {};  // of a reduction: add, mul, minimum or maximum
+  /// Multiplies matrices: inputs 0 and 1 are [.., m, k] and [.., k, n] with leading axes that broadcast, and are summed
+  /// over k. Attributes transpose_a and transpose_b say that an input lies the other way round.
+  bool contracts = false;
+  std::optional<Convolution> convolution = {};
+  const CellDescriptor* cell = nullptr;  // of a recurrence over time, or of its gradient
+  bool is_cell_gradient = false;
+  std::string wide_form = {};    // the op that makes the same of 16 bits, with its sums in f32 as the result
+  std::string narrow_form = {};  // of such an op: the one that rounds its sums
+  bool is_kept = false;          // of a source: its value stays in a store from run to run
+  bool is_uniform = false;       // of a generated value: each element is the attribute `value`
+  bool has_unused_room = false;  // its result has elements that nothing is written to
 
   Formula formula = {};                                                      // formula ops
   std::function<std::vector<Type>(const OpCall&)> infer = {};                // all but formula and composed
@@ -116,6 +149,12 @@ struct OpDef {
   /// has claimed it.
   bool is_run_by_kernel() const { return kind == OpKind::kernel || kind == OpKind::composed; }
   bool is(OpRole asked) const { return role == asked; }
+  /// Whether its results are its inputs, in their memory.
+  bool passes_on() const { return OpRole::passed_on <= role && role <= OpRole::alternatives; }
+  bool is_scan() const { return bodies == BodyUse::every_step; }
+  bool is_fusion_group() const { return bodies == BodyUse::every_point; }
+  /// Whether it gives the sums of 16 bits in f32.
+  bool is_wide() const { return !narrow_form.empty(); }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   /// Whether it can have so many inputs.
   bool takes(std::size_t count) const {
@@ -146,9 +185,9 @@ Formula formula(F f) {
 
 /// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete: no name, no summary, no
 /// formula, composition or shape rule where its kind needs one, names that are there twice or no words (letters and
-/// digits, '_' and '.', a letter or '_' first), or a kind or role that only the library's own ops can have (view,
-/// reduction, structural; any role). The results of the block's functions are checked when they are called: Error
-/// (argument) names the op and the mistake.
+/// digits, '_' and '.', a letter or '_' first), an alias of an input that it has not, or a kind, role or fact that only
+/// the library's own ops can have (view, reduction, structural; any role; the second part of op_facts.h). The results
+/// of the block's functions are checked when they are called: Error (argument) names the op and the mistake.
 const OpDef& register_op(OpDef op);
 /// The op of this name; nullptr when there is none.
 const OpDef* find_op(std::string_view name);

@@ -10,6 +10,7 @@
 #include "graph/follow_by_none.h"
 #include "graph/keep_names.h"
 #include "graph/number_everywhere.h"
+#include "graph/primitive_form.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 
@@ -130,20 +131,18 @@ class ReverseWalk {
       if (op.kind == OpKind::formula && is_chosen && !keeps_zeros) {
         value = where(equal(call.grads[0], 0.0), 0.0, value);
       }
-      const bool chooses = keeps_zeros && value.graph().node(value.ref().node).op->name == "select";
+      const bool chooses = keeps_zeros && computes(value.graph().node(value.ref().node), Prim::select);
       made.is_chosen[i] = (is_chosen && is_passed_on) || chooses;
     }
     return made;
   }
 
-  // Whether `value` is `g`, converted or where a condition says so, and else 0.
+  // Whether `value` is `g`, converted, scaled or where a condition says so, and else 0.
   static bool is_zero_with(const Value& g, const Value& value) {
     if (value == g || is_everywhere(value.graph(), value.ref(), 0)) return true;
     const Node& node = value.graph().node(value.ref().node);
-    const auto is_zero = [&](std::size_t k) { return is_zero_with(g, value.graph().value(node.inputs[k])); };
-    if (node.op->name == "cast" || node.op->name == "store_as") return is_zero(0);
-    if (node.op->name == "dropout") return is_zero(3);
-    return node.op->name == "select" && is_zero(1) && is_zero(2);
+    return is_zero_with_inputs(value.graph(), node,
+                               [&](std::size_t k) { return is_zero_with(g, value.graph().value(node.inputs[k])); });
   }
 
   void apply_rule(const GradCall& call, bool is_chosen) {

@@ -114,7 +114,9 @@ class Direction {
     }
   }
   // Gradients, and results that not everybody wants.
-  static bool may_be_absent(std::string_view name) { return name.starts_with("d_") || name.starts_with("last_"); }
+  static bool may_be_absent(std::string_view argument) {
+    return argument.starts_with("d_") || argument.starts_with("last_");
+  }
 
   void clear(void* address, std::int64_t bytes, void* stream) const {
     if (device_.kind == DeviceKind::cuda) return clear_gpu_memory(device_, address, bytes, stream);

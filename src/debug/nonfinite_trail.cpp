@@ -189,7 +189,7 @@ void NonfiniteTrail::after(const Launch& launch, const Read& read) {
   const Step& step = *launch.step;
   Event event{&launch, reads_, {}, has_infinite_constant(step), {}};
   // The library's order has room that nothing is written to.
-  const bool has_padding = step.kind == Step::Kind::kernel && step.call.op->name == "pack_weights";
+  const bool has_padding = step.kind == Step::Kind::kernel && step.call.op->has_unused_room;
   for (std::size_t k = step.reads; k < step.operands.size() && !(has_padding && reads_.empty()); ++k) {
     const Tensor tensor = read(k);
     const Finiteness seen = finiteness_of(tensor);

@@ -14,6 +14,8 @@ struct TracedFormula {
 /// `op`'s formula for inputs of these dtypes. Traced once per (op, dtypes, attributes) and kept.
 /// Error (dtype) when the formula does not take them.
 const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs);
+/// The same for an op that is not in the table yet.
+TracedFormula trace_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs);
 
 /// The types of `op`'s outputs; for formula ops by broadcasting. Errors: as the op's.
 std::vector<Type> infer_types(const OpCall& call);

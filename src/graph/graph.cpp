@@ -147,7 +147,7 @@ void Graph::fetch(std::string_view name, const Variant& variant) {
 }
 
 void Graph::assign(const Value& parameter, const Value& value) {
-  if (!parameter.valid() || &parameter.graph() != this || node(parameter.ref().node).op->name != "parameter") {
+  if (!parameter.valid() || &parameter.graph() != this || !node(parameter.ref().node).op->is_kept) {
     fail(ErrorKind::argument, "assign: what is assigned to is no parameter of this graph{}", in_scope(scope.str()));
   }
   if (!value.valid() || &value.graph() != this) {
@@ -176,7 +176,7 @@ void Graph::assign(const Value& parameter, const Value& value) {
 std::vector<NodeId> Graph::assigns() const {
   std::vector<NodeId> ids;
   for (NodeId id : effects_) {
-    if (node(id).op->name == "assign") ids.push_back(id);
+    if (node(id).op->is(OpRole::update)) ids.push_back(id);
   }
   return ids;
 }
@@ -187,7 +187,7 @@ void Graph::forget_effect(NodeId id) {
 }
 
 void Graph::drop_assigns() {
-  std::erase_if(effects_, [this](NodeId id) { return node(id).op->name == "assign"; });
+  std::erase_if(effects_, [this](NodeId id) { return node(id).op->is(OpRole::update); });
   compact();
 }
 
@@ -210,11 +210,10 @@ NodeId Graph::add(Node node) {
   if (node.origin.empty()) node.origin = origin;
   const NodeId id = size();
   if (node.placement == Placement::any) node.placement = placement;
-  if (node.op->name == "input") inputs_.push_back(id);
-  if (node.op->name == "parameter") parameters_.push_back(id);
+  if (node.op->is(OpRole::source)) (node.op->is_kept ? parameters_ : inputs_).push_back(id);
   if (!node.name.empty()) named_.emplace(node.name.str(), id);
   if (has_effect(node)) effects_.push_back(id);
-  if (!assign_of_.empty() && node.op->name == "assign") assign_of_.emplace(node.inputs[0], id);
+  if (!assign_of_.empty() && node.op->is(OpRole::update)) assign_of_.emplace(node.inputs[0], id);
   nodes_.push_back(std::move(node));
   return id;
 }

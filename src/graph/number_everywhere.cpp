@@ -10,16 +10,16 @@ std::optional<double> number_everywhere(const Graph& graph, Ref ref) {
   std::optional<double> padded;
   const Node* node = &graph.node(ref.node);
   for (int views = 0; views < kMostViews; ++views) {
-    const std::string& op = node->op->name;
-    if (op == "full") {
+    const ViewForm view = node->op->view;
+    if (node->op->is_uniform) {
       const double number = node->attrs.get_float("value");
       return padded && !has_same_bits(*padded, number) ? std::nullopt : std::optional(number);
     }
-    if (op == "pad") {
+    if (view == ViewForm::padded) {
       const double around = node->attrs.get_float("value");
       if (padded && !has_same_bits(*padded, around)) return std::nullopt;
       padded = around;
-    } else if (op != "expand" && op != "reshape") {
+    } else if (view != ViewForm::broadcast && view != ViewForm::reshaped) {
       return std::nullopt;
     }
     node = &graph.node(node->inputs[0].node);

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 
@@ -16,6 +17,7 @@
 #include "graph/follow_by_none.h"
 #include "graph/formula.h"
 #include "graph/keep_names.h"
+#include "graph/primitive_form.h"
 
 namespace paoding {
 
@@ -60,6 +62,21 @@ bool are_names(const List& list, const NameOf& name_of) {
       list, [&](const auto& each) { return is_word(name_of(each)) && seen.insert(name_of(each)).second; });
 }
 
+// The second part of op_facts.h.
+auto facts_of_the_library(const OpDef& op) {
+  return std::tie(op.view, op.bodies, op.conversion, op.indexing, op.reduces_with, op.contracts, op.convolution,
+                  op.cell, op.is_cell_gradient, op.wide_form, op.narrow_form, op.is_kept, op.is_uniform,
+                  op.has_unused_room);
+}
+
+// Aliases are of kernels, and of inputs that each is there and is the memory of one result alone.
+bool are_aliases(const OpDef& op) {
+  std::set<std::size_t> results, inputs;
+  return std::ranges::all_of(op.aliases, [&](const OpAlias& alias) {
+    return alias.input < op.inputs.size() && inputs.insert(alias.input).second && results.insert(alias.result).second;
+  });
+}
+
 void check_complete(const OpDef& op) {
   auto incomplete = [&](const char* what) { fail(ErrorKind::argument, "op '{}': {}", one_line(op.name), what); };
   const auto itself = [](const std::string& name) -> const std::string& { return name; };
@@ -80,14 +97,23 @@ void check_complete(const OpDef& op) {
   }
   if (!are_names(op.inputs, itself)) incomplete("has two inputs of one name, or one whose name is no word");
   if (!are_names(op.attrs, name_of)) incomplete("has two attributes of one name, or one whose name is no word");
-  // Passes and the planner know these by their names.
-  const bool is_known_by_name =
-      op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::structural;
-  if (is_known_by_name && !is_registering_built_in_ops) {
+  const bool is_by_kernel = op.is_run_by_kernel() && !op.is_expanded_at_once();
+  if (!op.aliases.empty() && (!is_by_kernel || op.is_variadic())) {
+    incomplete("has an alias, but no kernel runs it: that is of kernel ops, and of composed ops with a gradient rule");
+  }
+  if (!are_aliases(op)) incomplete("has an alias of an input that it has not, or two of one input or of one result");
+  if (op.cost && !is_by_kernel) {
+    incomplete("has a cost, but no kernel runs it: that is of kernel ops, and of composed ops with a gradient rule");
+  }
+  if (is_registering_built_in_ops) return;
+  // Passes and the planner know all forms of these.
+  if (op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::structural) {
     incomplete("is a view, a reduction or structural, as only the library's own are; it can be composed of those");
   }
-  if (op.role != OpRole::none && !is_registering_built_in_ops) {
-    incomplete("has a role, as only the library's own ops do");
+  static const OpDef kPlain{};
+  if (op.role != kPlain.role) incomplete("has a role, as only the library's own ops do");
+  if (facts_of_the_library(op) != facts_of_the_library(kPlain)) {
+    incomplete("has a fact that only the library's own ops have: it is in the second part of op_facts.h");
   }
 }
 
@@ -214,6 +240,7 @@ std::span<const Scalar> formula_inputs(std::span<const Scalar> in, std::size_t c
 
 const OpDef& register_op(OpDef op) {
   check_complete(op);
+  op.primitive = primitive_form_of(op);
   const std::lock_guard lock(table().mutex);
   auto [it, is_new] = table().ops.emplace(op.name, nullptr);
   if (!is_new) fail(ErrorKind::argument, "op '{}': there is already an op of this name", op.name);
@@ -255,7 +282,9 @@ class Nesting {
 };
 thread_local int Nesting::depth_ = 0;
 
-TracedFormula traced(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
+}  // namespace
+
+TracedFormula trace_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
   const Nesting nesting(op, "formula");
   TracedFormula formula;
   std::vector<Scalar> inputs;
@@ -274,8 +303,6 @@ TracedFormula traced(const OpDef& op, std::span<const DType> dtypes, const Attrs
   return formula;
 }
 
-}  // namespace
-
 const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
   // Node based, so that references stay; formulas live as long as the process, as ops do.
   static std::mutex mutex;
@@ -286,7 +313,7 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
     const auto& formulas = kept[&op];
     if (const auto found = formulas.find(key); found != formulas.end()) return found->second;
   }
-  TracedFormula formula = traced(op, dtypes, attrs);  // which may call ops itself, on other threads too
+  TracedFormula formula = trace_formula(op, dtypes, attrs);  // which may call ops itself, on other threads too
   const std::lock_guard lock(mutex);
   return kept[&op].emplace(std::move(key), std::move(formula)).first->second;
 }
@@ -360,6 +387,16 @@ std::vector<Type> infer_types(const OpCall& call) {
 }
 
 namespace {
+void check_aliases(const OpCall& call, std::span<const Type> results) {
+  for (const auto& [result, input] : call.op.aliases) {
+    if (input >= call.inputs.size()) continue;  // an optional one
+    if (result < results.size() && results[result] == call.inputs[input]) continue;
+    call.fail(ErrorKind::argument, fmt::format("result {} is to lie in the memory of {}, {}, but is {}", result,
+                                               call.input_name(input), to_string(call.inputs[input]),
+                                               result < results.size() ? to_string(results[result]) : "not there"));
+  }
+}
+
 Values apply(const OpDef& op, std::span<const Value> given, const Attrs& given_attrs,
              std::vector<std::shared_ptr<Graph>> bodies, Graph* graph, bool is_read_as_body) {
   check_arity(op, given.size());
@@ -390,6 +427,7 @@ Values apply(const OpDef& op, std::span<const Value> given, const Attrs& given_a
   if (node.types.empty() && op.kind == OpKind::kernel) {
     fail(ErrorKind::argument, "{}: its shape rule gives no type", op.name);
   }
+  check_aliases({op, types, attrs, bodies, graph->scope}, node.types);
   node.attrs = std::move(attrs);
   node.bodies = std::move(bodies);
   const auto outputs = static_cast<std::int32_t>(node.types.size());

@@ -40,8 +40,8 @@ void verify(const Graph& graph, std::string_view when) {
       if (node.attrs.entries()[i].first != node.op->attrs[i].name) illegal("attributes are not in declared order");
     }
     if (!node.name.empty() && !names.insert(node.name.str()).second) illegal("its name is taken");
-    if (node.op->name == "assign") {
-      if (graph.node(node.inputs[0].node).op->name != "parameter") illegal("assigns to what is no parameter");
+    if (node.op->is(OpRole::update)) {
+      if (!graph.node(node.inputs[0].node).op->is_kept) illegal("assigns to what is no parameter");
       if (!assigned.insert(node.inputs[0].node).second) illegal("assigns to a parameter that is assigned already");
     }
     if (has_effect(node) && !is_kept[static_cast<std::size_t>(id)]) illegal("its effect would be lost");

@@ -67,7 +67,7 @@ class Lowering {
 
   std::int32_t generated(const Node& node) {
     const Type& type = node.types[0];
-    if (node.op->name == "full") {
+    if (node.op->is_uniform) {
       const std::int64_t* whole = std::get_if<std::int64_t>(node.attrs.find("value"));
       return whole != nullptr ? constant(*whole, type.dtype) : constant(node.attrs.get_float("value"), type.dtype);
     }
@@ -85,7 +85,7 @@ class Lowering {
   // The value of a node that is neither an input nor a reduction, from its inputs' values.
   std::int32_t value(const Graph& graph, const Node& node, std::span<const std::int32_t> args) {
     if (is_generated(node)) return generated(node);
-    if (node.op->name == "expand") return args[0];
+    if (node.op->view == ViewForm::broadcast) return args[0];
     std::vector<DType> dtypes;
     for (const Ref& ref : node.inputs) dtypes.push_back(graph.type(ref).dtype);
     const TracedFormula& traced = traced_formula(*node.op, dtypes, node.attrs);
@@ -198,27 +198,27 @@ LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const L
 }  // namespace
 
 bool is_groupable(const Node& node) {
-  const std::string& op = node.op->name;
-  return node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction || op == "expand" || op == "group" ||
-         is_generated(node);
+  const OpDef& op = *node.op;
+  return op.kind == OpKind::formula || op.kind == OpKind::reduction || op.view == ViewForm::broadcast ||
+         op.is_fusion_group() || is_generated(node);
 }
 
 bool is_generated(const Node& node) { return node.op->is(OpRole::generated); }
 
 Combine combine_of(const Node& reduction) {
-  const std::string& op = reduction.op->name;
-  if (op == "sum") return Combine::sum;
-  if (op == "max") return Combine::max;
-  if (op == "min") return Combine::min;
-  if (op == "prod") return Combine::prod;
-  PD_ASSERT(false, "a reduction that no group can compute");
-  return Combine::none;
+  switch (reduction.op->reduces_with.value_or(Prim::constant)) {
+    case Prim::add: return Combine::sum;
+    case Prim::maximum: return Combine::max;
+    case Prim::minimum: return Combine::min;
+    case Prim::mul: return Combine::prod;
+    default: PD_ASSERT(false, "a reduction that no group can compute"); return Combine::none;
+  }
 }
 
 LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout> inputs,
                    std::span<const Layout> outputs) {
   PD_ASSERT(is_groupable(node), "this op is not computed by a group");
-  if (node.op->name == "group") return lower_body(graph, node, inputs, outputs);
+  if (node.op->is_fusion_group()) return lower_body(graph, node, inputs, outputs);
   Lowering lowering(space_of(graph, node));
   std::vector<std::int32_t> args;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

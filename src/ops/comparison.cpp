@@ -66,6 +66,7 @@ void register_comparison_ops() {
       .kind = OpKind::formula,
       .inputs = {"condition", "a", "b"},
       .conditions = 1,
+      .precision = PrecisionRule::moves,
       .formula = formula([](Scalar condition, Scalar a, Scalar b) { return select(condition, a, b); }),
       .cases = {{.shapes = {{4, 3}, {4, 3}, {3}}, .dtypes = {boolean, f32, f32}},
                 {.shapes = {{3}, {3}, {3}}, .error = "condition is f32"}},

@@ -128,6 +128,7 @@ void register_constants() {
                .summary = "a value kept between runs and shared by programs",
                .kind = OpKind::structural,
                .role = OpRole::source,
+               .is_kept = true,
                .infer = infer_named});
 
   // ---- full ----
@@ -139,6 +140,7 @@ void register_constants() {
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
       .role = OpRole::generated,
+      .is_uniform = true,
       .infer = infer_full,
   });
 
@@ -176,6 +178,7 @@ void register_constants() {
                  .keeps_integers = true},
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
+      .role = OpRole::constant,
       .infer = infer_constant,
       .cases = {{.attrs = {{"values", Floats{1.5}}}},
                 {.attrs = {{"values", Floats{0, 1, 2, 3, 4, 250}}, {"shape", Ints{2, 3}}, {"dtype", u8}}},

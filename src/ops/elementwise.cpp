@@ -147,6 +147,7 @@ void register_elementwise_ops() {
       .kind = OpKind::formula,
       .inputs = {"a"},
       .attrs = {{.name = "dtype", .example = f32, .required = true, .doc = "the result's dtype"}},
+      .conversion = Conversion::value,
       .formula = [](std::span<const Scalar> in,
                     const Attrs& attrs) { return convert(in[0], attrs.get_dtype("dtype")); },
       // The gradient has the dtype of a, whatever it was rounded to in between.
@@ -164,6 +165,7 @@ void register_elementwise_ops() {
       .kind = OpKind::formula,
       .inputs = {"a"},
       .attrs = {{.name = "dtype", .example = f32, .required = true, .doc = "what a is computed in, f16 or bf16"}},
+      .conversion = Conversion::in_memory,
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             const DType dtype = attrs.get_dtype("dtype");
@@ -185,6 +187,7 @@ void register_elementwise_ops() {
       .summary = "a, whose gradient is none",
       .kind = OpKind::formula,
       .inputs = {"a"},
+      .precision = PrecisionRule::moves,
       .formula = formula([](Scalar a) { return a; }),
       .gradient = [](const GradCall&) { return Values{Value()}; },
       .cases = unary_cases(),

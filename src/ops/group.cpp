@@ -93,6 +93,7 @@ void register_group() {
       .summary = "its body of elementwise ops and reductions as one kernel",
       .kind = OpKind::structural,
       .inputs = {"values..."},
+      .bodies = BodyUse::every_point,
       .infer = infer_group,
   });
 }

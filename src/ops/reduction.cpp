@@ -238,13 +238,14 @@ const OpCase& not_of_integers() {
   return made;
 }
 
-void register_reduction(const char* name, const char* summary, std::vector<Type> (*infer)(const OpCall&),
+void register_reduction(const char* name, const char* summary, Prim combine, std::vector<Type> (*infer)(const OpCall&),
                         Values (*gradient)(const GradCall&), const std::vector<OpCase>& own_cases) {
   register_op({.name = name,
                .summary = summary,
                .kind = OpKind::reduction,
                .inputs = {"a"},
                .attrs = reduction_attrs(),
+               .reduces_with = combine,
                .infer = infer,
                .gradient = gradient,
                .lift = reduction_lift,
@@ -267,12 +268,13 @@ void register_composed(const char* name, const char* summary,
 
 void register_reduction_ops() {
   // ---- reductions that groups compute ----
-  register_reduction("sum", "sum over axes", infer_number_reduction, sum_gradient, {of_nothing(), not_of_bools()});
-  register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient,
+  register_reduction("sum", "sum over axes", Prim::add, infer_number_reduction, sum_gradient,
+                     {of_nothing(), not_of_bools()});
+  register_reduction("max", "the largest element over axes", Prim::maximum, infer_reduction, choice_gradient,
                      {of_nothing(), of_bools()});
-  register_reduction("min", "the smallest element over axes", infer_reduction, choice_gradient,
+  register_reduction("min", "the smallest element over axes", Prim::minimum, infer_reduction, choice_gradient,
                      {of_nothing(), of_bools()});
-  register_reduction("prod", "product over axes", infer_number_reduction, prod_gradient,
+  register_reduction("prod", "product over axes", Prim::mul, infer_number_reduction, prod_gradient,
                      {of_nothing(), not_of_bools()});
 
   register_op({.name = "prod_others",

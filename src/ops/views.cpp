@@ -207,6 +207,7 @@ void register_views() {
       .kind = OpKind::view,
       .inputs = {"a"},
       .attrs = {ints_attr("shape", "extents; one may be -1")},
+      .view = ViewForm::reshaped,
       .infer = infer_reshape,
       .gradient = [](const GradCall& call) { return Values{reshape(call.grads[0], call.inputs[0].shape())}; },
       .lift =
@@ -226,6 +227,7 @@ void register_views() {
       .kind = OpKind::view,
       .inputs = {"a"},
       .attrs = {ints_attr("shape", "extents to broadcast to")},
+      .view = ViewForm::broadcast,
       .infer = infer_expand,
       .gradient = [](const GradCall& call) { return call.grads; },  // the driver sums it to a's shape
       .lift = lift_expand,
@@ -243,6 +245,7 @@ void register_views() {
       .attrs = {ints_attr("start", "first index, per axis"),
                 ints_attr("end", "index past the last, per axis; -1 is before the first"),
                 {.name = "step", .example = Ints{}, .doc = "per axis, negative to walk backwards; all 1 by default"}},
+      .view = ViewForm::sliced,
       .infer = infer_slice,
       .gradient = slice_gradient,
       .lift = lift_slice,
@@ -269,6 +272,7 @@ void register_views() {
       .kind = OpKind::view,
       .inputs = {"a"},
       .attrs = {ints_attr("permutation", "axes of a, each once")},
+      .view = ViewForm::transposed,
       .infer = infer_transpose,
       .gradient =
           [](const GradCall& call) { return Values{transpose(call.grads[0], inverse(permutation_of(call.node)))}; },

@@ -22,11 +22,13 @@
 #include <vector>
 
 #include "graph/keep_names.h"
+#include "ops/recurrence/cell.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
 #include "passes/count_uses.h"
+#include "passes/formula_patterns.h"
 #include "passes/rewriter.h"
 #include "passes/scan_parts.h"
 
@@ -36,7 +38,7 @@ namespace {
 bool is_product(const Graph& graph, Ref ref) {
   const Node* node = &graph.node(ref.node);
   while (node->op->kind == OpKind::view && node->inputs.size() == 1) node = &graph.node(node->inputs[0].node);
-  return node->op->name == "matmul";
+  return node->op->contracts;
 }
 
 // Whether all that reads `ref` in the body is elementwise, perhaps through views.
@@ -78,13 +80,14 @@ class Uses {
 // None unless only one node reads `ref`, and the added term is the same for all entries of its first axis.
 std::optional<BiasedProduct> biased_product(const Graph& graph, Ref ref, const Uses& uses) {
   const Node& given = graph.node(ref.node);
-  BiasedProduct found{.sum = ref, .product = {}, .added = {}, .is_stored = given.op->name == "store_as"};
+  BiasedProduct found{
+      .sum = ref, .product = {}, .added = {}, .is_stored = given.op->conversion == Conversion::in_memory};
   if (found.is_stored) found.sum = given.inputs[0];
   const Node& sum = graph.node(found.sum.node);
-  if (sum.op->name != "add" || !uses.is_read_once(ref) || !uses.is_read_once(found.sum)) return {};
+  if (!computes_of_two(sum, Prim::add) || !uses.is_read_once(ref) || !uses.is_read_once(found.sum)) return {};
   const Shape& shape = sum.types[0].shape;
   for (const std::size_t k : {0, 1}) {
-    found.product = sum.inputs[k], found.added = sum.inputs[1 - k];
+    found.product = argument(sum, k), found.added = argument(sum, 1 - k);
     if (!(graph.type(found.product).shape == shape) || !is_product(graph, found.product)) continue;
     const Shape& same = graph.type(found.added).shape;
     if (same.rank() < shape.rank() || same[0] == 1) return found;
@@ -135,18 +138,13 @@ class AddInLoop {
   ScanParts parts_;
 };
 
-bool is_forward_recurrence(const Node& node) {
-  const std::string& op = node.op->name;
-  return op == "lstm_recurrence" || op == "gru_recurrence" || op == "rnn_recurrence";
-}
-
 // Recurrences that are still whole here: a kernel runs them.
 void add_in_recurrences(Graph& graph, PassNotes& notes) {
   const Uses uses(graph);
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = rewriter.enter(id);
-    if (!is_forward_recurrence(node) || node.attrs.get_bool("bias")) continue;
+    if (cell_over_time(*node.op) == nullptr || node.attrs.get_bool("bias")) continue;
     const std::optional<BiasedProduct> found = biased_product(graph, node.inputs[0], uses);
     if (!found) continue;
     const Type type = graph.type(found->added), wanted = graph.type(node.inputs[0]);

@@ -10,10 +10,10 @@
 #include <map>
 #include <set>
 
-#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
+#include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -27,11 +27,11 @@ class ConvolutionAddition {
   void run() {
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      if (const Ref argument = relu_argument(graph_.node(id)); argument.valid()) relu_of_[argument] = id;
+      if (const Ref argument = relu_argument(id); argument.valid()) relu_of_[argument] = id;
     }
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       const Node& node = rewriter_.enter(id);
-      if (node.op->name == "add") add(id);
+      if (computes_of_two(node, Prim::add)) add(id);
       activate(id);
     }
     rewriter_.finish();
@@ -43,7 +43,6 @@ class ConvolutionAddition {
 
  private:
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
-  bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
 
   // A faster kernel for the convolution saves more than the addition costs, so the kernel has to stay the same.
   bool is_run_alike(const Node& conv, const Node& made) {
@@ -52,14 +51,10 @@ class ConvolutionAddition {
     return before != nullptr && after != nullptr && before->name == after->name;
   }
 
-  // The argument, if it is a ReLU, in whichever way it is written; else invalid.
-  Ref relu_argument(const Node& node) const {
-    Ref argument;
-    if (node.op->name == "relu") argument = node.inputs[0];
-    for (std::size_t i = 0; i < 2 && node.op->name == "maximum"; ++i) {
-      if (is_everywhere(graph_, node.inputs[i], 0)) argument = node.inputs[1 - i];
-    }
-    return argument.valid() && graph_.type(argument) == node.types[0] ? argument : Ref{};
+  // The argument, if it is a ReLU of a value of its type; else invalid.
+  Ref relu_argument(NodeId id) const {
+    const Ref argument = rectified(graph_, {id, 0});
+    return argument.valid() && graph_.type(argument) == graph_.node(id).types[0] ? argument : Ref{};
   }
 
   // A result that is only fetched is written in the caller's layout, and the added image has another one.
@@ -74,10 +69,11 @@ class ConvolutionAddition {
     // With an odd number of channels a GPU reads images in their own layout (choose_layouts).
     const Shape& shape = graph_.node(id).types[0].shape;
     if (notes_.target().is_gpu() && (shape.rank() != 4 || shape[1] % 2 != 0)) return;
-    const auto inputs = graph_.node(id).inputs;
+    const Ref inputs[] = {argument(graph_.node(id), 0), argument(graph_.node(id), 1)};
     for (std::size_t i = 0; i < 2; ++i) {
       const Ref conv = inputs[i], added = inputs[1 - i];
-      if (!is(conv, "conv2d_bias") || !(graph_.type(conv) == graph_.type(added))) continue;
+      const auto& convolution = node(conv).op->convolution;
+      if (!convolution || !convolution->is_biased() || !(graph_.type(conv) == graph_.type(added))) continue;
       const Node before = node(conv);
       if (std::get<std::string>(*before.attrs.find("activation")) != "none") continue;
       if (rewriter_.uses(conv.node) > 1) {
@@ -96,7 +92,7 @@ class ConvolutionAddition {
   }
 
   void activate(NodeId id) {
-    const Ref argument = relu_argument(graph_.node(id));
+    const Ref argument = relu_argument(id);
     if (!argument.valid()) return;
     const auto uses = uses_.find(argument.node);
     if (uses == uses_.end() || uses->second > 1) return;

@@ -60,7 +60,7 @@ class ProductAlignment {
   }
 
  private:
-  static bool is_product(const Node& node) { return node.op->name == "matmul" || node.op->name == "matmul_wide"; }
+  static bool is_product(const Node& node) { return node.op->contracts; }
 
   // The value that `ref` is a view of.
   Ref source(Ref ref) const {

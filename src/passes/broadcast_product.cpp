@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/broadcast_product.h"
 
-#include "paoding/op.h"
+#include "passes/formula_patterns.h"
 
 namespace paoding {
 
@@ -13,13 +13,13 @@ Shape aligned_shape(const Shape& shape, int rank) {
 
 std::optional<BroadcastProduct> broadcast_product(Graph& graph, Ref ref) {
   const Node& node = graph.node(ref.node);
-  if (node.op->name != "mul" || !is_float(node.types[0].dtype)) return std::nullopt;
+  if (!computes_of_two(node, Prim::mul) || !is_float(node.types[0].dtype)) return std::nullopt;
   const Shape& space = node.types[0].shape;
   const auto unexpanded = [&](Ref factor) {
-    while (graph.node(factor.node).op->name == "expand") factor = graph.node(factor.node).inputs[0];
+    while (graph.node(factor.node).op->view == ViewForm::broadcast) factor = graph.node(factor.node).inputs[0];
     return graph.value(factor);
   };
-  const BroadcastProduct product{unexpanded(node.inputs[0]), unexpanded(node.inputs[1])};
+  const BroadcastProduct product{unexpanded(argument(node, 0)), unexpanded(argument(node, 1))};
   const Shape a = aligned_shape(product.a.shape(), space.rank()), b = aligned_shape(product.b.shape(), space.rank());
   std::int64_t repeats_of_a = 1, repeats_of_b = 1;
   for (int axis = 0; axis < space.rank(); ++axis) {

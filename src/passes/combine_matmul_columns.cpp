@@ -17,6 +17,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/combined_weights.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -38,7 +39,7 @@ std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> products_by_operand(c
   std::map<std::pair<Ref, bool>, std::vector<ColumnProduct>> found;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
-    if (node.op->name != "matmul" || is_combined.contains(id) || node.attrs.get_bool("transpose_a")) continue;
+    if (!multiplies_matrices(node) || is_combined.contains(id) || node.attrs.get_bool("transpose_a")) continue;
     if (parts.body.type(node.inputs[0]).shape.rank() != 2) continue;
     const bool transpose_b = node.attrs.get_bool("transpose_b");
     const auto piece = weights_piece(parts, node.inputs[1], transpose_b ? 0 : 1);
@@ -53,7 +54,7 @@ void replace_slices(Graph& body, NodeId product, const Value& combined, std::int
   const NodeId size = body.size();
   for (NodeId id = 0; id < size; ++id) {
     const Node& node = body.node(id);
-    if (node.op->name != "slice" || node.inputs[0] != Ref{product, 0}) continue;
+    if (node.op->view != ViewForm::sliced || node.inputs[0] != Ref{product, 0}) continue;
     SliceRange range = slice_range(node);
     if (!range.is_plain()) continue;
     range.start[1] += begin;
@@ -111,7 +112,7 @@ void combine_matmul_columns(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") combine_in(each, id, notes);
+      if (each.node(id).op->is_scan()) combine_in(each, id, notes);
     }
     each.compact();
   });

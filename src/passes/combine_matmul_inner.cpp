@@ -20,6 +20,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/combined_weights.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -47,7 +48,7 @@ class CombineMatmulInner {
       const bool is_of_inputs = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Ref& ref) {
         return parts_.body.node(ref.node).op->is(OpRole::source);
       });
-      if (is_of_inputs && node.op->name == "concat" && !users_.contains({inner, 0})) continue;
+      if (is_of_inputs && node.op->view == ViewForm::concatenated && !users_.contains({inner, 0})) continue;
       placed_.insert(node.inputs.begin(), node.inputs.end());
     }
     for (const ScanParts::Carry& carry : parts_.carries) use(carry.next), placed_.insert(carry.next);
@@ -110,7 +111,7 @@ class CombineMatmulInner {
       std::set<Ref> lefts;
       for (std::size_t term = 0; term < terms.size(); ++term) {
         const Node& node = parts_.body.node(terms[term].node);
-        if (node.op->name != "matmul" || !depends_[static_cast<std::size_t>(terms[term].node)]) continue;
+        if (!multiplies_matrices(node) || !depends_[static_cast<std::size_t>(terms[term].node)]) continue;
         if (!is_read_once(terms[term]) || node.types[0] != parts_.body.type({sum, 0})) continue;
         if (node.attrs.get_bool("transpose_a") || node.attrs.get_bool("transpose_b") != transpose_b) continue;
         const Ref left = node.inputs[0];
@@ -175,7 +176,7 @@ void combine_matmul_inner(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") CombineMatmulInner(each, id, notes).run();
+      if (each.node(id).op->is_scan()) CombineMatmulInner(each, id, notes).run();
     }
     each.compact();
   });

@@ -106,7 +106,7 @@ class RowCombination {
   using Key = std::tuple<Ref, std::string, DType, Placement>;
 
   bool is_weight_gradient(const Node& node) const {
-    if (node.op->name != "matmul" && node.op->name != "matmul_wide") return false;
+    if (!node.op->contracts) return false;
     return node.placement != Placement::cpu && node.types[0].shape.rank() == 2 && node.types[0].shape.elements() > 0 &&
            node.attrs.get_bool("transpose_a") && !node.attrs.get_bool("transpose_b") &&
            graph_.type(node.inputs[0]).shape[0] > 0;
@@ -115,8 +115,9 @@ class RowCombination {
   Ref renamed(Ref ref) const {
     for (;;) {
       const Node& node = graph_.node(ref.node);
-      const bool is_all = node.op->name == "reshape" || node.op->name == "transpose" ||
-                          (node.op->name == "slice" && node.types[0] == graph_.type(node.inputs[0]));
+      const ViewForm view = node.op->view;
+      const bool is_all = view == ViewForm::reshaped || view == ViewForm::transposed ||
+                          (view == ViewForm::sliced && node.types[0] == graph_.type(node.inputs[0]));
       if (!is_all) return ref;
       ref = node.inputs[0];
     }
@@ -193,7 +194,7 @@ class RowCombination {
   // ---- TF32: left factors transposed, one above the other ----
 
   std::string stack(const std::vector<RowProduct>& products) {
-    if (node_of_value(node_of(products[0]).inputs[1]).op->name == "transpose")
+    if (node_of_value(node_of(products[0]).inputs[1]).op->view == ViewForm::transposed)
       return "their right factor lies transposed";
     std::set<NodeId> ids;
     std::vector<Ref> lefts;
@@ -201,7 +202,7 @@ class RowCombination {
     double apart = 0, together = 0;  // us
     for (const RowProduct& product : products) {
       const Ref left = left_of(product);
-      if (node_of_value(left).op->name == "transpose") return "a left factor lies transposed already";
+      if (node_of_value(left).op->view == ViewForm::transposed) return "a left factor lies transposed already";
       if (product.rows < kTileRows) return fmt::format("a left factor has {} columns, less than a tile", product.rows);
       const std::int64_t m = product.rows, n = columns_of(product), k = depth_of(product);
       const double operations = product_operations(m, n, k);
@@ -236,7 +237,7 @@ class RowCombination {
     Stretch stretch{ref, 0, graph_.type(ref).shape.elements(), 0};
     for (;;) {
       const Node& node = graph_.node(stretch.source.node);
-      if (node.op->name == "slice") {
+      if (node.op->view == ViewForm::sliced) {
         const SliceRange range = slice_range(node);
         const Shape& whole = graph_.type(node.inputs[0]).shape;
         if (!range.is_plain()) break;
@@ -245,7 +246,7 @@ class RowCombination {
         if (!(node.types[0].shape.with_dim(axis, whole[axis]) == whole)) break;
         const std::int64_t begin = range.start[static_cast<std::size_t>(axis)] * (whole.elements() / whole[axis]);
         stretch.begin += begin, stretch.end += begin;
-      } else if (node.op->name != "reshape") {
+      } else if (node.op->view != ViewForm::reshaped) {
         break;
       }
       stretch.source = node.inputs[0];

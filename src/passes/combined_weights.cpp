@@ -23,7 +23,7 @@ std::optional<WeightsPiece> weights_piece(const ScanParts& parts, Ref weights, i
   if (shape.rank() != 2) return std::nullopt;
   WeightsPiece piece{weights, 0, shape[axis]};
   const Node& node = parts.body.node(weights.node);
-  if (node.op->name == "slice") {
+  if (node.op->view == ViewForm::sliced) {
     const SliceRange range = slice_range(node);
     const Shape& whole = parts.body.type(node.inputs[0]).shape;
     const auto other = static_cast<std::size_t>(1 - axis);

@@ -120,7 +120,7 @@ class ScanTrimmer {
       open_.pop_back();
       if (const auto it = next_of_.find(ref); it != next_of_.end()) need(it->second);
       const Node& node = parts_.body.node(ref.node);
-      if (node.op->name != "scan" || depth_ == 0) {
+      if (!node.op->is_scan() || depth_ == 0) {
         for (const Ref& input : node.inputs) need(input);
         continue;
       }
@@ -137,7 +137,7 @@ class ScanTrimmer {
   void trim_inner_scans() {
     std::map<Ref, Ref> moved;
     for (NodeId id = parts_.body.size() - 1; id >= 0; --id) {
-      if (parts_.body.node(id).op->name != "scan") continue;
+      if (!parts_.body.node(id).op->is_scan()) continue;
       if (const std::set<Ref> read = read_of(id); !read.empty()) trim_scan(parts_.body, id, read, &moved);
     }
     parts_.body.replace(moved);
@@ -253,11 +253,11 @@ void drop_in(Graph& graph) {
       if (read.contains({id, k})) mine.insert({id, k});
     }
     if (mine.empty()) continue;
-    const std::string& op = graph.node(id).op->name;
-    const NodeId now = op == "scan"     ? trim_scan(graph, id, mine, &replaced)
-                       : op == "branch" ? trim_branch(graph, id, mine, &replaced)
-                                        : id;
-    if (op == "while") {
+    const BodyUse use = graph.node(id).op->bodies;
+    const NodeId now = use == BodyUse::every_step   ? trim_scan(graph, id, mine, &replaced)
+                       : use == BodyUse::one_chosen ? trim_branch(graph, id, mine, &replaced)
+                                                    : id;
+    if (use == BodyUse::while_true) {
       for (const auto& body : graph.node(id).bodies) drop_in(*body);
     }
     for (const Ref& ref : graph.node(now).inputs) read.insert(ref);

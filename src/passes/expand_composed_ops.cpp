@@ -22,7 +22,7 @@ Factors factors_of_products(const Graph& graph) {
   Factors factors;
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op->name == "matmul") factors.emplace(node.inputs[0], node.inputs[1]);
+    if (node.op->contracts) factors.emplace(node.inputs[0], node.inputs[1]);
   }
   return factors;
 }
@@ -44,7 +44,7 @@ void expand_in(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {  // the parts of a composition may be composed too
     const Node& node = rewriter.enter(id);
-    if (node.op->name == "check_indices" && notes.target().is_gpu() && !node.attrs.get_bool("on_gpu")) {
+    if (node.op->is(OpRole::check) && notes.target().is_gpu() && !node.attrs.get_bool("on_gpu")) {
       rewriter.replace({id, 0}, node.inputs[0]);
       continue;
     }

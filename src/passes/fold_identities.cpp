@@ -9,29 +9,30 @@
 #include <map>
 
 #include "graph/number_everywhere.h"
-#include "paoding/op.h"
+#include "graph/primitive_form.h"
 #include "passes/pass.h"
+#include "scalar/primitive.h"
 
 namespace paoding {
 namespace {
 
 // Compares to the bit, since x - (-0) is not x where x is -0.
-bool is_exactly(const Graph& graph, Ref ref, double number) {
-  const std::optional<double> found = number_everywhere(graph, ref);
-  return found && has_same_bits(*found, number);
+bool is_exactly(std::optional<double> found, std::optional<double> number) {
+  return found && number && has_same_bits(*found, *number);
 }
 
 // The input that `node` gives back; invalid when it computes something.
 Ref same_as(const Graph& graph, const Node& node) {
-  const std::string& op = node.op->name;
-  if (op == "stop_gradient") return node.inputs[0];  // gradients are made before passes run
-  if (op == "mul" && is_exactly(graph, node.inputs[0], 1)) return node.inputs[1];
-  if ((op == "mul" || op == "div") && is_exactly(graph, node.inputs[1], 1)) return node.inputs[0];
-  if (op == "sub" && is_exactly(graph, node.inputs[1], 0)) return node.inputs[0];
-  if (op == "neg" && graph.node(node.inputs[0].node).op->name == "neg") {
-    return graph.node(node.inputs[0].node).inputs[0];
+  const Prim prim = node.op->primitive.prim;
+  if (prim == Prim::constant) return {};              // it is no primitive
+  if (prim == Prim::input) return argument(node, 0);  // gradients are made before passes run
+  const Primitive& row = primitive(prim);
+  for (const std::size_t k : {0, 1}) {
+    if (row.identity[k] && is_exactly(number_at(graph, node, k), row.identity[k])) return argument(node, 1 - k);
   }
-  return {};
+  const Ref inner = argument(node, 0);
+  if (!row.is_involution || !inner.valid() || !computes(graph.node(inner.node), prim)) return {};
+  return argument(graph.node(inner.node), 0);
 }
 
 }  // namespace

@@ -21,16 +21,36 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
 namespace {
+
+bool is_plain_convolution(const Node& node) { return node.op->convolution && node.op->convolution->is_plain(); }
+
+// Whether it multiplies the value of a node by another, adds that, or subtracts it.
+bool scales_or_shifts(const Node& node, NodeId value) {
+  if (argument(node, 0).node == argument(node, 1).node) return false;  // a square
+  if (computes_of_two(node, Prim::add) || computes_of_two(node, Prim::mul)) return true;
+  return computes_of_two(node, Prim::sub) && argument(node, 0).node == value;
+}
+// The other one.
+Ref other_than(const Node& node, NodeId value) { return argument(node, argument(node, 0).node == value ? 1 : 0); }
+
+// Kinds of ops that the statistics of a norm consist of.
+bool is_sum_over_axes(const Node& node) { return node.op->reduces_with == Prim::add; }
+bool is_sum_of_two(const Node& node) { return computes_of_two(node, Prim::add); }
+bool is_difference(const Node& node) { return computes_of_two(node, Prim::sub); }
+bool is_quotient(const Node& node) { return computes_of_two(node, Prim::div); }
+bool is_square(const Node& node) { return computes_of_two(node, Prim::mul) && argument(node, 0) == argument(node, 1); }
 
 class NormFolding {
  public:
@@ -74,7 +94,7 @@ class NormFolding {
       for (const Ref& ref : graph_.node(id).inputs) users_[ref.node].push_back(id);
     }
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (graph_.node(id).op->name != "conv2d") continue;
+      if (!is_plain_convolution(graph_.node(id))) continue;
       const Chain chain = chain_of(rewriter, id);
       if (!chain.steps.empty()) convs_[chain.steps.back()] = chain;
     }
@@ -88,15 +108,13 @@ class NormFolding {
     NodeId at = conv;
     while (const auto user = only_user(rewriter, at)) {
       const Node& node = graph_.node(*user);
-      const std::string& op = node.op->name;
-      const bool is_first = !node.inputs.empty() && node.inputs[0].node == at;
       if (!(node.types[0].shape == image) || !is_float(node.types[0].dtype)) break;
-      if (op != "cast") {
-        if (op != "add" && op != "mul" && (op != "sub" || !is_first)) break;
-        if (!is_per_channel(node.inputs[is_first ? 1 : 0], image)) break;
+      if (node.op->conversion != Conversion::value) {
+        if (!scales_or_shifts(node, at)) break;
+        if (!is_per_channel(other_than(node, at), image)) break;
       }
       chain.steps.push_back(at = *user);
-      if (op == "mul") last_factor = chain.steps.size();
+      if (computes(node, Prim::mul)) last_factor = chain.steps.size();
     }
     // The chain ends in the dtype of the convolution; sums alone are a bias already.
     const DType dtype = graph_.node(conv).types[0].dtype;
@@ -122,15 +140,13 @@ class NormFolding {
     NodeId before = chain.conv;
     for (const NodeId step : chain.steps) {
       const Node node = graph_.node(step);
-      const bool is_first = node.inputs[0].node == before;
-      before = step;
-      const std::string& op = node.op->name;
-      if (op == "cast") continue;
-      const Value other = cast(graph_.value(rewriter.now(node.inputs[is_first ? 1 : 0])), dtype);
-      if (op == "mul") {
+      const NodeId of = std::exchange(before, step);
+      if (node.op->conversion == Conversion::value) continue;
+      const Value other = cast(graph_.value(rewriter.now(other_than(node, of))), dtype);
+      if (computes(node, Prim::mul)) {
         factor = factor.valid() ? factor * other : other;
         if (shift.valid()) shift = shift * other;
-      } else if (op == "add") {
+      } else if (computes(node, Prim::add)) {
         shift = shift.valid() ? shift + other : other;
       } else {
         shift = shift.valid() ? shift - other : neg(other);
@@ -175,7 +191,7 @@ class SumsFromZero {
     }
     for (const Graph::Fetch& fetch : graph_.fetches()) users_[fetch.ref].insert(-1);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      if (rewriter_.enter(id).op->name == "sub") from_zero(id);
+      if (is_difference(rewriter_.enter(id))) from_zero(id);
     }
     rewriter_.finish();
     if (count_ > 0) notes_.add(fmt::format("statistics of {} convolutions are sums from 0", count_));
@@ -183,55 +199,56 @@ class SumsFromZero {
 
  private:
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
-  bool is(NodeId id, std::string_view op) const { return id >= 0 && graph_.node(id).op->name == op; }
+  using Kind = bool (*)(const Node&);
+  bool is(NodeId id, Kind kind) const { return id >= 0 && kind(graph_.node(id)); }
   const std::set<NodeId>& users(NodeId id) const {
     static const std::set<NodeId> none;
     const auto found = users_.find({id, 0});
     return found == users_.end() ? none : found->second;
   }
-  /// The only user, of that op; -1 where it is not so.
-  NodeId only(NodeId id, std::string_view op) const {
-    return users(id).size() == 1 && is(*users(id).begin(), op) ? *users(id).begin() : -1;
+  /// The only user, of that kind; -1 where it is not so.
+  NodeId only(NodeId id, Kind kind) const {
+    return users(id).size() == 1 && is(*users(id).begin(), kind) ? *users(id).begin() : -1;
   }
-  /// The two users of these ops.
-  bool are(NodeId id, std::string_view a, std::string_view b, NodeId* first, NodeId* second) const {
+  /// The two users of these kinds.
+  bool are(NodeId id, Kind a, Kind b, NodeId* first, NodeId* second) const {
     if (users(id).size() != 2) return false;
     *first = *users(id).begin(), *second = *users(id).rbegin();
     if (!is(*first, a)) std::swap(*first, *second);
     return is(*first, a) && is(*second, b);
   }
   Ref uncast(Ref ref) const {
-    while (node(ref).op->name == "cast") ref = node(ref).inputs[0];
+    while (node(ref).op->conversion == Conversion::value) ref = node(ref).inputs[0];
     return ref;
   }
   /// The mean of a sum; -1 where the sum becomes something else.
   NodeId mean_of(NodeId sum, const Shape& shape) const {
-    const NodeId mean = only(sum, "div");
-    if (mean < 0 || !(graph_.node(mean).inputs[0] == Ref{sum, 0})) return -1;
+    const NodeId mean = only(sum, is_quotient);
+    if (mean < 0 || !(argument(graph_.node(mean), 0) == Ref{sum, 0})) return -1;
     const auto& type = graph_.node(sum).types[0];
     const double count = static_cast<double>(shape.elements()) / static_cast<double>(type.shape.elements());
-    return is_everywhere(graph_, graph_.node(mean).inputs[1], count) ? mean : -1;
+    return is_everywhere(graph_, argument(graph_.node(mean), 1), count) ? mean : -1;
   }
 
   void from_zero(NodeId distance) {
-    const Ref image = graph_.node(distance).inputs[0], near = graph_.node(distance).inputs[1];
+    const Ref image = argument(graph_.node(distance), 0), near = argument(graph_.node(distance), 1);
     const Shape& shape = graph_.type(image).shape;
     const Ref conv = uncast(image);
     const DType stored = notes_.precision() != f32 ? notes_.precision() : graph_.type(conv).dtype;
-    if (node(conv).op->name != "conv2d" || size_bytes(stored) != 2 || graph_.type(image).dtype != f32) return;
+    if (!is_plain_convolution(node(conv)) || size_bytes(stored) != 2 || graph_.type(image).dtype != f32) return;
     Ref first = uncast(near);
-    if (node(first).op->name != "slice" || shape.elements() == graph_.type(near).shape.elements()) return;
-    while (node(first).op->name == "slice") first = uncast(node(first).inputs[0]);
+    if (node(first).op->view != ViewForm::sliced || shape.elements() == graph_.type(near).shape.elements()) return;
+    while (node(first).op->view == ViewForm::sliced) first = uncast(node(first).inputs[0]);
     NodeId sum, square, same, center, mean, squared_mean;
-    if (!(first == conv) || !are(distance, "sum", "square", &sum, &square)) return;
-    if (!are(near.node, "sub", "add", &same, &center) || same != distance) return;
-    const NodeId sum_of_squares = only(square, "sum");
-    if (sum_of_squares < 0 || (mean = mean_of(sum, shape)) < 0 || !are(mean, "add", "square", &same, &squared_mean))
-      return;
+    if (!(first == conv) || !are(distance, is_sum_over_axes, is_square, &sum, &square)) return;
+    if (!are(near.node, is_difference, is_sum_of_two, &same, &center) || same != distance) return;
+    const NodeId sum_of_squares = only(square, is_sum_over_axes);
+    if (sum_of_squares < 0 || (mean = mean_of(sum, shape)) < 0) return;
+    if (!are(mean, is_sum_of_two, is_square, &same, &squared_mean)) return;
     const NodeId mean_square = mean_of(sum_of_squares, shape);
-    const NodeId variance = mean_square < 0 ? -1 : only(mean_square, "sub");
-    if (same != center || variance < 0 || only(squared_mean, "sub") != variance) return;
-    if (!(graph_.node(variance).inputs[0] == Ref{mean_square, 0})) return;
+    const NodeId variance = mean_square < 0 ? -1 : only(mean_square, is_difference);
+    if (same != center || variance < 0 || only(squared_mean, is_difference) != variance) return;
+    if (!(argument(graph_.node(variance), 0) == Ref{mean_square, 0})) return;
     rewriter_.replace({distance, 0}, image);
     rewriter_.replace({center, 0}, {mean, 0});
     ++count_;

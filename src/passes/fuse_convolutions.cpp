@@ -12,6 +12,7 @@
 // window is the window's largest, so a mask of elements is a mask of windows; and every window gives to exactly one
 // element, so the sums are the same.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/check.h"
@@ -19,6 +20,7 @@
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -52,26 +54,22 @@ class ConvolutionFusion {
   }
 
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
-  bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
   Ref input(Ref ref, std::size_t i = 0) const { return node(ref).inputs[i]; }
   const Shape& shape(Ref ref) const { return graph_.type(ref).shape; }
 
   bool is_zero(Ref ref) const { return is_everywhere(graph_, ref, 0); }
+  bool is_biased_convolution(Ref ref) const {
+    const auto& convolution = node(ref).op->convolution;
+    return convolution && convolution->is_biased();
+  }
 
-  // The argument when `ref` is a ReLU, in whichever way it is written; else invalid.
+  // The argument when `ref` is a ReLU of a value of its shape; else invalid.
   Ref relu_argument(Ref ref) const {
-    if (is(ref, "relu")) return input(ref);
-    if (!is(ref, "maximum")) return {};
-    for (std::size_t i = 0; i < 2; ++i) {
-      if (is_zero(input(ref, i)) && shape(input(ref, 1 - i)) == shape(ref)) return input(ref, 1 - i);
-    }
-    return {};
+    const Ref argument = rectified(graph_, ref);
+    return argument.valid() && shape(argument) == shape(ref) ? argument : Ref();
   }
 
-  bool is_relu6(Ref ref) const {
-    const Attrs& attrs = node(ref).attrs;
-    return is(ref, "hardtanh") && attrs.get_float("min") == 0 && attrs.get_float("max") == 6;
-  }
+  bool is_relu6(Ref ref) const { return limits_of(graph_, node(ref)) == std::pair(0.0, 6.0); }
 
   void find_relus() {
     relu_of_.clear();
@@ -84,53 +82,49 @@ class ConvolutionFusion {
 
   // ---- comparisons of a ReLU's argument with 0 become comparisons of its result ----
 
-  // The value that `ref` compares with 0, when the comparison is the same for it and for its ReLU: a <= 0, a > 0, 0 <
-  // a.
-  Ref compared(Ref ref) const {
-    if ((is(ref, "less_equal") || is(ref, "greater")) && is_zero(input(ref, 1))) return input(ref, 0);
-    if (is(ref, "less") && is_zero(input(ref, 0))) return input(ref, 1);
-    return {};
-  }
-
-  Value comparison(Ref like, const Value& of) {
+  // The test of another value.
+  Value comparison(Ref like, const SignTest& test, const Value& of) {
+    const Node comparison = node(like);  // a copy: nodes are added
     const Value zero = full(graph_, {}, 0, of.dtype());
-    if (is(like, "greater")) return greater(of, zero);
-    return is(like, "less_equal") ? less_equal(of, zero) : less(zero, of);
+    Values inputs(comparison.inputs.size(), zero);
+    inputs[test.input] = of;
+    return call(*comparison.op, inputs, comparison.attrs).front();
   }
 
   Value mask_by_result(Rewriter&, Ref ref) {
-    const Ref argument = compared(ref);
-    if (!argument.valid()) return {};
-    const auto it = relu_of_.find(argument);
-    if (it == relu_of_.end() || !(shape(argument) == shape(ref))) return {};
-    return comparison(ref, graph_.value(it->second));
+    const auto test = sign_test(graph_, ref);
+    if (!test) return {};
+    const auto it = relu_of_.find(test->value);
+    if (it == relu_of_.end() || !(shape(test->value) == shape(ref))) return {};
+    return comparison(ref, *test, graph_.value(it->second));
   }
 
   // ---- masks and sums of a max pool's gradient ----
 
   // The max pool whose index the gradient node `ref` uses.
   std::optional<NodeId> pool_of(Ref gradient) const {
-    if (!is(gradient, "max_pool2d_grad")) return std::nullopt;
+    if (node(gradient).op->indexing != Indexing::returns_to_picked) return std::nullopt;
     const Ref index = input(gradient, 1);
-    if (!is(index, "max_pool2d") || index.output != 1) return std::nullopt;
+    if (node(index).op->indexing != Indexing::picks_in_windows || index.output != 1) return std::nullopt;
     return index.node;
   }
 
   Value scattered(Ref gradient, const Value& dy) {
-    return call("max_pool2d_grad", {dy, graph_.value(input(gradient, 1))}, node(gradient).attrs);
+    const Node like = node(gradient);  // a copy: nodes are added
+    return call(*like.op, std::array{dy, graph_.value(like.inputs[1])}, like.attrs).front();
   }
 
   Value mask_windows(Rewriter& rewriter, Ref ref) {
-    if (!is(ref, "select")) return {};
-    const Ref condition = input(ref, 0);
+    if (!is_choice(node(ref))) return {};
+    const Ref condition = argument(node(ref), 0);
     for (std::size_t i = 1; i < 3; ++i) {
-      const Ref gradient = input(ref, i), other = input(ref, 3 - i);
+      const Ref gradient = argument(node(ref), i), other = argument(node(ref), 3 - i);
       const auto pool = pool_of(gradient);
       if (!pool || !is_zero(other) || !(shape(gradient) == shape(ref))) continue;
       if (rewriter.uses(gradient.node) > 1) continue;
-      const Ref image = compared(condition);
-      if (!image.valid() || !(image == graph_.node(*pool).inputs[0])) continue;
-      const Value mask = comparison(condition, graph_.value({*pool, 0})), dy = graph_.value(input(gradient));
+      const auto test = sign_test(graph_, condition);
+      if (!test || !(test->value == graph_.node(*pool).inputs[0])) continue;
+      const Value mask = comparison(condition, *test, graph_.value({*pool, 0})), dy = graph_.value(input(gradient));
       const Value zero = full(graph_, {}, 0, dy.dtype());
       ++masks_;
       return scattered(gradient, i == 1 ? select(mask, dy, zero) : select(mask, zero, dy));
@@ -139,7 +133,7 @@ class ConvolutionFusion {
   }
 
   Value sum_windows(Rewriter&, Ref ref) {
-    if (!is(ref, "sum") || !is(input(ref), "max_pool2d_grad") || !pool_of(input(ref))) return {};
+    if (node(ref).op->reduces_with != Prim::add || !pool_of(input(ref))) return {};
     const std::vector<int> axes = plain_axes(node(ref).attrs.get_ints("axes"), 4);
     if (!std::binary_search(axes.begin(), axes.end(), 2) || !std::binary_search(axes.begin(), axes.end(), 3)) return {};
     return sum(graph_.value(input(input(ref))), node(ref).attrs.get_ints("axes"), node(ref).attrs.get_bool("keepdims"));
@@ -152,17 +146,22 @@ class ConvolutionFusion {
     const Shape& extents = shape(ref);
     if (extents.rank() < 3 || extents.rank() > 4 || extents.elements() != channels) return {};
     if (extents[extents.rank() - 3] != channels) return {};
-    if (is(ref, "reshape") && shape(input(ref)) == Shape{channels}) return graph_.value(input(ref));
+    const bool is_reshaped = node(ref).op->view == ViewForm::reshaped;
+    if (is_reshaped && shape(input(ref)) == Shape{channels}) return graph_.value(input(ref));
     return reshape(graph_.value(ref), Shape{channels});
   }
 
   // `ref` may be a bias sum, or the ReLU of one, or of a convolution that has its bias; or the ReLU6 of one that is no
   // product.
   Value fuse(Rewriter& rewriter, Ref ref) {
-    if (is(ref, "add")) return fuse_bias(rewriter, ref);
-    const bool has_limit = is_relu6(ref);
-    const Ref argument = has_limit ? input(ref) : relu_argument(ref);
-    if (!argument.valid() || !is(argument, "conv2d_bias")) return {};
+    if (computes_of_two(node(ref), Prim::add)) return fuse_bias(rewriter, ref);
+    Ref argument = relu_argument(ref);
+    bool has_limit = false;
+    if (!argument.valid() && node(ref).inputs.size() == 1 && is_biased_convolution(input(ref))) {
+      has_limit = is_relu6(ref);
+      if (has_limit) argument = input(ref);
+    }
+    if (!argument.valid() || !is_biased_convolution(argument)) return {};
     const Node& conv = node(argument);
     const Shape& weights = shape(conv.inputs[1]);
     const bool is_product = conv.attrs.get_int("groups") == 1 && weights[2] * weights[3] == 1;
@@ -184,9 +183,10 @@ class ConvolutionFusion {
 
   Value fuse_bias(Rewriter& rewriter, Ref ref) {
     for (std::size_t i = 0; i < 2; ++i) {
-      const Ref conv = input(ref, i);
-      if (!is(conv, "conv2d") || !(shape(conv) == shape(ref))) continue;
-      const Value bias = bias_of(input(ref, 1 - i), shape(conv)[1]);
+      const Ref conv = argument(node(ref), i);
+      const auto& convolution = node(conv).op->convolution;
+      if (!convolution || !convolution->is_plain() || !(shape(conv) == shape(ref))) continue;
+      const Value bias = bias_of(argument(node(ref), 1 - i), shape(conv)[1]);
       if (!bias.valid()) continue;
       if (rewriter.uses(conv.node) > 1) {
         notes_.add(fmt::format("a bias stays outside {}: the convolution is needed elsewhere", node(conv).label()));

@@ -55,8 +55,8 @@ class Fusion {
     for (NodeId id = 0; id < size_; ++id) {
       const Node& node = graph.node(id);
       Kernel& kernel = kernels_[static_cast<std::size_t>(id)];
-      kernel.is_group =
-          node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction || node.op->name == "expand";
+      kernel.is_group = node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction ||
+                        node.op->view == ViewForm::broadcast;
       if (!kernel.is_group) continue;
       kernel.space = space_of(graph, node);
       std::vector<Ref>& inputs = inputs_[static_cast<std::size_t>(id)];

@@ -7,6 +7,7 @@
 //   a = matmul(x, w);  y = tanh(a)
 #include "graph/keep_names.h"
 #include "ops/control/bodies.h"
+#include "paoding/op.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -18,7 +19,7 @@ void inline_checkpoints(Graph& graph, PassNotes& notes) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
       const Node& node = each.node(id);
-      if (node.op->name != "checkpoint") continue;
+      if (node.op->bodies != BodyUse::inlined) continue;
       const Graph& body = *node.bodies[0];
       std::map<Ref, Ref> known;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) known[{body.inputs()[i], 0}] = node.inputs[i];

@@ -50,7 +50,7 @@ class AxisKeeper {
     for (NodeId id = graph.size() - 1; id >= 0; --id) {
       const Node& node = graph.node(id);
       const bool is_formula = node.op->kind == OpKind::formula;
-      if (!is_formula && node.op->name != "reshape") continue;
+      if (!is_formula && node.op->view != ViewForm::reshaped) continue;
       for (const Ref& ref : node.inputs) {
         const bool meets = is_formula ? meets_its_source_[static_cast<std::size_t>(id)] != 0
                                       : adds_extents_of_one(graph.type(ref).shape, node.types[0].shape);
@@ -65,7 +65,7 @@ class AxisKeeper {
       if (node.types.size() != 1) continue;
       if (node.op->kind == OpKind::reduction) keep_reduction(id);
       if (node.op->kind == OpKind::formula) keep_formula(id);
-      if (node.op->name == "reshape") keep_reshape(id);
+      if (node.op->view == ViewForm::reshaped) keep_reshape(id);
     }
     rewriter_.finish();
   }

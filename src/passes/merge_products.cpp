@@ -23,6 +23,8 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/broadcast_product.h"
+#include "passes/formula_patterns.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -37,8 +39,8 @@ class ProductMerger {
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       const Node& node = rewriter_.enter(id);
       Value merged;
-      if (node.op->name == "sum") merged = merge_sum(node);
-      if (node.op->name == "matmul") merged = merge_shared(node);
+      if (node.op->reduces_with == Prim::add) merged = merge_sum(node);
+      if (multiplies_matrices(node)) merged = merge_shared(node);
       if (merged.valid()) rewriter_.replace({id, 0}, merged.ref());
     }
     rewriter_.finish();
@@ -58,8 +60,8 @@ class ProductMerger {
 
   Value merge_sum(const Node& sum) {
     const Node& product = graph_.node(sum.inputs[0].node);
-    if (product.op->name == "mul") return merge_contraction(sum);
-    if (product.op->name != "matmul") return {};
+    if (computes(product, Prim::mul)) return merge_contraction(sum);
+    if (!multiplies_matrices(product)) return {};
     const int batch_axes = product.types[0].shape.rank() - 2;
     const std::vector<int> axes = plain_axes(sum.attrs.get_ints("axes"), batch_axes + 2);
     if (batch_axes == 0 || axes[0] != 0) return {};
@@ -157,7 +159,7 @@ class ProductMerger {
       }
       return reshape(v, Shape{shape[shape.rank() - 2], shape[shape.rank() - 1]});
     };
-    if (node_of(value).op->name != "expand") return single(value);
+    if (node_of(value).op->view != ViewForm::broadcast) return single(value);
     const Value source = graph_.value(node_of(value).inputs[0]);
     const int from = source.shape().rank(), to = value.shape().rank();
     if (from < 2 || source.shape()[from - 1] != value.shape()[to - 1] ||

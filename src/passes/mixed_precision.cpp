@@ -26,12 +26,6 @@
 namespace paoding {
 namespace {
 
-// The op that makes the same of narrow operands and writes its sums as they are; nullptr where there is none.
-const char* wide_product(const Node& node) {
-  if (node.op->name == "matmul") return "matmul_wide";
-  return node.op->name == "conv2d_grad_weight" ? "conv2d_grad_weight_wide" : nullptr;
-}
-
 struct Counts {
   int products = 0, wide_products = 0, shadows = 0;
 };
@@ -108,12 +102,12 @@ class PrecisionRewriter {
 
   Value narrowed(Ref ref, Ref in_f32) {
     const Node& node = graph_.node(ref.node);
-    if (node.op->name == "full") {
+    if (node.op->is_uniform) {
       Attrs attrs = node.attrs;
       attrs.set("dtype", narrow_);
       return call(*node.op, {}, attrs, {}, &graph_)[0];
     }
-    if (node.op->name == "parameter") {
+    if (node.op->is_kept) {
       const std::string name = shadow_name(node.name.str(), narrow_);
       if (!graph_.find(name).valid()) {  // else the user has such a parameter
         ++counts_.shadows;
@@ -194,7 +188,7 @@ class PrecisionRewriter {
     const Ref old{id, 0};
     ++counts_.products;
     Version& version = version_of(old);
-    if (const char* op = is_best_wide(needs(old)) ? wide_product(graph_.node(id)) : nullptr; op != nullptr) {
+    if (const std::string& op = graph_.node(id).op->wide_form; !op.empty() && is_best_wide(needs(old))) {
       ++counts_.wide_products;
       const std::vector<Ref> inputs = graph_.node(id).inputs;
       const Attrs attrs = graph_.node(id).attrs;
@@ -252,7 +246,7 @@ class PrecisionRewriter {
     for (const Ref& ref : graph_.node(id).inputs) {
       const bool is_whole = graph_.type(ref).shape.elements() == elements;
       if (!is_rewritten(ref) || !is_whole || is_generated(ref)) continue;
-      if (graph_.node(ref.node).op->name == "parameter") continue;
+      if (graph_.node(ref.node).op->is_kept) continue;
       if (!is_narrow(ref)) return false;
       is_any = true;
     }
@@ -305,7 +299,7 @@ class PrecisionRewriter {
 
   void rewrite_other(NodeId id) {
     std::vector<Ref> inputs = graph_.node(id).inputs;
-    if (graph_.node(id).op->name == "assign") assigned_[inputs[0]] = inputs[1];
+    if (graph_.node(id).op->is(OpRole::update)) assigned_[inputs[0]] = inputs[1];
     for (Ref& ref : inputs) ref = wide(ref).ref();
     graph_.mutable_node(id).inputs = inputs;
     for (const auto& body : graph_.node(id).bodies) {

@@ -10,9 +10,8 @@
 // where store_as is to bf16 or f16, and mixed_precision takes out those that do nothing. Cell states stay f32; a GRU
 // carries its state, which adds up from step to step, in f32 by itself.
 #include <algorithm>
-#include <array>
-#include <string_view>
 
+#include "ops/recurrence/cell.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -21,31 +20,16 @@
 namespace paoding {
 namespace {
 
-// The inputs that stay f32: cell states and their gradient.
-std::vector<std::size_t> wide_inputs(const Node& node) {
-  if (node.op->name == "lstm_recurrence") return {3};
-  if (node.op->name != "lstm_recurrence_grad" || !node.attrs.get_bool("last_c")) return {2};
-  const std::size_t given = (node.attrs.get_bool("states") ? 1u : 0u) + (node.attrs.get_bool("last_h") ? 1u : 0u);
-  return {2, 3 + given};
-}
-
-bool is_recurrence(const Node& node) {
-  constexpr std::array<std::string_view, 6> kOps = {"lstm_recurrence", "lstm_recurrence_grad",
-                                                    "gru_recurrence",  "gru_recurrence_grad",
-                                                    "rnn_recurrence",  "rnn_recurrence_grad"};
-  return std::find(kOps.begin(), kOps.end(), std::string_view(node.op->name)) != kOps.end() &&
-         node.types[0].dtype == f32;
-}
+bool is_recurrence(const Node& node) { return node.op->cell != nullptr && node.types[0].dtype == f32; }
 
 // Zeros, which a state begins with, are made in the dtype.
 Value stored(const Value& value, DType dtype) {
   Graph& graph = value.graph();
   const Node& made = graph.node(value.ref().node);
-  const std::string& op = made.op->name;
-  if (op == "expand" && graph.node(made.inputs[0].node).op->name == "full") {
+  if (made.op->view == ViewForm::broadcast && graph.node(made.inputs[0].node).op->is_uniform) {
     return expand(stored(graph.value(made.inputs[0]), dtype), value.shape());
   }
-  if (op != "full") return call("store_as", {value}, {{"dtype", dtype}});
+  if (!made.op->is_uniform) return call("store_as", {value}, {{"dtype", dtype}});
   Attrs attrs = made.attrs;
   attrs.set("dtype", dtype);
   return call(*made.op, {}, attrs, {}, &graph)[0];
@@ -57,8 +41,8 @@ int narrow_in(Graph& graph, DType narrow) {
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
     if (!is_recurrence(node)) continue;
-    std::vector<std::size_t> stays_wide;
-    if (node.op->name.starts_with("lstm")) stays_wide = wide_inputs(node);
+    // Cell states and their gradient.
+    const std::vector<std::size_t> stays_wide = node.op->cell->wide_inputs(node.op->is_cell_gradient, node.attrs);
     const std::vector<Ref> refs = node.inputs;
     const Attrs attrs = node.attrs;
     const OpDef* op = node.op;

@@ -28,6 +28,7 @@
 #include "ops/matmul/matmul_packed.h"
 #include "ops/scan/scan.h"
 #include "paoding/op.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 
@@ -86,11 +87,11 @@ class WeightPacking {
   void find(Graph& graph, const std::vector<Loop>& loops) {
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph.node(id);
-      if (node.op->name == "matmul") consider(graph, id, loops);
-      if (node.op->name == "group") continue;
+      if (multiplies_matrices(node)) consider(graph, id, loops);
+      if (node.op->is_fusion_group()) continue;
       // Who enters another body, and how often, is not known: it is looked at on its own.
       std::vector<Loop> inner;
-      if (node.op->name == "scan") inner = loops, inner.push_back({&graph, id});
+      if (node.op->is_scan()) inner = loops, inner.push_back({&graph, id});
       for (const auto& body : node.bodies) find(*body, inner);
     }
   }
@@ -180,7 +181,7 @@ class WeightPacking {
     weights.order = order_of(b.dtype, weights.rows, a.shape[1], weights.columns);
     if (weights.order.order.empty()) return decline("products here have no order of their own for them");
     weights.is_packed_once = weights.home == preprocessed_from_ && weights.rows <= kMostRows &&
-                             weights.home->node(weights.source.node).op->name == "parameter";
+                             weights.home->node(weights.source.node).op->is_kept;
     if (weights.is_packed_once && order_of(b.dtype, kUsualRows, a.shape[1], weights.columns) == weights.order) {
       weights.rows = kUsualRows;
     }
@@ -296,7 +297,7 @@ void pack_weights(Graph& graph, PassNotes& notes) {
     std::map<Ref, Ref> replaced;
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name != "scan" || reads_all_arguments(each.node(id))) continue;
+      if (!each.node(id).op->is_scan() || reads_all_arguments(each.node(id))) continue;
       ScanParts(each, id).rebuild(&replaced);
     }
     each.replace(replaced);

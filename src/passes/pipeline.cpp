@@ -168,7 +168,7 @@ void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite) {
   CancelScope::poll();
   for (NodeId id = 0; id < graph.size(); ++id) {
     for (const auto& body : graph.node(id).bodies) {
-      if (graph.node(id).op->name != "group") for_each_graph(*body, rewrite);
+      if (!graph.node(id).op->is_fusion_group()) for_each_graph(*body, rewrite);
     }
   }
   rewrite(graph);

@@ -22,6 +22,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
+#include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -40,10 +41,11 @@ class ConvolutionPooling {
     }
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.push_back(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      const std::string& op = rewriter_.enter(id).op->name;
-      if (op == "max_pool2d") pool(id);
-      if (op == "conv2d_grad_weight" || op == "conv2d_grad_weight_wide") grad_weight(id);
-      if (op == "conv2d_grad_input") grad_input(id);
+      const OpDef& op = *rewriter_.enter(id).op;
+      if (op.indexing == Indexing::picks_in_windows) pool(id);
+      if (!op.convolution || op.convolution->is_pooled) continue;
+      if (op.convolution->result == Convolution::Result::weight_gradient) grad_weight(id);
+      if (op.convolution->result == Convolution::Result::image_gradient) grad_input(id);
     }
     rewriter_.finish();
     if (pools_ > 0) notes_.add(fmt::format("{} convolutions pool their windows", pools_));
@@ -52,11 +54,14 @@ class ConvolutionPooling {
 
  private:
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
-  bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
+  const Convolution* convolution(Ref ref) const {
+    const auto& found = node(ref).op->convolution;
+    return found ? &*found : nullptr;
+  }
   /// Whether `ref` is the value, or the value in f32.
   bool is_read_as(Ref ref, Ref value) const {
-    return ref == value ||
-           ((is(ref, "cast") || is(ref, "store_as")) && graph_.type(ref).dtype == f32 && node(ref).inputs[0] == value);
+    const bool is_in_f32 = node(ref).op->conversion != Conversion::none && graph_.type(ref).dtype == f32;
+    return ref == value || (is_in_f32 && node(ref).inputs[0] == value);
   }
   bool is_fetched(Ref ref) const { return std::find(fetched_.begin(), fetched_.end(), ref) != fetched_.end(); }
   std::span<const NodeId> users(Ref ref) const {
@@ -78,18 +83,13 @@ class ConvolutionPooling {
 
   /// The gradient without its mask, which is the pool's result above 0; invalid where it is not masked so.
   Ref unmasked(Ref gradient, Ref y) const {
-    if (!is(gradient, "select")) return {};
-    const auto& inputs = node(gradient).inputs;
-    const Ref condition = inputs[0];
-    const auto compares = [&](std::size_t value, std::size_t zero) {
-      return is_read_as(node(condition).inputs[value], y) && is_everywhere(graph_, node(condition).inputs[zero], 0);
-    };
-    std::size_t kept = 0;
-    if (is(condition, "less_equal") && compares(0, 1)) kept = 2;
-    if ((is(condition, "greater") && compares(0, 1)) || (is(condition, "less") && compares(1, 0))) kept = 1;
-    const bool fits = kept != 0 && is_everywhere(graph_, inputs[3 - kept], 0) &&
-                      graph_.type(inputs[kept]).shape == graph_.type(y).shape;
-    return fits ? inputs[kept] : Ref();
+    if (!is_choice(node(gradient))) return {};
+    const auto test = sign_test(graph_, argument(node(gradient), 0));
+    if (!test || !is_read_as(test->value, y)) return {};
+    const Ref kept = argument(node(gradient), test->is_above ? 1 : 2);
+    const Ref other = argument(node(gradient), test->is_above ? 2 : 1);
+    const bool fits = is_everywhere(graph_, other, 0) && graph_.type(kept).shape == graph_.type(y).shape;
+    return fits ? kept : Ref();
   }
 
   // ---- forward ----
@@ -97,7 +97,7 @@ class ConvolutionPooling {
   void pool(NodeId id) {
     const Node& pool = graph_.node(id);
     const Ref image = pool.inputs[0], y{id, 0}, index{id, 1};
-    if (!is(image, "conv2d_bias") || !is_side_by_side(pool.attrs)) return;
+    if (convolution(image) == nullptr || !convolution(image)->is_biased() || !is_side_by_side(pool.attrs)) return;
     if (rewriter_.uses(image.node) > 1) {
       return notes_.add(fmt::format("a pool stays after {}: what it pools is needed elsewhere", node(image).label()));
     }
@@ -108,7 +108,7 @@ class ConvolutionPooling {
     // Readers of the index have to want 0 where the relu gives 0.
     for (const NodeId user : users(index)) {
       const Node& reader = graph_.node(user);
-      const bool fits = reader.op->name == "max_pool2d_grad" && !(reader.inputs[0] == index) &&
+      const bool fits = reader.op->indexing == Indexing::returns_to_picked && !(reader.inputs[0] == index) &&
                         (!has_relu || unmasked(reader.inputs[0], y).valid());
       if (fits && !is_fetched(index)) continue;
       return notes_.add(fmt::format("a pool stays after {}: its index is needed by {}", conv.label(), reader.label()));
@@ -132,9 +132,11 @@ class ConvolutionPooling {
     Attrs attrs;
   };
   std::optional<Spread> spread(Ref gradient) const {
-    if (!is(gradient, "max_pool2d_grad")) return std::nullopt;
+    if (node(gradient).op->indexing != Indexing::returns_to_picked) return std::nullopt;
     Spread found{node(gradient).inputs[0], {}, node(gradient).inputs[1], {}};
-    if (!is(found.index, "conv2d_pool")) return std::nullopt;
+    const Convolution* pooled = convolution(found.index);
+    const bool is_image = pooled != nullptr && pooled->result == Convolution::Result::image;
+    if (!is_image || !pooled->is_pooled) return std::nullopt;
     const Node& conv = node(found.index);
     const bool has_relu = std::get<std::string>(*conv.attrs.find("activation")) == "relu";
     found.dy = has_relu ? unmasked(found.masked, {found.index.node, 0}) : found.masked;
@@ -164,7 +166,7 @@ class ConvolutionPooling {
     const auto found = spread(reader.inputs[1]);
     if (!found) return;
     Attrs attrs = together(found->attrs, reader.attrs);
-    if (reader.op->name == "conv2d_grad_weight_wide") attrs.set("wide", true);
+    if (reader.op->is_wide()) attrs.set("wide", true);
     const Values made =
         claimed("conv2d_pool_grad_weight",
                 {graph_.value(reader.inputs[0]), graph_.value(found->dy), graph_.value(found->index)}, attrs);
@@ -182,7 +184,8 @@ class ConvolutionPooling {
   void take_sums(Ref masked, const Value& dbias) {
     for (const NodeId user : users(masked)) {
       const Node& sum = graph_.node(user);
-      if (sum.op->name != "sum" || plain_axes(sum.attrs.get_ints("axes"), 4) != std::vector<int>{0, 2, 3}) continue;
+      if (sum.op->reduces_with != Prim::add || plain_axes(sum.attrs.get_ints("axes"), 4) != std::vector<int>{0, 2, 3})
+        continue;
       if (!(sum.types[0].dtype == dbias.dtype())) continue;
       rewriter_.replace({user, 0}, reshape(dbias, sum.types[0].shape).ref());
     }

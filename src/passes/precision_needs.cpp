@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/precision_needs.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "ops/scan/scan.h"
 #include "paoding/op.h"
 
 namespace paoding {
 namespace {
-
-constexpr std::array<std::string_view, 5> kProducts = {"matmul", "conv2d", "conv2d_bias", "conv2d_grad_input",
-                                                       "conv2d_grad_weight"};
-constexpr std::array<std::string_view, 9> kMovers = {"select",          "stop_gradient", "gather",
-                                                     "gather_elements", "max_pool2d",    "max_pool2d_grad",
-                                                     "max_pool2d_pick", "avg_pool2d",    "avg_pool2d_grad"};
-constexpr std::array<std::string_view, 4> kAdders = {"scatter_add", "scatter_add_sorted", "scatter_add_elements",
-                                                     "embedding_grad"};
-constexpr std::array<std::string_view, 3> kDeciders = {"sort", "topk", "assign"};
-
-template <class List>
-bool has(const List& list, const Node& node) {
-  return std::find(list.begin(), list.end(), std::string_view(node.op->name)) != list.end();
-}
 
 // Whether a value of a loop's body is a product's result, perhaps moved, chosen or kept from the step before.
 bool is_from_product(const Graph& graph, Ref ref, Ref kept) {
@@ -46,15 +28,21 @@ unsigned through_loop(unsigned bits) { return (bits & kExact) != 0 ? (bits & ~kE
 }  // namespace
 
 PrecisionRole precision_role(const Node& node) {
-  if (node.op->is(OpRole::source) || node.op->is(OpRole::generated)) return PrecisionRole::none;
-  if (has(kProducts, node)) return node.types[0].dtype == f32 ? PrecisionRole::product : PrecisionRole::other;
-  if (has(kMovers, node) || node.op->kind == OpKind::view) return PrecisionRole::mover;
-  if (has(kAdders, node)) return PrecisionRole::adder;
-  if (node.op->name == "store_as") return PrecisionRole::storage;
-  if (node.op->name == "barrier") return PrecisionRole::barrier;
-  if (node.op->kind == OpKind::formula) return PrecisionRole::formula;
-  if (node.op->kind == OpKind::reduction) return PrecisionRole::reduction;
-  return node.op->name == "scan" ? PrecisionRole::scan : PrecisionRole::other;
+  const OpDef& op = *node.op;
+  if (op.is(OpRole::source) || op.is(OpRole::generated)) return PrecisionRole::none;
+  switch (op.precision) {
+    case PrecisionRule::product: return node.types[0].dtype == f32 ? PrecisionRole::product : PrecisionRole::other;
+    case PrecisionRule::moves: return PrecisionRole::mover;
+    case PrecisionRule::accumulates: return PrecisionRole::adder;
+    case PrecisionRule::exact: return PrecisionRole::other;
+    case PrecisionRule::by_kind: break;
+  }
+  if (op.kind == OpKind::view) return PrecisionRole::mover;
+  if (op.conversion == Conversion::in_memory) return PrecisionRole::storage;
+  if (op.is(OpRole::passed_on)) return PrecisionRole::barrier;
+  if (op.kind == OpKind::formula) return PrecisionRole::formula;
+  if (op.kind == OpKind::reduction) return PrecisionRole::reduction;
+  return op.is_scan() ? PrecisionRole::scan : PrecisionRole::other;
 }
 
 PrecisionNeeds::PrecisionNeeds(Graph& graph) {
@@ -113,9 +101,9 @@ void PrecisionNeeds::walk_node(Graph& graph, NodeId id) {
     case PrecisionRole::scan: return walk_scan(graph, id);
     case PrecisionRole::other: break;
   }
-  need_all(has(kDeciders, node) ? kExact : kWide);
+  need_all(node.op->precision == PrecisionRule::exact ? kExact : kWide);
   // Who assigns a parameter assigns its shadow.
-  if (node.op->name == "assign") need(graph, node.inputs[1], of(graph, node.inputs[0]) & kNarrow);
+  if (node.op->is(OpRole::update)) need(graph, node.inputs[1], of(graph, node.inputs[0]) & kNarrow);
   for (const auto& body : node.bodies) walk(*body, kWide);
 }
 

@@ -36,7 +36,7 @@ class SlicePusher {
     }
     for (NodeId id = first_new_ - 1; id >= 0; --id) {
       const Node& node = graph_.node(id);
-      const bool is_slice = node.op->name == "slice";
+      const bool is_slice = node.op->view == ViewForm::sliced;
       if (!is_slice && node.op->kind != OpKind::formula) continue;
       std::erase_if(users(id),
                     [&](NodeId user) { return user < first_new_ && is_gone_[static_cast<std::size_t>(user)]; });
@@ -61,7 +61,7 @@ class SlicePusher {
 
   bool is_only_sliced(NodeId id) {
     if (users(id).empty() || is_read_whole_[static_cast<std::size_t>(id)]) return false;
-    return std::ranges::all_of(users(id), [&](NodeId user) { return graph_.node(user).op->name == "slice"; });
+    return std::ranges::all_of(users(id), [&](NodeId user) { return graph_.node(user).op->view == ViewForm::sliced; });
   }
 
   // Slices of a slice become slices of its source, which may be pushed on.

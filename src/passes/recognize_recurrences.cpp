@@ -20,7 +20,7 @@ namespace {
 std::map<NodeId, std::string> recurrences_in(const Graph& graph, PassNotes& notes) {
   std::map<NodeId, std::string> found;
   for (NodeId id = 0; id < graph.size(); ++id) {
-    if (graph.node(id).op->name != "scan") continue;
+    if (!graph.node(id).op->is_scan()) continue;
     const ScanView scan(graph.node(id));
     std::string why_not;
     const std::string op = recurrence_of(scan, &why_not);

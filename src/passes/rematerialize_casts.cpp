@@ -22,12 +22,12 @@
 namespace paoding {
 namespace {
 
-bool is_group(const Node& node) { return node.op->name == "group"; }
+bool is_group(const Node& node) { return node.op->is_fusion_group(); }
 
 // The operand of a cast from 16 bits to f32.
 Ref cast_from(const Graph& graph, Ref ref) {
   const Node& node = graph.node(ref.node);
-  if (node.op->name != "cast" || node.types[0].dtype != f32) return {};
+  if (node.op->conversion != Conversion::value || node.types[0].dtype != f32) return {};
   return size_bytes(graph.type(node.inputs[0]).dtype) == 2 ? node.inputs[0] : Ref();
 }
 

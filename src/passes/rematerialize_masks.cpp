@@ -17,9 +17,9 @@
 #include <set>
 #include <vector>
 
-#include "graph/number_everywhere.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -39,7 +39,7 @@ class MaskRematerialization {
     }
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      if (rewriter_.enter(id).op->name == "select") rematerialize(id);
+      if (is_choice(rewriter_.enter(id))) rematerialize(id);
     }
     for (const auto& [user, input] : moved_) graph_.mutable_node(user).inputs[input.first] = input.second;
     rewriter_.finish();
@@ -55,23 +55,10 @@ class MaskRematerialization {
     return found == users_.end() ? std::span<const NodeId>() : std::span<const NodeId>(found->second);
   }
 
-  // The value that a comparison with 0 tests; invalid for others. It says the same of a ReLU's argument.
-  Ref compared(Ref condition) const {
-    const auto& inputs = node(condition).inputs;
-    const std::string& op = node(condition).op->name;
-    const std::size_t zero = op == "less" ? 0 : 1;
-    if (op != "less" && op != "greater" && op != "less_equal") return {};
-    return is_everywhere(graph_, inputs[zero], 0) ? inputs[1 - zero] : Ref();
-  }
   Ref relu_argument(Ref ref) const {
-    while (node(ref).op->name == "cast" || node(ref).op->name == "store_as") ref = node(ref).inputs[0];
-    if (node(ref).op->name == "relu") return node(ref).inputs[0];
-    if (node(ref).op->name != "maximum") return {};
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Ref other = node(ref).inputs[1 - i];
-      if (is_everywhere(graph_, node(ref).inputs[i], 0) && elements(other) == elements(ref)) return other;
-    }
-    return {};
+    while (node(ref).op->conversion != Conversion::none) ref = node(ref).inputs[0];
+    const Ref argument = rectified(graph_, ref);
+    return argument.valid() && elements(argument) == elements(ref) ? argument : Ref();
   }
 
   // Collects the formulas, inputs first, that make `ref` of one value of its size and of values that many elements
@@ -106,10 +93,10 @@ class MaskRematerialization {
     const Ref masked{id, 0};
     const Node select_node = graph_.node(id);
     size_ = elements(masked);
-    const Ref condition = select_node.inputs[0];
-    const Ref y = compared(condition);
-    if (!y.valid() || elements(y) != size_ || fetched_.contains(masked)) return;
-    const Ref z = relu_argument(y);
+    const Ref condition = argument(select_node, 0);
+    const auto test = sign_test(graph_, condition);
+    if (!test || elements(test->value) != size_ || fetched_.contains(masked)) return;
+    const Ref z = relu_argument(test->value);
     if (!z.valid()) return;
     std::vector<NodeId> formulas;
     Ref source;
@@ -129,13 +116,14 @@ class MaskRematerialization {
       }
     }
     if (!has_sums || others.empty()) return;
-    rewriter_.replace(masked, made_again(select_node, condition, z, formulas));
-    const Ref other = made_again(select_node, condition, z, formulas);
+    rewriter_.replace(masked, made_again(select_node, condition, test->input, z, formulas));
+    const Ref other = made_again(select_node, condition, test->input, z, formulas);
     for (const auto& [user, input] : others) moved_.emplace(user, std::pair(input, other));
     ++rematerialized_;
   }
 
-  Ref made_again(const Node& masked, Ref condition, Ref z, const std::vector<NodeId>& formulas) {
+  // `asked`: the input of the condition that it tests.
+  Ref made_again(const Node& masked, Ref condition, std::size_t asked, Ref z, const std::vector<NodeId>& formulas) {
     std::map<NodeId, Ref> copies;
     const auto copied = [&](Ref ref) {
       const auto found = copies.find(ref.node);
@@ -153,10 +141,9 @@ class MaskRematerialization {
       copies[id] = again(from, {});
     }
     const Node comparison = node(condition);
-    const std::size_t asked = comparison.op->name == "less" ? 1 : 0;
     const DType dtype = graph_.type(comparison.inputs[asked]).dtype;
     const Ref mask = again(comparison, {{asked, cast(copied(z), dtype).ref()}});
-    return again(masked, {{0, mask}});
+    return again(masked, {{static_cast<std::size_t>(masked.op->primitive.arguments[0].input), mask}});
   }
 
   Graph& graph_;

@@ -37,7 +37,7 @@ class Rematerializer {
     std::map<Ref, Ref> inside;  // of the body: from the value that was read to the one that is made
     const std::vector<ScanParts::Argument> sequences = reader_.sequences;
     for (const ScanParts::Argument& argument : sequences) {
-      if (graph_.node(argument.outer.node).op->name == "scan") rematerialize(argument, &inside);
+      if (graph_.node(argument.outer.node).op->is_scan()) rematerialize(argument, &inside);
     }
     if (inside.empty()) return;
     reader_.body.replace(inside);
@@ -117,7 +117,7 @@ void rematerialize_saved(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") Rematerializer(each, id, notes).run();
+      if (each.node(id).op->is_scan()) Rematerializer(each, id, notes).run();
     }
     each.compact();
   });

@@ -193,7 +193,7 @@ void for_each_scan(Graph& graph, const std::function<void(NodeId, std::map<Ref, 
   Replacements replaced;
   const NodeId size = graph.size();
   for (NodeId id = 0; id < size; ++id) {
-    if (graph.node(id).op->name != "scan") continue;
+    if (!graph.node(id).op->is_scan()) continue;
     for (Ref& ref : graph.mutable_node(id).inputs) ref = replaced.now(ref);
     std::map<Ref, Ref> made;
     edit(id, &made);

@@ -63,7 +63,12 @@ class Simplifier {
 
  private:
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
-  bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
+  bool is(Ref ref, ViewForm view) const { return node(ref).op->view == view; }
+  /// Whether every element is the attribute `value`.
+  bool is_uniform(Ref ref) const { return node(ref).op->is_uniform; }
+  /// Whether elements follow from their places, by the attributes `start` and `strides`.
+  bool is_counted(Ref ref) const { return node(ref).op->is(OpRole::generated) && !is_uniform(ref); }
+  bool is_converted(Ref ref) const { return node(ref).op->conversion == Conversion::value; }
   Ref input(Ref ref, std::size_t i = 0) const { return node(ref).inputs[i]; }
   Value value(Ref ref) { return graph_.value(ref); }
   const Shape& shape(Ref ref) const { return graph_.type(ref).shape; }
@@ -76,18 +81,20 @@ class Simplifier {
 
   // The simpler value for `ref`; invalid when it is as simple as it gets.
   Value apply_rule(Ref ref) {
-    const std::string& op = node(ref).op->name;
-    if (op == "reshape") return reshape_rule(ref);
-    if (op == "expand") return expand_rule(ref);
-    if (op == "slice") return slice_rule(ref);
-    if (op == "transpose") return transpose_rule(ref);
-    if (op == "matmul") return matmul_rule(ref);
-    if (op == "constant") return constant_rule(ref);
-    if (op == "pad") return pad_rule(ref);
-    if (op == "concat") return concat_rule(ref);
+    switch (node(ref).op->view) {
+      case ViewForm::reshaped: return reshape_rule(ref);
+      case ViewForm::broadcast: return expand_rule(ref);
+      case ViewForm::sliced: return slice_rule(ref);
+      case ViewForm::transposed: return transpose_rule(ref);
+      case ViewForm::padded: return pad_rule(ref);
+      case ViewForm::concatenated: return concat_rule(ref);
+      case ViewForm::none: break;
+    }
+    if (node(ref).op->contracts) return matmul_rule(ref);
+    if (node(ref).op->is(OpRole::constant)) return constant_rule(ref);
     if (node(ref).op->kind == OpKind::reduction) return reduction_rule(ref);
-    if (op == "cast") return cast_rule(ref);
-    if (op == "add_n" && node(ref).inputs.size() == 1) return value(input(ref));
+    if (is_converted(ref)) return cast_rule(ref);
+    if (node(ref).op->is(OpRole::sum) && node(ref).inputs.size() == 1) return value(input(ref));
     return {};
   }
 
@@ -156,12 +163,12 @@ class Simplifier {
   Value reshape_rule(Ref ref) {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
-    if (is(from, "reshape")) return reshape(value(input(from)), shape(ref));
+    if (is(from, ViewForm::reshaped)) return reshape(value(input(from)), shape(ref));
     if (node(from).op->kind == OpKind::reduction) return reshape_of_reduction(ref);
     if (node(from).op->kind == OpKind::formula) return reshape_of_formula(ref);
-    if (is(from, "full")) return full_like(from, shape(ref));
-    if (is(from, "iota")) return reshape_of_iota(from, shape(ref));
-    if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one constant, whatever the shape
+    if (is_uniform(from)) return full_like(from, shape(ref));
+    if (is_counted(from)) return reshape_of_iota(from, shape(ref));
+    if (is(from, ViewForm::broadcast) && shape(input(from)).elements() == 1) {  // one constant, whatever the shape
       return expand(best(reshape(value(input(from)), Shape{})), shape(ref));
     }
     return {};
@@ -190,17 +197,17 @@ class Simplifier {
 
   // Whether the value is dense in memory however it is read.
   bool is_reshaped_freely(Ref ref) const {
-    return node(ref).op->is_run_by_kernel() || node(ref).op->is(OpRole::source) || is(ref, "reshape") ||
-           is(ref, "scan");
+    return node(ref).op->is_run_by_kernel() || node(ref).op->is(OpRole::source) || is(ref, ViewForm::reshaped) ||
+           node(ref).op->is_scan();
   }
 
   Value expand_rule(Ref ref) {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
-    if (is(from, "expand")) return expand(value(input(from)), shape(ref));
-    if (is(from, "full")) return full_like(from, shape(ref));
-    if (is(from, "iota")) return expand_of_iota(from, shape(ref));
-    if (is(from, "reshape") && shape(input(from)).rank() == 0) return expand(value(input(from)), shape(ref));
+    if (is(from, ViewForm::broadcast)) return expand(value(input(from)), shape(ref));
+    if (is_uniform(from)) return full_like(from, shape(ref));
+    if (is_counted(from)) return expand_of_iota(from, shape(ref));
+    if (is(from, ViewForm::reshaped) && shape(input(from)).rank() == 0) return expand(value(input(from)), shape(ref));
     return {};
   }
 
@@ -210,13 +217,13 @@ class Simplifier {
     bool is_whole = shape(from) == shape(ref);  // as long as the whole: it is the whole, unless it is reversed
     for (int axis = 0; axis < shape(ref).rank(); ++axis) is_whole &= range.step[at(axis)] > 0 || shape(ref)[axis] <= 1;
     if (is_whole) return value(from);
-    if (is(from, "full")) return full_like(from, shape(ref));
-    if (is(from, "iota")) return slice_of_iota(ref);
-    if (is(from, "slice")) {
+    if (is_uniform(from)) return full_like(from, shape(ref));
+    if (is_counted(from)) return slice_of_iota(ref);
+    if (is(from, ViewForm::sliced)) {
       return slice(value(input(from)), slice_of_slice(slice_range(node(from)), range, shape(ref)));
     }
-    if (is(from, "concat")) return slice_of_concat(ref);
-    if (is(from, "pad")) return slice_of_pad(ref);
+    if (is(from, ViewForm::concatenated)) return slice_of_concat(ref);
+    if (is(from, ViewForm::padded)) return slice_of_pad(ref);
     return {};
   }
 
@@ -278,8 +285,8 @@ class Simplifier {
     const Ref from = input(ref);
     const std::vector<int> permutation = permutation_of(node(ref));
     if (std::ranges::is_sorted(permutation)) return value(from);
-    if (is(from, "full")) return full_like(from, shape(ref));
-    if (is(from, "transpose")) {
+    if (is_uniform(from)) return full_like(from, shape(ref));
+    if (is(from, ViewForm::transposed)) {
       const std::vector<int> inner = permutation_of(node(from));
       std::vector<int> joint;
       for (const int axis : permutation) joint.push_back(inner[at(axis)]);
@@ -300,7 +307,7 @@ class Simplifier {
     constexpr int kMostOps = 16;
     if (shape(ref).rank() == 0) return value(ref);
     if (shape(ref).rank() != static_cast<int>(permutation.size())) return {};
-    if (is(ref, "transpose") && inverse(permutation_of(node(ref))) == permutation) return value(input(ref));
+    if (is(ref, ViewForm::transposed) && inverse(permutation_of(node(ref))) == permutation) return value(input(ref));
     if (node(ref).op->kind != OpKind::formula || rewriter_.uses(ref.node) > 1 || depth == kMostOps) return {};
     Values inputs;
     for (const Ref each : std::vector<Ref>(node(ref).inputs)) {
@@ -319,7 +326,7 @@ class Simplifier {
     for (std::size_t i = 0; i < 2; ++i) {
       const Ref from = input(ref, i);
       in.push_back(value(from));
-      if (!is(from, "transpose")) continue;
+      if (!is(from, ViewForm::transposed)) continue;
       std::vector<int> permutation = permutation_of(node(from));
       std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
       if (!std::ranges::is_sorted(permutation)) continue;
@@ -328,7 +335,7 @@ class Simplifier {
       changed = true;
     }
     if (!changed) return {};
-    return call("matmul", {in[0], in[1]}, {{"transpose_a", flags[0]}, {"transpose_b", flags[1]}});
+    return call(*node(ref).op, in, {{"transpose_a", flags[0]}, {"transpose_b", flags[1]}}).front();
   }
 
   // Only for a constant whose elements are equal: kernels have it as an immediate and do not read it.
@@ -347,10 +354,10 @@ class Simplifier {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
     Padding outer = padding_of(node(ref));
-    const double* number = is(from, "full") ? std::get_if<double>(node(from).attrs.find("value")) : nullptr;
+    const double* number = is_uniform(from) ? std::get_if<double>(node(from).attrs.find("value")) : nullptr;
     if (number != nullptr && has_same_bits(*number, outer.value)) return full_like(from, shape(ref));
     if (shape(from).elements() == 0) return full(graph_, shape(ref), outer.value, graph_.type(ref).dtype);
-    if (!is(from, "pad")) return {};
+    if (!is(from, ViewForm::padded)) return {};
     const Padding inner = padding_of(node(from));
     if (!outer.is_plain() || !has_same_bits(inner.value, outer.value)) return {};
     for (std::size_t i = 0; i < outer.before.size(); ++i) {
@@ -380,7 +387,7 @@ class Simplifier {
   }
 
   Value combine(Ref a, Ref b, int axis) {
-    if (!is(a, "slice") || !is(b, "slice") || !(input(a) == input(b))) return {};
+    if (!is(a, ViewForm::sliced) || !is(b, ViewForm::sliced) || !(input(a) == input(b))) return {};
     SliceRange first = slice_range(node(a));
     const SliceRange second = slice_range(node(b));
     if (first.step != second.step) return {};
@@ -420,12 +427,12 @@ class Simplifier {
     }
     // A value that is also computed with in its own shape had better be reduced so too: one kernel then does both.
     const auto at = static_cast<std::size_t>(from.node);
-    if (is(from, "reshape") && at < is_computed_with_.size() && is_computed_with_[at] != 0) return {};
-    if (is(from, "reshape")) return reduction_of_reshape(ref);
+    if (is(from, ViewForm::reshaped) && at < is_computed_with_.size() && is_computed_with_[at] != 0) return {};
+    if (is(from, ViewForm::reshaped)) return reduction_of_reshape(ref);
     // The inner value is read by this one only: otherwise it has to be made anyway, and is the cheaper thing to read.
     if (rewriter_.uses(from.node) > 1) return {};
     if (node(from).op == node(ref).op) return reduction_of_reduction(ref);
-    if (is(from, "transpose")) return reduction_of_transpose(ref);
+    if (is(from, ViewForm::transposed)) return reduction_of_transpose(ref);
     return {};
   }
 
@@ -492,7 +499,7 @@ class Simplifier {
   Value cast_rule(Ref ref) {
     const Ref from = input(ref);
     if (graph_.type(from).dtype == graph_.type(ref).dtype) return value(from);
-    if (is(from, "cast") && widens_exactly(graph_.type(input(from)).dtype, graph_.type(from).dtype)) {
+    if (is_converted(from) && widens_exactly(graph_.type(input(from)).dtype, graph_.type(from).dtype)) {
       return cast(value(input(from)), graph_.type(ref).dtype);
     }
     return {};

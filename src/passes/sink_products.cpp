@@ -20,6 +20,7 @@
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "passes/broadcast_product.h"
+#include "passes/formula_patterns.h"
 #include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
@@ -68,7 +69,7 @@ class Sink {
   bool is_worth_sinking(NodeId id) const {
     const Node& node = parts_.body.node(id);
     if (node.op->is_run_by_kernel()) return !is_large_by_itself(parts_.body, node);
-    if (node.op->name == "mul") return broadcast_product(parts_.body, {id, 0}) && is_only_summed({id, 0});
+    if (computes(node, Prim::mul)) return broadcast_product(parts_.body, {id, 0}) && is_only_summed({id, 0});
     if (node.op->kind != OpKind::reduction) return false;
     return size_bytes(parts_.body.type(node.inputs[0])) <= kMaxStackedBytes / std::max<std::int64_t>(parts_.length, 1);
   }
@@ -84,7 +85,7 @@ class Sink {
       for (NodeId id = 0; id < graph_.size(); ++id) {
         const Node& node = graph_.node(id);
         if (std::find(node.inputs.begin(), node.inputs.end(), output.stacked) == node.inputs.end()) continue;
-        if (node.op->name != "sum") return false;
+        if (node.op->reduces_with != Prim::add) return false;
         if (plain_axes(node.attrs.get_ints("axes"), graph_.type(output.stacked).shape.rank())[0] != 0) return false;
         is_summed = true;
       }
@@ -106,7 +107,7 @@ class Sink {
       const auto at = static_cast<std::size_t>(id);
       if (feeds[at] || node.op->is(OpRole::source)) continue;
       is_worth_[at] = is_worth_sinking(id);
-      bool from_marked = is_worth_[at] || (node.op->name == "reshape" && !is_read[at]);
+      bool from_marked = is_worth_[at] || (node.op->view == ViewForm::reshaped && !is_read[at]);
       for (const Ref& ref : node.inputs) from_marked |= marked_[static_cast<std::size_t>(ref.node)] != 0;
       marked_[at] = from_marked;
       has_marked_ |= from_marked;
@@ -142,7 +143,7 @@ class Sink {
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       const Node& node = parts_.body.node(id);
       const auto at = static_cast<std::size_t>(id);
-      if (node.op->name == "full") has_time[at] = 0;
+      if (node.op->is_uniform) has_time[at] = 0;
       if (!marked_[at]) continue;
       Graph tried;
       std::vector<Lifted> inputs;

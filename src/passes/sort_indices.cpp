@@ -21,7 +21,7 @@
 namespace paoding {
 namespace {
 
-bool is_scatter(const Node& node) { return node.op->name == "scatter_add" || node.op->name == "embedding_grad"; }
+bool is_scatter(const Node& node) { return node.op->indexing == Indexing::adds_rows; }
 
 int axis_of(const Node& node) {
   if (node.attrs.find("axis") == nullptr) return 0;

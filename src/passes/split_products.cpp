@@ -13,6 +13,7 @@
 #include "base/one_line.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 #include "passes/scan_parts.h"
@@ -40,7 +41,7 @@ class Splitter {
   void run() {
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       const Node& node = rewriter_.enter(id);
-      if (node.op->name == "matmul" && depends_[static_cast<std::size_t>(id)]) split(id);
+      if (multiplies_matrices(node) && depends_[static_cast<std::size_t>(id)]) split(id);
     }
     rewriter_.finish();
   }
@@ -51,13 +52,13 @@ class Splitter {
     const Value left = body_.value(product.inputs[0]);
     // The builder flattens leading axes of a product with one matrix; only the last axis matters here.
     Value whole = left;
-    if (body_.node(whole.ref().node).op->name == "reshape") {
+    if (body_.node(whole.ref().node).op->view == ViewForm::reshaped) {
       const Value source = body_.value(body_.node(whole.ref().node).inputs[0]);
       const int rank = source.shape().rank();
       if (rank > 0 && source.shape()[rank - 1] == left.shape()[left.shape().rank() - 1]) whole = source;
     }
     const Node& node = body_.node(whole.ref().node);
-    if (node.op->name != "concat" || whole.ref().node >= rewriter_.first_new) return;
+    if (node.op->view != ViewForm::concatenated || whole.ref().node >= rewriter_.first_new) return;
     std::vector<Run>& runs = runs_of(whole.ref().node);
     if (runs.size() < 2) return;
     const std::int64_t axis = node.attrs.get_int("axis");
@@ -124,7 +125,7 @@ class Splitter {
 void split_products(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& g) {
     for (NodeId id = 0; id < g.size(); ++id) {
-      if (g.node(id).op->name != "scan") continue;
+      if (!g.node(id).op->is_scan()) continue;
       const ScanParts parts(g, id);
       const std::vector<char> depends = depends_on_carries(parts);
       Splitter(parts.body, depends, notes).run();

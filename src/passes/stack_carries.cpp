@@ -26,12 +26,13 @@ struct CarryBefore {
 // The loop, and the carry in front of its steps, that the slice is of.
 std::optional<CarryBefore> carry_before(const Graph& graph, const Node& slice) {
   const Node& concatenation = graph.node(slice.inputs[0].node);
-  if (concatenation.op->name != "concat" || concatenation.inputs.size() != 2 || concat_axis(concatenation) != 0)
+  if (concatenation.op->view != ViewForm::concatenated || concatenation.inputs.size() != 2 ||
+      concat_axis(concatenation) != 0)
     return std::nullopt;
   for (const bool is_reverse : {false, true}) {
     const Ref start = concatenation.inputs[is_reverse ? 1 : 0], made = concatenation.inputs[is_reverse ? 0 : 1];
     const Node &entry = graph.node(start.node), &scan = graph.node(made.node);
-    if (entry.op->name != "reshape" || scan.op->name != "scan" || graph.type(start).shape[0] != 1) continue;
+    if (entry.op->view != ViewForm::reshaped || !scan.op->is_scan() || graph.type(start).shape[0] != 1) continue;
     const ScanView view(scan);
     if (view.is_reverse != is_reverse || made.output < view.carries || view.length == 0) continue;
     const SliceRange range = slice_range(slice);
@@ -58,7 +59,7 @@ void stack_in(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (node.op->name != "slice") continue;
+    if (node.op->view != ViewForm::sliced) continue;
     const auto found = carry_before(graph, node);
     if (!found) continue;
     rewriter.replace({id, 0}, ScanOutputs(graph, found->scan).add(found->carry));

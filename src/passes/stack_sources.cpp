@@ -35,7 +35,7 @@ struct SourcePart {
 
 // The part that a slice takes, when it takes one of one axis.
 std::optional<SourcePart> part_of(const Graph& body, const Node& node) {
-  if (node.op->name != "slice") return std::nullopt;
+  if (node.op->view != ViewForm::sliced) return std::nullopt;
   const SliceRange range = slice_range(node);
   if (!range.is_plain()) return std::nullopt;
   const Shape& whole = body.type(node.inputs[0]).shape;
@@ -105,7 +105,7 @@ class StackSources {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& output : outputs) {
       const Node& node = parts_.body.node(output.value.node);
-      if (node.op->name != "reshape" || instead_.contains(output.value)) continue;
+      if (node.op->view != ViewForm::reshaped || instead_.contains(output.value)) continue;
       const Ref source = node.inputs[0];
       if (parts_.body.node(source.node).op->is(OpRole::source)) continue;
       if (parts_.body.type(source).shape.rank() == Shape::kMaxRank) continue;
@@ -142,7 +142,8 @@ class StackSources {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& output : outputs) {
       const Node& concatenation = parts_.body.node(output.value.node);
-      if (concatenation.op->name != "concat" || concatenation.types[0].shape.rank() == Shape::kMaxRank) continue;
+      if (concatenation.op->view != ViewForm::concatenated || concatenation.types[0].shape.rank() == Shape::kMaxRank)
+        continue;
       if (is_read(output.value) || instead_.contains(output.value)) continue;
       std::vector<std::function<Value()>> pieces;
       std::vector<Ref> carried;
@@ -165,7 +166,7 @@ class StackSources {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& concatenation_output : outputs) {
       const Node& concatenation = parts_.body.node(concatenation_output.value.node);
-      if (concatenation.op->name != "concat") continue;
+      if (concatenation.op->view != ViewForm::concatenated) continue;
       const int axis = concat_axis(concatenation);
       std::int64_t begin = 0;
       for (const Ref& ref : concatenation.inputs) {
@@ -326,7 +327,7 @@ void stack_sources(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     const NodeId size = each.size();
     for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") StackSources(each, id, notes).run();
+      if (each.node(id).op->is_scan()) StackSources(each, id, notes).run();
     }
     each.compact();
   });

@@ -66,8 +66,8 @@ class GradientSums {
 
   bool is_zero(const Value& value) const { return is_everywhere(graph_, value.ref(), 0); }
 
-  // The terms of a sum and of the sums in it that nobody else reads. Sets `has_nested` when one of those is an add_n
-  // in an add_n, which is worth a rewrite of its own.
+  // The terms of a sum and of the sums in it that nobody else reads. Sets `has_nested` when one of those is a sum of
+  // any number in another such, which is worth a rewrite of its own.
   void collect(NodeId id, Values* terms, bool* has_nested) {
     std::vector<std::pair<NodeId, std::size_t>> stack{{id, 0}};
     while (!stack.empty()) {
@@ -82,7 +82,7 @@ class GradientSums {
         terms->push_back(graph_.value(ref));
         continue;
       }
-      *has_nested |= graph_.node(ref.node).op->name == "add_n" && node.op->name == "add_n";
+      *has_nested |= graph_.node(ref.node).op->is_variadic() && node.op->is_variadic();
       stack.emplace_back(ref.node, 0);
     }
   }
@@ -119,7 +119,7 @@ class GradientSums {
   // `term` as a part, when it is a pad along one axis to the whole shape of the sum.
   std::optional<GradientPart> part_of(const Value& term, const Shape& whole) {
     const Node& node = graph_.node(term.ref().node);
-    if (node.op->name != "pad" || !(term.shape() == whole)) return {};
+    if (node.op->view != ViewForm::padded || !(term.shape() == whole)) return {};
     const Padding padding = padding_of(node);
     if (padding.value != 0 || !padding.is_plain()) return {};
     const Value inner = graph_.value(node.inputs[0]);
@@ -136,7 +136,7 @@ class GradientSums {
   // `term` as an interleaved part, when those of all offsets would fill the shape of the sum.
   std::optional<Interleaved> interleaved_part_of(const Value& term, const Shape& whole) {
     const Node& node = graph_.node(term.ref().node);
-    if (node.op->name != "pad" || !(term.shape() == whole) || whole.rank() == Shape::kMaxRank) return {};
+    if (node.op->view != ViewForm::padded || !(term.shape() == whole) || whole.rank() == Shape::kMaxRank) return {};
     const Padding padding = padding_of(node);
     const Value inner = graph_.value(node.inputs[0]);
     if (padding.value != 0) return {};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ops/axes.h"
+#include "ops/recurrence/cell.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -23,32 +24,28 @@
 namespace paoding {
 namespace {
 
-bool is_gradient_over_time(const Node& node) {
-  const std::string& op = node.op->name;
-  return op == "lstm_recurrence_grad" || op == "gru_recurrence_grad" || op == "rnn_recurrence_grad";
-}
-
 Ref as_made(const Graph& graph, Ref ref) {
-  while (graph.node(ref.node).op->name == "store_as") ref = graph.node(ref.node).inputs[0];
+  while (graph.node(ref.node).op->conversion == Conversion::in_memory) ref = graph.node(ref.node).inputs[0];
   return ref;
 }
 
 // The first column of the operand of `sum` within the sums of a gradient over time, node `id`; none if it is not of
 // that.
 std::optional<std::int64_t> first_column(const Graph& graph, const Node& sum, NodeId id) {
-  if (sum.op->name != "sum" || graph.type(sum.inputs[0]).shape.rank() != 3) return {};
+  if (sum.op->reduces_with != Prim::add || graph.type(sum.inputs[0]).shape.rank() != 3) return {};
   if (plain_axes(sum.attrs.get_ints("axes"), 3) != std::vector<int>{0, 1}) return {};
   Ref ref = as_made(graph, sum.inputs[0]);
   if (ref == Ref{id, 0}) return 0;
   const Node& gradient = graph.node(id);
-  if (gradient.op->name != "gru_recurrence_grad" || graph.node(ref.node).op->name != "slice") return {};
+  const CellDescriptor& cell = *gradient.op->cell;
+  if (!cell.has_inner_gradient() || graph.node(ref.node).op->view != ViewForm::sliced) return {};
   const SliceRange range = slice_range(graph.node(ref.node));
   const Shape whole = gradient.types[1].shape, part = graph.type(ref).shape;
-  const std::int64_t hidden = whole[2] / 3;
+  const std::int64_t hidden = whole[2] / cell.gates;
   ref = as_made(graph, graph.node(ref.node).inputs[0]);
   const bool is_last_gate = range.is_plain() && part[0] == whole[0] && part[1] == whole[1] && part[2] == hidden;
-  if (!(ref == Ref{id, 1}) || !is_last_gate || range.start[2] != 2 * hidden) return {};
-  return 3 * hidden;
+  if (!(ref == Ref{id, 1}) || !is_last_gate || range.start[2] != whole[2] - hidden) return {};
+  return whole[2];
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ void sum_in_recurrences(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (!is_gradient_over_time(node) || node.attrs.get_bool("sums")) continue;
+    if (cell_of_gradient(*node.op) == nullptr || node.attrs.get_bool("sums")) continue;
     std::vector<std::pair<NodeId, std::int64_t>> sums;
     for (NodeId other = id + 1; other < rewriter.first_new; ++other) {
       const auto column = first_column(graph, graph.node(other), id);

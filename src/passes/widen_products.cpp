@@ -10,32 +10,20 @@
 // The sums were f32 before and are rounded once, as before. Casts fuse with the ops around them; a product in a loop
 // widens its constant operands on every turn, which is still several times faster than loops over f16. Few rows of bf16
 // times a matrix have a kernel of their own, which reads the matrix in half the bytes.
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
 namespace {
 
-bool multiplies(std::string_view op) {
-  constexpr std::array<std::string_view, 7> kProducts = {"matmul",
-                                                         "matmul_wide",
-                                                         "conv2d",
-                                                         "conv2d_bias",
-                                                         "conv2d_grad_input",
-                                                         "conv2d_grad_weight",
-                                                         "conv2d_grad_weight_wide"};
-  return std::find(kProducts.begin(), kProducts.end(), op) != kProducts.end();
-}
+bool multiplies(const OpDef& op) { return op.precision == PrecisionRule::product || op.is_wide(); }
 
 bool has_few_rows(const Graph& graph, const Node& node) {
   constexpr std::int64_t kFewRows = 4;
-  if (node.op->name != "matmul") return false;
+  if (!multiplies_matrices(node)) return false;
   const Shape& a = graph.type(node.inputs[0]).shape;
   return a[a.rank() - (node.attrs.get_bool("transpose_a") ? 1 : 2)] <= kFewRows;
 }
@@ -45,13 +33,12 @@ int widen_in(Graph& graph, bool has_bf16) {
   int count = 0;
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (!multiplies(node.op->name)) continue;
+    if (!multiplies(*node.op)) continue;
     const DType dtype = graph.type(node.inputs[0]).dtype;
     const bool is_widened = dtype == DType::f16 || (dtype == DType::bf16 && !has_bf16 && !has_few_rows(graph, node));
     if (!is_widened) continue;
-    constexpr std::string_view kWide = "_wide";
-    const bool is_wide = node.op->name.ends_with(kWide);
-    const OpDef* op = is_wide ? find_op(node.op->name.substr(0, node.op->name.size() - kWide.size())) : node.op;
+    const bool is_wide = node.op->is_wide();
+    const OpDef* op = is_wide ? find_op(node.op->narrow_form) : node.op;
     const Attrs attrs = node.attrs;
     Values wide;
     for (const Ref& input : std::vector<Ref>(node.inputs)) wide.push_back(cast(graph.value(input), f32));

@@ -123,7 +123,7 @@ void Planner::plan_passed(Frame& frame, NodeId id) {
     const Operand same = place(frame, node.inputs[k]);
     frame.places[{id, static_cast<std::int32_t>(k)}] = same;
   }
-  if (node.op->name != "print") return;
+  if (!node.op->is(OpRole::shown)) return;
   Step step;
   step.kind = Step::Kind::print;
   step.label = label_of(frame, id);

@@ -53,18 +53,19 @@ Operand inside(const Operand& whole, const Padding& padding, const Shape& shape)
 // `where` as the source of the view `node` sees it, if the view has every element once; nullopt otherwise.
 std::optional<Operand> through(const Node& node, const Type& source, const Operand& where) {
   Operand operand = where;
-  const std::string& op = node.op->name;
-  if (op == "reshape") {
+  const ViewForm view = node.op->view;
+  if (view == ViewForm::reshaped) {
     const auto layout = reshape_layout(where.layout, source.shape);
     if (!layout) return std::nullopt;
     operand.layout = *layout;
     return operand;
   }
-  if (op == "transpose") {
+  if (view == ViewForm::transposed) {
     operand.layout = transpose_layout(where.layout, inverse(permutation_of(node)));
     return operand;
   }
-  if (op != "slice" || !(source.shape == node.types[0].shape) || source.shape.elements() == 0) return std::nullopt;
+  const bool is_whole = view == ViewForm::sliced && source.shape == node.types[0].shape;
+  if (!is_whole || source.shape.elements() == 0) return std::nullopt;
   const SliceRange range = slice_range(node);  // the whole, perhaps reversed
   for (int axis = 0; axis < source.shape.rank(); ++axis) {
     if (range.step[at(axis)] > 0 || source.shape[axis] <= 1) continue;
@@ -81,7 +82,7 @@ bool is_transposed_for_one(const Graph& graph, Ref ref, const std::vector<int>& 
   bool is_transposed = false, is_shared = false;
   for (const Node* node = &graph.node(ref.node); node->op->kind == OpKind::view && node->inputs.size() == 1;
        node = &graph.node(ref.node)) {
-    is_transposed |= node->op->name == "transpose";
+    is_transposed |= node->op->view == ViewForm::transposed;
     ref = node->inputs[0];
     is_shared |= uses[static_cast<std::size_t>(ref.node)] > 1;
   }
@@ -105,8 +106,8 @@ bool is_only_stacked(const Node& scan, std::int32_t output) {
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;
-  if (node.op->is(OpRole::concatenate) || node.op->name == "branch") return true;
-  if (node.op->name == "scan") return is_only_stacked(node, ref.output);
+  if (node.op->is(OpRole::concatenate) || node.op->bodies == BodyUse::one_chosen) return true;
+  if (node.op->is_scan()) return is_only_stacked(node, ref.output);
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->is_run_by_kernel();
 }
 
@@ -118,7 +119,7 @@ void Planner::propose_destination(Frame& frame, Ref ref, const Operand& where) c
       return;
     }
     const Node& node = frame.graph.node(ref.node);
-    if (node.op->kind != OpKind::view || node.op->name == "expand") return;
+    if (node.op->kind != OpKind::view || node.op->view == ViewForm::broadcast) return;
     ref = node.inputs[0];
     place = through(node, frame.graph.type(ref), *place);
   }
@@ -130,7 +131,7 @@ void Planner::assign_destinations(Frame& frame) {
   for (NodeId id = frame.graph.size() - 1; id >= 0; --id) {
     const Node& node = frame.graph.node(id);
     const Ref self{id, 0};
-    if (node.op->name == "pad") {
+    if (node.op->view == ViewForm::padded) {
       const Padding padding = padding_of(node);
       const Type& part = frame.graph.type(node.inputs[0]);
       const auto place = frame.destinations.find(self);
@@ -140,14 +141,15 @@ void Planner::assign_destinations(Frame& frame) {
       if (place == frame.destinations.end()) frame.destinations[self] = new_operand(frame, self);
       propose_destination(frame, node.inputs[0], inside(frame.destinations[self], padding, part.shape));
     }
-    if (node.op->name == "reshape" && frame.graph.node(node.inputs[0].node).op->name == "transpose") {
+    const auto is_transposed = [&](Ref ref) { return frame.graph.node(ref.node).op->view == ViewForm::transposed; };
+    if (node.op->view == ViewForm::reshaped && is_transposed(node.inputs[0])) {
       // Heads put side by side again: written in the order that the reshape wants, the transposed value needs no copy.
       const Node& transposed = frame.graph.node(node.inputs[0].node);
       const Layout made = Layout::dense(frame.graph.type(transposed.inputs[0]));
       const Layout seen = transpose_layout(made, permutation_of(transposed));
       if (!reshape_layout(seen, node.types[0].shape)) propose_destination(frame, self, new_operand(frame, self));
     }
-    if (node.op->name != "concat") continue;
+    if (node.op->view != ViewForm::concatenated) continue;
     if (!frame.destinations.contains(self)) frame.destinations[self] = new_operand(frame, self);
     const Operand whole = frame.destinations[self];
     const int axis = concat_axis(node);

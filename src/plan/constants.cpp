@@ -24,7 +24,7 @@ std::optional<Tensor> tensor_of(const Node& generated) {
   std::vector<double> values(static_cast<std::size_t>(type.shape.elements()));
   run_reference(group, {values.data()});
   const auto is_exact = [](double value) { return std::fabs(value) <= 0x1p24 && value == std::floor(value); };
-  const bool is_float_of_one_value = generated.op->name == "full" && is_float(type.dtype);
+  const bool is_float_of_one_value = generated.op->is_uniform && is_float(type.dtype);
   if (!is_float_of_one_value && !std::ranges::all_of(values, is_exact)) return std::nullopt;
   return Tensor::from(type.dtype, type.shape, values);
 }

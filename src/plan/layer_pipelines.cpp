@@ -4,18 +4,19 @@
 #include <algorithm>
 #include <set>
 
-#include "paoding/op.h"
+#include "ops/recurrence/cell.h"
 #include "passes/count_uses.h"
 #include "plan/order.h"
 
 namespace paoding {
 namespace {
 
-bool is_layer(const Node& node) { return node.op->kind == OpKind::composed && !node.inputs.empty(); }
+// A recurrence over time that a kernel runs as a whole: no other op has a kernel that works step by step.
+bool is_layer(const Node& node) { return cell_over_time(*node.op) != nullptr; }
 
 bool is_plain_product(const Node& node) {
-  return node.op->name == "matmul" && node.inputs.size() == 2 && !node.attrs.get_bool("transpose_a") &&
-         !node.attrs.get_bool("transpose_b");
+  if (!node.op->contracts || node.op->is_wide()) return false;
+  return !node.attrs.get_bool("transpose_a") && !node.attrs.get_bool("transpose_b");
 }
 
 // Compares the inputs that are no floats, which are the lengths of their rows.

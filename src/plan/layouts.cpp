@@ -51,7 +51,7 @@ void Planner::choose_layouts(Frame& frame) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     const bool is_kernel = node.op->is_run_by_kernel();
-    if (!is_kernel && !(is_groupable(node) && node.op->name != "full")) continue;
+    if (!is_kernel && !(is_groupable(node) && !node.op->is_uniform)) continue;
     const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     const std::uint32_t any = is_kernel ? writes_any_layout(*node.op, options_.target->kind) : 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {

@@ -63,14 +63,14 @@ std::vector<CarriedConcatenation> concatenations_of_carries(const ScanView& view
     const Node& node = view.body.node(id);
     if (!node.op->is(OpRole::concatenate)) continue;
     for (const Ref& ref : node.inputs) {
-      if (view.body.node(ref.node).op->name == "concat") is_placed.insert(ref.node);
+      if (view.body.node(ref.node).op->view == ViewForm::concatenated) is_placed.insert(ref.node);
     }
   }
   for (int i = 0; i < view.carries; ++i) is_placed.insert(carried(view, i).second.node);
   std::vector<CarriedConcatenation> concatenations;
   for (NodeId id = 0; id < view.body.size(); ++id) {
     const Node& node = view.body.node(id);
-    if (node.op->name != "concat" || is_placed.contains(id)) continue;
+    if (node.op->view != ViewForm::concatenated || is_placed.contains(id)) continue;
     const Type& type = node.types[0];
     CarriedConcatenation concatenation{{id, 0}, {}, is_stacked(view, {id, 0})};
     std::int64_t stacked_bytes = concatenation.is_stacked ? size_bytes(type) : 0;

@@ -112,7 +112,7 @@ class Scheduler {
   void add(NodeId id) {
     const Node& node = graph_.node(id);
     const bool is_view = node.op->kind == OpKind::view && !node.op->is(OpRole::concatenate) && !node.inputs.empty();
-    const bool is_passed = node.op->is(OpRole::passed_on);
+    const bool is_passed = node.op->passes_on();
     storage_[at(id)] = is_view || is_passed ? storage_[at(node.inputs[0].node)] : id;
     const bool is_given = node.op->kind == OpKind::structural && node.inputs.empty();  // fed, kept or a constant
     if (!is_view && !is_given && !is_passed) {

@@ -22,9 +22,9 @@ std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
 /// Whether two nodes do the same with values of the same types.
 bool are_alike(const Graph& graph, NodeId a, NodeId b);
 
-/// Moves nodes that a kernel has claimed as a whole, such as a layer over time, to the next of the same kind and shapes
-/// that does not depend on them, as the two directions of a layer do not: neighbours may share a launch. Returns, for
-/// nodes that have such neighbours, how many they are together.
+/// Moves composed ops that a kernel runs as a whole, whichever they are, to the next of the same kind and shapes that
+/// does not depend on them, as the two directions of a recurrent layer do not: neighbours may share a launch. Returns,
+/// for nodes that have such neighbours, how many they are together.
 std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order);
 
 }  // namespace paoding

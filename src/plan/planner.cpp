@@ -111,6 +111,7 @@ Plan Planner::run(const Graph& graph) {
   plan_nodes(frame);
   fetch(frame);
   plan_assigns(frame);
+  drop_alias_copies();
   order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
   fuse_epilogues(&plan_);
   order_commit();
@@ -139,15 +140,15 @@ void Planner::plan_nodes(Frame& frame) {
 void Planner::plan_node(Frame& frame, NodeId id) {
   poll_();
   const Node& node = frame.graph.node(id);
-  const std::string& op = node.op->name;
-  if (node.op->is(OpRole::source) || is_generated(node) || op == "assign" || op == "variant") return;
-  if (op == "branch") return plan_branch(frame, id);
-  if (op == "while") return plan_while(frame, id);
-  if (node.op->is(OpRole::passed_on)) return plan_passed(frame, id);
-  if (op == "constant") return plan_constant(frame, id);
-  if (op == "scan") return plan_scan(frame, id);
+  const OpDef& op = *node.op;
+  if (op.is(OpRole::source) || is_generated(node) || op.is(OpRole::update) || op.is(OpRole::alternatives)) return;
+  if (op.bodies == BodyUse::one_chosen) return plan_branch(frame, id);
+  if (op.bodies == BodyUse::while_true) return plan_while(frame, id);
+  if (op.passes_on()) return plan_passed(frame, id);
+  if (op.is(OpRole::constant)) return plan_constant(frame, id);
+  if (op.is_scan()) return plan_scan(frame, id);
   if (is_rounding(node) && frame.places.contains({id, 0})) return;  // a part of the store of its operand
-  if (node.op->kind == OpKind::view) return plan_view(frame, id);
+  if (op.kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
   plan_kernel(frame, id);
 }
@@ -245,6 +246,9 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     }
     step.operands.push_back(result_place(frame, ref));
   }
+  const std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
+                                    step.operands.end());
+  alias_results(frame, id, &step);
   const bool on_host = options_.target->is_gpu() && node.placement == Placement::cpu;
   const auto make_call = [&] {
     const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
@@ -261,7 +265,6 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   make_call();
   std::vector<std::string> refusals;
   step.kernel = choose_kernel(step.call, &refusals);
-  std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads), step.operands.end());
   bool is_copied = false;
   if (step.kernel == nullptr) {
     // Perhaps only the layouts do not suit: dense copies of as little as helps.
@@ -335,7 +338,7 @@ const Operand& Planner::place(Frame& frame, Ref ref) {
   if (it != frame.places.end()) return it->second;
   // Only generated values are made on demand: inside groups that costs nothing.
   const Node& node = frame.graph.node(ref.node);
-  if (node.op->name == "variant") {
+  if (node.op->is(OpRole::alternatives)) {
     fail(ErrorKind::unsupported, "variant: an op uses it, but only a fetch can\nhint: visit(variant, f)");
   }
   PD_ASSERT(is_generated(node), "a value is read before it has a place");
@@ -381,7 +384,7 @@ void Planner::fill(Frame& frame, Group group, const Operand& to, const Node& why
 StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   const Node& node = frame.graph.node(id);
   StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id, node.placement};
-  if (node.op->name == "group") {
+  if (node.op->is_fusion_group()) {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
       if (member.op->is(OpRole::source) || is_generated(member)) continue;
@@ -409,7 +412,7 @@ void Planner::fetch(Frame& frame) {
   };
   for (const Graph::Fetch& fetch : frame.graph.fetches()) {
     const Node& node = frame.graph.node(fetch.ref.node);
-    const bool is_variant = node.op->name == "variant";
+    const bool is_variant = node.op->is(OpRole::alternatives);
     Plan::Fetch planned{fetch.name, keep(is_variant ? node.inputs[0] : fetch.ref), {}};
     for (std::size_t i = 1; is_variant && i < node.inputs.size(); ++i) {
       planned.alternatives.push_back(keep(node.inputs[i]));

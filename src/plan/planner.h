@@ -99,6 +99,12 @@ class Planner {
   void propose_destination(Frame& frame, Ref ref, const Operand& where) const;
   bool can_write_to(const Frame& frame, Ref ref) const;
 
+  // aliases.cpp
+  /// Copies inputs of the step to where its results take their place (OpDef::aliases), so that it reads them there.
+  void alias_results(Frame& frame, NodeId id, Step* step);
+  /// Without the copies of inputs that nothing else needs: the results then lie where those are.
+  void drop_alias_copies();
+
   // assigns.cpp
   void plan_assigns(Frame& frame);
   /// A value that takes the place of an old one, which every step of the frame sees until its end.
@@ -134,6 +140,8 @@ class Planner {
   const CancelPoll poll_;
   Plan plan_;
   std::int64_t constant_bytes_ = 0;  // of generated values
+  /// The notes of copies to results that take an input's place, by the results' slots: most copies are dropped.
+  std::map<int, std::string> alias_notes_;
 };
 
 }  // namespace paoding

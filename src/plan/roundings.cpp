@@ -8,7 +8,7 @@
 namespace paoding {
 
 bool Planner::is_rounding(const Node& node) {
-  if (node.op->name != "cast" && node.op->name != "store_as") return false;
+  if (node.op->conversion == Conversion::none) return false;
   return node.types[0].dtype == DType::bf16 || node.types[0].dtype == DType::f16;
 }
 
@@ -20,7 +20,7 @@ void Planner::find_roundings(Frame& frame) const {
     const Node& node = graph.node(id);
     if (!is_rounding(node)) continue;
     const Node& made = graph.node(node.inputs[0].node);
-    const bool is_group = made.op->name == "group" || made.op->kind == OpKind::reduction;
+    const bool is_group = made.op->is_fusion_group() || made.op->kind == OpKind::reduction;
     if (!is_group || made.placement != node.placement) continue;
     if (graph.type(node.inputs[0]).dtype == DType::f32)
       frame.rounded[node.inputs[0]] = {id, 0}, uses[node.inputs[0]] = 0;

@@ -8,6 +8,7 @@
 #include "ops/kernel.h"
 #include "passes/pass.h"
 #include "plan/planner.h"
+#include "plan/step_work.h"
 #include "tests/support/op_case.h"
 
 namespace paoding::testing_program {
@@ -66,12 +67,14 @@ class Copies : public PreparedKernel {
  public:
   void run(const KernelRun& run) const override { std::memcpy(run.operands[1], run.operands[0], 12 * sizeof(float)); }
 };
-void register_copy(const std::string& name) {
+void register_copy(const std::string& name, const std::function<OpCost(const CostCall&)>& cost = {}) {
   if (find_op(name) != nullptr) return;
-  register_op(
-      {.name = name, .summary = "a copy", .kind = OpKind::kernel, .inputs = {"a"}, .infer = [](const OpCall& call) {
-         return std::vector<Type>{call.inputs[0]};
-       }});
+  register_op({.name = name,
+               .summary = "a copy",
+               .kind = OpKind::kernel,
+               .inputs = {"a"},
+               .cost = cost,
+               .infer = [](const OpCall& call) { return std::vector<Type>{call.inputs[0]}; }});
   register_kernel(name, {.name = "copy",
                          .device = DeviceKind::cpu,
                          .refusal = [](const KernelCall&) { return std::string(); },
@@ -79,8 +82,8 @@ void register_copy(const std::string& name) {
 }
 
 TEST(StepCost, OfAUsersOpIsNotThatOfOneWithAPartOfItsName) {
-  for (const std::string name : {"my_recurrence", "my_recurrence_grad", "conv2d_of_mine", "matmul_of_mine",
-                                 "gather_of_mine", "resort", "copy_of_mine"}) {
+  for (const std::string name : {"x_recurrence", "my_recurrence", "my_recurrence_grad", "conv2d_of_mine",
+                                 "matmul_of_mine", "gather_of_mine", "resort", "copy_of_mine"}) {
     register_copy(name);
     Graph g;
     g.fetch("y", call(name, {g.input("x", f32, {3, 4})}));
@@ -89,6 +92,32 @@ TEST(StepCost, OfAUsersOpIsNotThatOfOneWithAPartOfItsName) {
     EXPECT_EQ(cost.bytes, 2 * 12 * 4) << name;
     EXPECT_EQ(cost.unit, Unit::f32) << name;
   }
+}
+
+TEST(StepCost, IsTheOneThatAUsersOpDeclares) {
+  register_copy("my_copy", [](const CostCall& call) {
+    const auto elements = static_cast<double>(call.inputs[0].shape.elements());
+    return OpCost{.flops = 3 * elements, .bytes = 7, .serial_steps = 4, .is_product = true, .bounds_time = true};
+  });
+  Graph g;
+  g.fetch("y", call("my_copy", {g.input("x", f64, {3, 4})}));
+  const StepCost cost = costs_of(g).at("my_copy");
+  EXPECT_EQ(cost.flops, 36);
+  EXPECT_EQ(cost.bytes, 7);
+  EXPECT_EQ(cost.unit, unit_of(f64, false));
+  const Plan plan = make_plan(g, {});
+  EXPECT_EQ(bytes_of(plan.steps[0]), 7);
+  EXPECT_EQ(expected_us(plan.steps[0], named_target("h200")), 4 * 5) << "four steps that wait for each other";
+}
+
+TEST(StepCost, OfAProductThatGivesItsSumsIsThatOfAProduct) {
+  Graph g;
+  const Value a = g.input("a", bf16, {64, 32}), b = g.input("b", bf16, {32, 48});
+  g.fetch("sums", call("matmul_wide", {a, b}));
+  const StepCost cost = cost_of(make_plan(g, {}).steps.at(0));  // without passes, which might widen it
+  EXPECT_EQ(cost.flops, 2.0 * 64 * 32 * 48);
+  EXPECT_EQ(cost.bytes, 2 * (64 * 32 + 32 * 48) + 4 * 64 * 48);
+  EXPECT_EQ(cost.unit, unit_of(bf16, false));
 }
 
 }  // namespace

@@ -3,29 +3,34 @@
 
 #include <algorithm>
 
-#include "ops/matmul/matmul_shape.h"
-
 namespace paoding {
+
+OpCost cost_of(const KernelCall& call) {
+  std::vector<Type> inputs, outputs;
+  for (const Layout& layout : call.inputs) inputs.push_back(layout.type);
+  for (const Layout& layout : call.outputs) outputs.push_back(layout.type);
+  if (call.op->cost) return call.op->cost({inputs, outputs, call.attrs});
+  // Pools, scatters: about one operation for each element that is read or written, whichever are more.
+  const auto elements = [](const Type& type) { return static_cast<double>(type.shape.elements()); };
+  OpCost cost{.flops = inputs.empty() ? 0 : elements(inputs[0])};
+  for (const Type& type : outputs) cost.flops = std::max(cost.flops, elements(type));
+  return cost;
+}
 
 std::int64_t bytes_of(const Step& step) {
   if (step.kind == Step::Kind::group) return step.group.min_bytes();
+  if (step.kind == Step::Kind::kernel) {
+    if (const std::int64_t bytes = cost_of(step.call).bytes; bytes >= 0) return bytes;
+  }
   std::int64_t bytes = 0;
   for (const Operand& operand : step.operands) bytes += size_bytes(operand.layout.type);
   return bytes;
 }
 
-double flops_of(const Step& step) {
-  if (step.kind != Step::Kind::kernel || step.call.op->name != "matmul") return 0;
-  const MatmulShape shape(step.call);
-  double batches = 1;
-  for (std::int64_t extent : shape.batch) batches *= static_cast<double>(extent);
-  return 2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-}
-
-// Groups stream, products are bound by their multiplications; the work of other kernels is not known, and may be a
-// sort.
+// Groups stream. Of a kernel the time follows from its cost only where its op says so: it may be a sort.
 double expected_us(const Step& step, const Target& target) {
-  constexpr double kLeastUs = 5;  // of a launch, with the wait for the one in front
+  constexpr double kLeastUs =
+      5;  // of a launch, with the wait for the one in front, or of a step that waits for another
   constexpr double kFlopsPerUs = 1e8, kSlow = 2, kUnknown = 50;
   double inside_us = 0;
   for (const std::vector<Step>* body : step.bodies()) {
@@ -33,9 +38,11 @@ double expected_us(const Step& step, const Target& target) {
   }
   if (step.kind == Step::Kind::loop) return inside_us * static_cast<double>(step.length);
   if (step.kind != Step::Kind::group && step.kind != Step::Kind::kernel) return kLeastUs + inside_us;
-  const double streamed_us = target.stream_us(static_cast<double>(bytes_of(step)), 0), flops = flops_of(step);
-  const bool is_known = step.kind == Step::Kind::group || flops != 0;
-  return std::max({kLeastUs, flops / kFlopsPerUs, (is_known ? kSlow : kUnknown) * streamed_us});
+  const double streamed_us = target.stream_us(static_cast<double>(bytes_of(step)), 0);
+  if (step.kind == Step::Kind::group) return std::max(kLeastUs, kSlow * streamed_us);
+  const OpCost cost = cost_of(step.call);
+  if (!cost.bounds_time) return std::max(kLeastUs, kUnknown * streamed_us);
+  return std::max({kLeastUs * static_cast<double>(cost.serial_steps), cost.flops / kFlopsPerUs, kSlow * streamed_us});
 }
 
 bool is_long_run(const std::vector<Step>& steps, const Target& target) {

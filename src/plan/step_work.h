@@ -6,10 +6,10 @@
 
 namespace paoding {
 
-/// The least bytes a step moves: its inputs and outputs, each element once.
+/// The cost that the op of a call declares (OpDef::cost), or a guess for one that declares none.
+OpCost cost_of(const KernelCall& call);
+/// The least bytes a step moves: those that its op declares, else its inputs and outputs, each element once.
 std::int64_t bytes_of(const Step& step);
-/// The multiplications and additions of a product; 0 of other steps.
-double flops_of(const Step& step);
 
 /// The time of a run of the step on a GPU, with those in it: rather too much than too little.
 double expected_us(const Step& step, const Target& target);

@@ -106,37 +106,36 @@ Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, c
 void Planner::plan_view(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   const Ref self{id, 0};
-  const std::string& op = node.op->name;
-  if (op == "concat") return plan_concat(frame, id);
-  if (op == "pad") return plan_pad(frame, id);
+  if (node.op->view == ViewForm::concatenated) return plan_concat(frame, id);
+  if (node.op->view == ViewForm::padded) return plan_pad(frame, id);
 
   const Operand source = place(frame, node.inputs[0]);
-  std::optional<Operand> seen;  // the source as this view sees it
-  if (op == "slice") {
-    seen = sliced(source, slice_range(node), node.types[0].shape);
-  } else if (op == "transpose") {
-    seen = source;
-    seen->layout = transpose_layout(source.layout, permutation_of(node));
-  } else if (op == "expand") {
-    seen = expanded(source, node.types[0]);
-  } else if (op == "reshape") {
-    seen = source;
-    if (const auto layout = reshape_layout(source.layout, node.types[0].shape)) {
-      seen->layout = *layout;
-    } else {
-      seen = dense_copy(frame, source, node, node.title());
-      seen->layout = Layout::dense(node.types[0]);
+  const auto as_seen = [&]() -> Operand {  // the source as this view sees it
+    Operand seen = source;
+    switch (node.op->view) {
+      case ViewForm::sliced: return sliced(source, slice_range(node), node.types[0].shape);
+      case ViewForm::broadcast: return expanded(source, node.types[0]);
+      case ViewForm::transposed: seen.layout = transpose_layout(source.layout, permutation_of(node)); return seen;
+      case ViewForm::reshaped:
+        if (const auto layout = reshape_layout(source.layout, node.types[0].shape)) {
+          seen.layout = *layout;
+        } else {
+          seen = dense_copy(frame, source, node, node.title());
+          seen.layout = Layout::dense(node.types[0]);
+        }
+        return seen;
+      default: PD_ASSERT(false, "a view whose form the planner does not know"); return seen;
     }
-  }
-  PD_ASSERT(seen.has_value(), "a view op that the planner does not know");
+  };
+  const Operand seen = as_seen();
   if (frame.destinations.contains(self)) {
     const Operand& wanted = frame.destinations[self];
-    if (!is_same_place(*seen, wanted)) copy(frame, *seen, wanted, node, node.title());
+    if (!is_same_place(seen, wanted)) copy(frame, seen, wanted, node, node.title());
     frame.places[self] = wanted;
   } else if (!options_.alias_views) {
-    frame.places[self] = dense_copy(frame, *seen, node, node.title());
+    frame.places[self] = dense_copy(frame, seen, node, node.title());
   } else {
-    frame.places[self] = *seen;
+    frame.places[self] = seen;
   }
 }
 

@@ -73,8 +73,9 @@ class Taking {
   // which a CTA keeps no copy, if they can be read in whole pieces then.
   bool packs_weights(const Node& node) const {
     constexpr std::int64_t kPieceBytes = 16, kKeptChannels = 64;
-    const std::string& op = node.op->name;
-    if (!target_.is_gpu() || (op != "conv2d" && op != "conv2d_bias" && op != "conv2d_add")) return false;
+    const auto& convolution = node.op->convolution;
+    if (!target_.is_gpu() || !convolution) return false;
+    if (convolution->result != Convolution::Result::image || convolution->is_pooled) return false;
     const Type& weights = graph_.type(node.inputs[1]);
     const std::int64_t channels = weights.shape[1], size = size_bytes(weights.dtype);
     if (weights.shape[2] * weights.shape[3] == 1 || channels == 1 || node.attrs.get_int("groups") != 1) return false;
@@ -84,7 +85,7 @@ class Taking {
 
   // Recurrences on a CPU would pack the matrix of their state in blocks of units in every run; 0: this node does not.
   std::int64_t recurrence_depth(const Node& node) const {
-    return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
+    return node.inputs.size() < 2 ? 0 : packed_depth(cell_over_time(*node.op), graph_.type(node.inputs[1]), target_);
   }
 
   // The kernel of a recurrence on a GPU decides, by which of its results are read. Layers of a pipeline may share a
@@ -119,7 +120,7 @@ class Taking {
 
   static bool is_pure(const Node& node) {
     if (has_effect(node) || node.placement != Placement::any) return false;
-    if (!node.bodies.empty() && node.op->name != "group") return false;
+    if (!node.bodies.empty() && !node.op->is_fusion_group()) return false;
     return is_groupable(node) || node.op->kind == OpKind::view || node.op->kind == OpKind::kernel;
   }
 
@@ -127,12 +128,12 @@ class Taking {
     std::vector<std::int64_t> source_bytes;  // per node: of the parameters that it is made of
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      std::int64_t bytes = node.op->name == "parameter" ? size_bytes(node.types[0]) : 0;
-      Kind made = node.op->name == "parameter"                        ? Kind::parameter
-                  : is_generated(node) || node.op->name == "constant" ? Kind::free
-                  : node.op->is(OpRole::source) || !is_pure(node)     ? Kind::fed
-                  : node.op->kind == OpKind::view                     ? Kind::view
-                                                                      : Kind::computed;
+      std::int64_t bytes = node.op->is_kept ? size_bytes(node.types[0]) : 0;
+      Kind made = node.op->is_kept                                      ? Kind::parameter
+                  : is_generated(node) || node.op->is(OpRole::constant) ? Kind::free
+                  : node.op->is(OpRole::source) || !is_pure(node)       ? Kind::fed
+                  : node.op->kind == OpKind::view                       ? Kind::view
+                                                                        : Kind::computed;
       if (made == Kind::view || made == Kind::computed) {
         bool is_of_parameters = false;
         for (const Ref& ref : node.inputs) {

@@ -2,6 +2,8 @@
 // The table of scalar primitives: everything a back end, the reference or the gradient asks of one.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +38,11 @@ struct Primitive {
   /// Adjoints of the arguments, given the adjoint `g` of the result `out`; an argument without one keeps an empty
   /// Scalar.
   void (*derivative)(Scalar out, std::span<const Scalar> args, Scalar g, std::span<Scalar> adjoints);
+  /// The number with which argument k gives the other argument back, to the bit, also NaN and -0; none where there is
+  /// none, or nobody asks.
+  std::array<std::optional<double>, 2> identity = {};
+  /// Whether it undoes itself: of one argument, twice.
+  bool is_involution = false;
 };
 
 const Primitive& primitive(Prim prim);

@@ -217,7 +217,7 @@ class Parser : PartReader {
   void op_statement(Graph& graph, Names* names, const Names* outer, const std::vector<Token>& left) {
     const Token at = peek();
     const OpDef& op = find_versioned();
-    if (op.name == "assign") fail_at(at, "assign gives no value: it is a statement, as in 'assign w = x'");
+    if (op.is(OpRole::update)) fail_at(at, "assign gives no value: it is a statement, as in 'assign w = x'");
     expect('(', "after the op");
     const Values inputs = values(graph, *names, outer);
     expect(')', "after the inputs");

@@ -87,7 +87,7 @@ class Printer {
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph.node(id);
       text_ += indent;
-      if (node.op->name == "assign") {
+      if (node.op->is(OpRole::update)) {
         text_ += fmt::format("assign {} = {}", value_name(graph, node.inputs[0]), value_name(graph, node.inputs[1]));
         print_names(node);
         continue;

@@ -34,7 +34,8 @@ void register_assign() {
       .kind = OpKind::structural,
       .inputs = {"parameter", "value"},
       .has_effect = true,
-      .role = OpRole::passed_on,
+      .role = OpRole::update,
+      .precision = PrecisionRule::exact,
       .infer = infer_assign,
   });
   register_op({
@@ -44,7 +45,7 @@ void register_assign() {
       .inputs = {"a"},
       .attrs = {{.name = "message", .example = std::string(), .doc = "handed on with it"}},
       .has_effect = true,
-      .role = OpRole::passed_on,
+      .role = OpRole::shown,
       .infer = [](const OpCall& call) { return std::vector{call.inputs[0]}; },
       .gradient = [](const GradCall& call) { return Values{call.grads[0]}; },
       .cases = {{.shapes = {{2, 3}}}, {.shapes = {{}}}, {.shapes = {{0, 2}}}},

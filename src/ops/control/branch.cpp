@@ -315,6 +315,7 @@ void register_branch() {
                 {.name = "owners",
                  .example = std::vector<std::int64_t>{},
                  .doc = "for each further output the body whose own result it is"}},
+      .bodies = BodyUse::one_chosen,
       .infer = infer_branch,
       .gradient = branch_gradient,
   });
@@ -323,7 +324,7 @@ void register_branch() {
       .summary = "the alternative of the index's number, for a fetch",
       .kind = OpKind::structural,
       .inputs = {"values..."},
-      .role = OpRole::passed_on,
+      .role = OpRole::alternatives,
       .infer = infer_variant,
   });
 }

@@ -93,6 +93,7 @@ void register_checkpoint() {
       .summary = "its body's results; the backward pass computes the body again instead of keeping its values",
       .kind = OpKind::structural,
       .inputs = {"values..."},
+      .bodies = BodyUse::inlined,
       .infer = infer_checkpoint,
       .gradient = checkpoint_gradient,
   });

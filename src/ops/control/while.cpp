@@ -163,6 +163,7 @@ void register_while() {
       .inputs = {"values..."},
       .attrs =
           {{.name = "carries", .example = std::int64_t{0}, .required = true, .doc = "how many inputs are carried"}},
+      .bodies = BodyUse::while_true,
       .infer = infer_while,
       .gradient = [](const GradCall&) -> Values {
         throw Error(ErrorKind::unsupported,

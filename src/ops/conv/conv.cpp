@@ -3,6 +3,7 @@
 // x, w and y, so each one's gradients are the other two. Kernels: cpu/conv_onednn.cpp, cpu/conv_loops.cpp.
 #include "base/check.h"
 #include "base/one_line.h"
+#include "ops/conv/conv_shape.h"
 #include "ops/conv/window.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -251,6 +252,9 @@ void register_convolution() {
       .kind = OpKind::kernel,
       .inputs = {"x", "w"},
       .attrs = conv_attrs(),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d", call); },
+      .precision = PrecisionRule::product,
+      .convolution = Convolution{},
       .infer = infer_conv,
       .gradient = conv_gradient,
       .lift = batch_lift,
@@ -280,6 +284,9 @@ void register_convolution() {
       .kind = OpKind::kernel,
       .inputs = {"x", "w", "bias"},
       .attrs = bias_attrs,
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_bias", call); },
+      .precision = PrecisionRule::product,
+      .convolution = Convolution{.has_bias = true},
       .infer = infer_conv_bias,
       .gradient = conv_bias_gradient,
       .lift = batch_lift,
@@ -302,6 +309,9 @@ void register_convolution() {
       .kind = OpKind::kernel,
       .inputs = {"dy", "w"},
       .attrs = conv_attrs({{.name = "size", .example = Ints{}, .required = true, .doc = "H and W of x"}}),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_grad_input", call); },
+      .precision = PrecisionRule::product,
+      .convolution = Convolution{.result = Convolution::Result::image_gradient},
       .infer = infer_grad_input,
       .gradient = grad_input_gradient,
       .lift = batch_lift,
@@ -320,6 +330,8 @@ void register_convolution() {
       .kind = OpKind::kernel,
       .inputs = {"x", "dy"},
       .attrs = conv_attrs({{.name = "kernel", .example = Ints{}, .required = true, .doc = "KH and KW"}}),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_grad_weight", call); },
+      .convolution = Convolution{.result = Convolution::Result::weight_gradient},
       .infer = infer_grad_weight,
       .gradient = grad_weight_gradient,
       .lift = no_lift,
@@ -331,12 +343,17 @@ void register_convolution() {
             .attrs = {{"kernel", Ints{3, 3}}},
             .error = "dy has shape [2, 4, 3, 3]"}}),
   };
-  register_op(OpDef(grad_weight_block));
+  OpDef rounded = grad_weight_block;
+  rounded.precision = PrecisionRule::product;
+  rounded.wide_form = "conv2d_grad_weight_wide";
+  register_op(std::move(rounded));
 
   // ---- conv2d_grad_weight_wide ----
   OpDef& wide = grad_weight_block;
   wide.name = "conv2d_grad_weight_wide";
   wide.summary = "conv2d_grad_weight of f16 or bf16 whose result is f32, as the sums are; mixed_precision makes it";
+  wide.narrow_form = "conv2d_grad_weight";
+  wide.cost = [](const CostCall& call) { return convolution_cost("conv2d_grad_weight_wide", call); };
   wide.infer = infer_grad_weight_wide;
   for (OpCase& c : wide.cases) c.dtypes = {bf16, bf16};
   OpCase other = wide.cases[1];

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/composition_gradient.h"
+#include "ops/conv/conv_shape.h"
 #include "ops/conv/window.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -47,6 +48,8 @@ void register_convolution_add() {
       .kind = OpKind::composed,
       .inputs = {"x", "w", "bias", "added"},
       .attrs = std::move(attrs),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_add", call); },
+      .convolution = Convolution{.has_bias = true, .has_added = true},
       .gradient = composition_gradient,
       .compose = compose,
       .cases = {{.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}, {4}, {2, 4, 5, 6}},

@@ -4,6 +4,7 @@
 // replace; pool_convolutions makes them where a kernel claims them.
 #include "base/check.h"
 #include "ops/composition_gradient.h"
+#include "ops/conv/conv_shape.h"
 #include "ops/conv/window.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -133,6 +134,8 @@ void register_convolution_pool() {
       .kind = OpKind::composed,
       .inputs = {"x", "w", "bias"},
       .attrs = attrs_with({{.name = "activation", .example = std::string("none"), .doc = "none or relu"}}),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_pool", call); },
+      .convolution = Convolution{.has_bias = true, .is_pooled = true},
       .gradient = composition_gradient,
       .compose = compose_pool,
       .cases = {{.shapes = {{2, 3, 6, 7}, {4, 3, 3, 3}, {4}},
@@ -157,6 +160,8 @@ void register_convolution_pool() {
       .kind = OpKind::composed,
       .inputs = {"dy", "index", "w"},
       .attrs = attrs_with({{.name = "size", .example = Ints{}, .required = true, .doc = "H and W of x"}}),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_pool_grad_input", call); },
+      .convolution = Convolution{.result = Convolution::Result::image_gradient, .is_pooled = true},
       .gradient = composition_gradient,
       .compose = compose_grad_input,
       .cases = {{.shapes = {{2, 4, 3, 3}, {2, 4, 3, 3}, {4, 3, 3, 3}},
@@ -187,6 +192,8 @@ void register_convolution_pool() {
       .inputs = {"x", "dy", "index"},
       .attrs = attrs_with({{.name = "kernel", .example = Ints{}, .required = true, .doc = "KH and KW"},
                            {.name = "wide", .example = false, .doc = "of 16 bits in f32, as the sums are"}}),
+      .cost = [](const CostCall& call) { return convolution_cost("conv2d_pool_grad_weight", call); },
+      .convolution = Convolution{.result = Convolution::Result::weight_gradient, .is_pooled = true},
       .gradient = composition_gradient,
       .compose = compose_grad_weight,
       .cases = {{.shapes = {{2, 3, 6, 7}, {2, 4, 3, 3}, {2, 4, 3, 3}},

@@ -72,6 +72,13 @@ std::string ConvShape::added_refusal() const {
   return "";
 }
 
+OpCost convolution_cost(std::string_view op, const CostCall& call) {
+  KernelCall dense{.op = find_op(op), .attrs = call.attrs, .inputs = {}, .outputs = {}, .alignments = {}};
+  for (const Type& type : call.inputs) dense.inputs.push_back(Layout::dense(type));
+  for (const Type& type : call.outputs) dense.outputs.push_back(Layout::dense(type));
+  return {.flops = 2 * static_cast<double>(ConvShape(dense).products()), .is_product = true};
+}
+
 std::int64_t ConvShape::products() const {
   return capped_product({y.type.shape.elements(), w.type.shape[1], axes[0].kernel, axes[1].kernel});
 }

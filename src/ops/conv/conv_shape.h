@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ops/conv/window.h"
 #include "ops/kernel.h"
@@ -37,5 +38,8 @@ struct ConvShape {
   /// added.
   std::string added_refusal() const;
 };
+
+/// The work of the convolution op of this name, whose Convolution its block declares.
+OpCost convolution_cost(std::string_view op, const CostCall& call);
 
 }  // namespace paoding

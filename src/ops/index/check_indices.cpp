@@ -33,6 +33,7 @@ void register_check_indices() {
                 {.name = "may_be_negative", .example = false, .doc = "those below 0 are legal too"},
                 {.name = "on_gpu", .example = true, .doc = "a GPU looks too, by a launch of its own"},
                 {.name = "what", .example = std::string("indices"), .doc = "what the error calls them"}},
+      .role = OpRole::check,
       .infer = infer,
       .gradient = [](const GradCall&) { return Values(1); },
       .lift = [](const LiftCall& call) { return paoding::call(*call.node.op, call.inputs, call.node.attrs); },

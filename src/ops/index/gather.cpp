@@ -225,6 +225,11 @@ Values embedding_grad_gradient(const GradCall& call) {
   return {Value(), without_padding(call.inputs[0], read, call.node.attrs.get_int("padding"))};
 }
 
+// Counts the elements that are picked, not all that could be.
+OpCost gather_cost(const CostCall& call) {
+  return {.bytes = size_bytes(call.inputs[1]) + 2 * size_bytes(call.outputs[0])};
+}
+
 }  // namespace
 
 void register_index_ops() {
@@ -235,6 +240,8 @@ void register_index_ops() {
       .kind = OpKind::kernel,
       .inputs = {"a", "indices"},
       .attrs = {axis_attr()},
+      .cost = gather_cost,
+      .precision = PrecisionRule::moves,
       .infer = infer_gather,
       .gradient =
           [](const GradCall& call) {
@@ -286,6 +293,8 @@ void register_index_ops() {
       .inputs = {"ids", "grad"},
       .attrs = {{.name = "padding", .example = std::int64_t{0}, .required = true, .doc = "the row that stays 0"},
                 extent_attr()},
+      .precision = PrecisionRule::accumulates,
+      .indexing = Indexing::adds_rows,
       .gradient = embedding_grad_gradient,
       .compose = compose_embedding_grad,
       .cases = {{.shapes = {{9}, {9, 5}},
@@ -309,6 +318,8 @@ void register_index_ops() {
       .kind = OpKind::kernel,
       .inputs = {"a", "indices"},
       .attrs = {axis_attr()},
+      .cost = gather_cost,
+      .precision = PrecisionRule::moves,
       .infer = infer_gather_elements,
       .gradient =
           [](const GradCall& call) {
@@ -333,6 +344,8 @@ void register_index_ops() {
       .kind = OpKind::kernel,
       .inputs = {"indices", "updates"},
       .attrs = {axis_attr(), extent_attr()},
+      .precision = PrecisionRule::accumulates,
+      .indexing = Indexing::adds_rows,
       .infer = infer_scatter_add,
       .gradient =
           [](const GradCall& call) {
@@ -367,6 +380,7 @@ void register_index_ops() {
       .attrs = {axis_attr(),
                 extent_attr(),
                 {.name = "padding", .example = std::int64_t{-1}, .doc = "a row that stays 0; none when -1"}},
+      .precision = PrecisionRule::accumulates,
       .infer = infer_scatter_add_sorted,
       .lift = lift_scatter_add_sorted,
   });
@@ -377,6 +391,7 @@ void register_index_ops() {
       .kind = OpKind::kernel,
       .inputs = {"indices", "updates"},
       .attrs = {axis_attr(), extent_attr()},
+      .precision = PrecisionRule::accumulates,
       .infer = infer_scatter_add_elements,
       .gradient =
           [](const GradCall& call) {

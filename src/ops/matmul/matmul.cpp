@@ -88,6 +88,13 @@ Values matmul_lift(const LiftCall& call) {
   return {product(call.node.op->name, in[0], in[1], ta, tb)};
 }
 
+OpCost matmul_cost(const CostCall& call) {
+  const Shape &a = call.inputs[0].shape, &y = call.outputs[0].shape;
+  const std::int64_t k = a[a.rank() - (call.attrs.get_bool("transpose_a") ? 2 : 1)];
+  return {
+      .flops = 2 * static_cast<double>(y.elements()) * static_cast<double>(k), .is_product = true, .bounds_time = true};
+}
+
 // Both ops, which differ in their results and in their inputs.
 OpDef matmul_block() {
   return {
@@ -97,6 +104,8 @@ OpDef matmul_block() {
       .inputs = {"a", "b"},
       .attrs = {{.name = "transpose_a", .example = false, .doc = "a is [.., K, M]"},
                 {.name = "transpose_b", .example = false, .doc = "b is [.., N, K]"}},
+      .cost = matmul_cost,
+      .contracts = true,
       .infer = infer_matmul,
       .gradient = matmul_gradient,
       .lift = matmul_lift,
@@ -114,12 +123,16 @@ OpDef matmul_block() {
 }  // namespace
 
 void register_matmul() {
-  register_op(matmul_block());
+  OpDef rounded = matmul_block();
+  rounded.precision = PrecisionRule::product;
+  rounded.wide_form = "matmul_wide";
+  register_op(std::move(rounded));
 
   // ---- matmul_wide ----
   OpDef wide = matmul_block();
   wide.name = "matmul_wide";
   wide.summary = "matmul of f16 or bf16 whose result is f32, as the sums are; the pass mixed_precision makes it";
+  wide.narrow_form = "matmul";
   wide.infer = infer_matmul_wide;
   for (OpCase& c : wide.cases) c.dtypes = {bf16, bf16};
   wide.cases.push_back({.shapes = {{4, 3}, {3, 5}}, .dtypes = {f16, f16}});

@@ -47,6 +47,11 @@ std::vector<Type> infer_packed(const OpCall& call) {
   return {Type{a.dtype, Shape{a.shape[0], columns}}};
 }
 
+OpCost packed_cost(const CostCall& call) {
+  const Shape &a = call.inputs[0].shape, &y = call.outputs[0].shape;
+  return {.flops = 2 * static_cast<double>(y.elements()) * static_cast<double>(a[1]), .is_product = true};
+}
+
 }  // namespace
 
 void register_matmul_packed() {
@@ -63,6 +68,8 @@ void register_matmul_packed() {
             .doc = "M of the products: the order depends on it"},
            {.name = "elements", .example = std::int64_t{1}, .required = true, .doc = "of the result, with padding"},
            {.name = "transpose", .example = false, .doc = "b is [N, K]"}},
+      .cost = [](const CostCall&) { return OpCost{}; },
+      .has_unused_room = true,
       .infer = infer_pack,
   });
 
@@ -74,6 +81,7 @@ void register_matmul_packed() {
       .inputs = {"a", "packed"},
       .attrs = {{.name = "rows", .example = std::int64_t{1}, .required = true, .doc = "as pack_weights was told"},
                 {.name = "columns", .example = std::int64_t{1}, .required = true, .doc = "N"}},
+      .cost = packed_cost,
       .infer = infer_packed,
   });
 }

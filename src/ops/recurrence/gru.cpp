@@ -15,8 +15,9 @@ namespace {
 
 enum GruOutput : std::size_t { kGruStates, kGruSaved, kGruLastH };
 
-const RecurrenceForm& gru_form() {
-  static const RecurrenceForm made{.op = "gru_recurrence",
+const CellDescriptor& gru_cell() {
+  static const CellDescriptor made{.op = "gru_recurrence",
+                                   .gates = 3,
                                    .inputs = 4,
                                    .h0 = 3,
                                    .bm = 2,
@@ -115,8 +116,10 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "bm", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = gru_form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(gru_form(), call); },
+      .attrs = gru_cell().attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, false); },
+      .cell = &gru_cell(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(gru_cell(), call); },
       .compose = compose_gru,
       .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}, {9}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}, {6}},
@@ -151,7 +154,10 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "saved", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = gru_form().gradient_attrs(),
+      .attrs = gru_cell().gradient_attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, true); },
+      .cell = &gru_cell(),
+      .is_cell_gradient = true,
       .gradient = composition_gradient,
       .compose = compose_gru_grad,
       .cases = {{.shapes = {{3, 9}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false)},
@@ -175,7 +181,7 @@ void register_gru_recurrence() {
 
 GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0, const Value& lengths,
                              bool reverse) {
-  const Values made = call_over_time(gru_form(), {xw, u, bm, h0}, lengths, reverse);
+  const Values made = call_over_time(gru_cell(), {xw, u, bm, h0}, lengths, reverse);
   return {made[kGruStates], made[kGruSaved], made[kGruLastH]};
 }
 

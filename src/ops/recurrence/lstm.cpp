@@ -15,11 +15,13 @@ namespace {
 
 enum LstmOutput : std::size_t { kLstmStates, kLstmCells, kLstmGates, kLstmLastH, kLstmLastC };
 
-const RecurrenceForm& lstm_form() {
-  static const RecurrenceForm made{.op = "lstm_recurrence",
+const CellDescriptor& lstm_cell() {
+  static const CellDescriptor made{.op = "lstm_recurrence",
+                                   .gates = 4,
                                    .inputs = 4,
                                    .h0 = 2,
                                    .c0 = 3,
+                                   .cells = kLstmCells,
                                    .read = {kLstmGates, kLstmCells},
                                    .last = {kLstmLastH, kLstmLastC},
                                    .internal = {kLstmCells, kLstmGates}};
@@ -119,8 +121,10 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "c0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = lstm_form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(lstm_form(), call); },
+      .attrs = lstm_cell().attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, false); },
+      .cell = &lstm_cell(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(lstm_cell(), call); },
       .compose = compose_lstm,
       .cases = {{.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}, {12}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 8}, {2, 8}, {3, 2}, {3, 2}, {3}, {8}},
@@ -162,7 +166,10 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "gates", "cells", "dstates", "dlast_h", "dlast_c", "lengths"},
       .optional_inputs = 4,
-      .attrs = lstm_form().gradient_attrs(),
+      .attrs = lstm_cell().gradient_attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, true); },
+      .cell = &lstm_cell(),
+      .is_cell_gradient = true,
       .gradient = composition_gradient,
       .compose = compose_lstm_grad,
       .cases = {{.shapes = {{3, 12}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}, {2, 3}},
@@ -188,7 +195,7 @@ void register_lstm_recurrence() {
 
 LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0, const Value& lengths,
                                bool reverse) {
-  const Values made = call_over_time(lstm_form(), {xw, u, h0, c0}, lengths, reverse);
+  const Values made = call_over_time(lstm_cell(), {xw, u, h0, c0}, lengths, reverse);
   return {made[kLstmStates], made[kLstmCells], made[kLstmGates], made[kLstmLastH], made[kLstmLastC]};
 }
 

@@ -26,9 +26,9 @@ Value weights_by_units(const Value& u) {
 
 std::int64_t hidden_of(const Type& u) { return are_packed(u) ? u.shape[1] * u.shape[4] : u.shape[0]; }
 
-std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target) {
-  const bool has_one_gate = op == "rnn_recurrence";
-  if (target.is_gpu() || (op != "lstm_recurrence" && op != "gru_recurrence" && !has_one_gate)) return 0;
+std::int64_t packed_depth(const CellDescriptor* cell, const Type& u, const Target& target) {
+  if (target.is_gpu() || cell == nullptr) return 0;
+  const bool has_one_gate = cell->gates == 1;
   if (u.shape.rank() != 2 || u.shape.elements() < kLeastElements || u.shape[0] % kTileDepth != 0) return 0;
   // Whole panels, and as many for each thread.
   const std::int64_t panels = u.shape[0] / (blocks_together(1) * kUnitBlock), threads = std::max(target.threads, 1);

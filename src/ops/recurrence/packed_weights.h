@@ -6,13 +6,14 @@
 #pragma once
 
 #include "base/target.h"
+#include "ops/recurrence/cell.h"
 #include "paoding/graph.h"
 
 namespace paoding {
 
 /// How many elements below each other lie side by side in that order, where the recurrence takes u so on the target; 0
-/// where it does not, or where it would gain nothing.
-std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target);
+/// where it does not, where it would gain nothing, or where there is no cell.
+std::int64_t packed_depth(const CellDescriptor* cell, const Type& u, const Target& target);
 
 /// u [H, gates * H] as [H / kUnitBlock, H / depth, gates, kUnitBlock, depth]; of one gate the blocks of a panel take
 /// the place of gates: [H / (4 * kUnitBlock), H / depth, 4, kUnitBlock, depth].

@@ -14,8 +14,9 @@ namespace {
 
 enum RnnOutput : std::size_t { kRnnStates, kRnnLastH };
 
-const RecurrenceForm& rnn_form() {
-  static const RecurrenceForm made{.op = "rnn_recurrence",
+const CellDescriptor& rnn_cell() {
+  static const CellDescriptor made{.op = "rnn_recurrence",
+                                   .gates = 1,
                                    .inputs = 3,
                                    .h0 = 2,
                                    .read = {kRnnStates},
@@ -95,8 +96,10 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = rnn_form().attrs(),
-      .gradient = [](const GradCall& call) { return gradient_over_time(rnn_form(), call); },
+      .attrs = rnn_cell().attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, false); },
+      .cell = &rnn_cell(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(rnn_cell(), call); },
       .compose = compose_rnn,
       .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}, {3}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 2}, {2, 2}, {3, 2}, {3}, {2}},
@@ -125,7 +128,10 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = rnn_form().gradient_attrs(),
+      .attrs = rnn_cell().gradient_attrs(),
+      .cost = [](const CostCall& call) { return cost_over_time(call, true); },
+      .cell = &rnn_cell(),
+      .is_cell_gradient = true,
       .gradient = composition_gradient,
       .compose = compose_rnn_grad,
       .cases = {{.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false, false)},
@@ -149,7 +155,7 @@ void register_rnn_recurrence() {
 
 RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths, bool reverse,
                              bool relu) {
-  const Values made = call_over_time(rnn_form(), {xw, u, h0}, lengths, reverse, relu);
+  const Values made = call_over_time(rnn_cell(), {xw, u, h0}, lengths, reverse, relu);
   return {made[kRnnStates], made[kRnnLastH]};
 }
 

@@ -141,77 +141,49 @@ Value slope_of_sigmoid(const Value& y) {
 
 Value slope_of_tanh(const Value& y) { return 1.0 - y * y; }
 
-namespace {
-constexpr const char* kLast[] = {"last_h", "last_c"};
-const AttrSpec& relu_attr() {
-  static const AttrSpec made{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"};
-  return made;
-}
-}  // namespace
-
-std::vector<AttrSpec> RecurrenceForm::attrs() const {
-  std::vector<AttrSpec> made = {reverse()};
-  if (has_relu) made.push_back(relu_attr());
-  made.push_back({.name = "bias", .example = false, .doc = "the last input is added to xw of every step"});
-  return made;
-}
-
-std::vector<AttrSpec> RecurrenceForm::gradient_attrs() const {
-  std::vector<AttrSpec> made = {{.name = "states", .example = false, .doc = "dstates is given"}};
-  for (std::size_t i = 0; i < last.size(); ++i) {
-    made.push_back({.name = kLast[i], .example = false, .doc = fmt::format("d{} is given", kLast[i])});
-  }
-  made.push_back(reverse());
-  if (has_relu) made.push_back(relu_attr());
-  made.push_back(
-      {.name = "sums", .example = false, .doc = "the last result is the gradient of what is added every step"});
-  made.push_back({.name = "sums_dtype", .example = f32, .doc = "of that result; f64 where all else is"});
-  return made;
-}
-
-Values gradient_over_time(const RecurrenceForm& form, const GradCall& call) {
+Values gradient_over_time(const CellDescriptor& cell, const GradCall& call) {
   const Values& grads = call.grads;
   const auto is_given = [&](std::size_t result) { return grads[result].valid(); };
-  const bool is_internal = std::any_of(form.internal.begin(), form.internal.end(), is_given);
-  const Value &u = call.inputs[1], &h0 = call.inputs[form.h0], &states = call.outputs[0];
+  const bool is_internal = std::any_of(cell.internal.begin(), cell.internal.end(), is_given);
+  const Value &u = call.inputs[1], &h0 = call.inputs[cell.h0], &states = call.outputs[0];
   if (call.node.attrs.get_bool("bias") || is_internal || u.shape().rank() != 2) return composition_gradient(call);
-  const Value lengths = call.inputs.size() > form.inputs ? call.inputs[form.inputs] : Value();
+  const Value lengths = call.inputs.size() > cell.inputs ? call.inputs[cell.inputs] : Value();
   const bool is_reverse = call.node.attrs.get_bool("reverse");
   Values inputs = {u};
-  for (const std::size_t result : form.read) inputs.push_back(call.outputs[result]);
+  for (const std::size_t result : cell.read) inputs.push_back(call.outputs[result]);
   Attrs attrs{{"states", is_given(0)}};
   if (is_given(0)) inputs.push_back(behind_steps(grads[0], is_reverse));
-  for (std::size_t i = 0; i < form.last.size(); ++i) {
-    attrs.set(kLast[i], is_given(form.last[i]));
-    if (is_given(form.last[i])) inputs.push_back(grads[form.last[i]]);
+  for (std::size_t i = 0; i < cell.last.size(); ++i) {
+    attrs.set(kLastStates[i], is_given(cell.last[i]));
+    if (is_given(cell.last[i])) inputs.push_back(grads[cell.last[i]]);
   }
   attrs.set("reverse", is_reverse);
-  if (form.has_relu) attrs.set("relu", call.node.attrs.get_bool("relu"));
+  if (cell.has_relu) attrs.set("relu", call.node.attrs.get_bool("relu"));
   if (lengths.valid()) inputs.push_back(lengths);
-  const Values made = paoding::call(*find_op(std::string(form.op) + "_grad"), inputs, attrs);
+  const Values made = paoding::call(*find_op(std::string(cell.op) + "_grad"), inputs, attrs);
 
   // For xw, for h u where that is another, for the states to start from.
-  const std::size_t of_product = form.bm == 0 ? 0 : 1;
+  const std::size_t of_product = cell.bm == 0 ? 0 : 1;
   Values result(call.inputs.size());
   result[0] = made[0];
   if (call.wanted[1]) {
     result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), made[of_product]);
   }
-  if (form.bm != 0 && call.wanted[form.bm]) {
+  if (cell.bm != 0 && call.wanted[cell.bm]) {
     const Value last_gate = gate_of(made[1], static_cast<int>(made[1].shape()[2] / u.shape()[0]) - 1, u.shape()[0]);
-    result[form.bm] = sum(last_gate, std::array<std::int64_t, 2>{0, 1});
+    result[cell.bm] = sum(last_gate, std::array<std::int64_t, 2>{0, 1});
   }
   const Value& dh0 = made[of_product + 1];
-  result[form.h0] = is_given(0) && call.wanted[form.h0] ? dh0 + start_of(grads[0], is_reverse) : dh0;
-  if (form.c0 != 0) result[form.c0] = made[of_product + 2];
+  result[cell.h0] = is_given(0) && call.wanted[cell.h0] ? dh0 + start_of(grads[0], is_reverse) : dh0;
+  if (cell.c0 != 0) result[cell.c0] = made[of_product + 2];
   return result;
 }
 
-Values call_over_time(const RecurrenceForm& form, Values inputs, const Value& lengths, bool reverse, bool relu) {
+Values call_over_time(const CellDescriptor& cell, Values inputs, const Value& lengths, bool reverse, bool relu) {
   if (lengths.valid()) inputs.push_back(lengths);
   Attrs attrs{{"reverse", reverse}};
-  if (form.has_relu) attrs.set("relu", relu);
-  return call(*find_op(form.op), inputs, attrs);
+  if (cell.has_relu) attrs.set("relu", relu);
+  return call(*find_op(cell.op), inputs, attrs);
 }
 
 Value GivenGradients::take(const char* attr, const Shape& shape, DType dtype) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/recurrence/cell.h"
 #include "paoding/graph.h"
 #include "paoding/op.h"
 
@@ -70,27 +71,10 @@ Value zeros_of(Graph& graph, DType dtype, const Shape& shape);
 Value slope_of_sigmoid(const Value& y);
 Value slope_of_tanh(const Value& y);
 
-/// The common form of the three recurrences, by the places of their inputs and results: u is input 1, states are result
-/// 0, and after the inputs listed here come lengths and a bias.
-struct RecurrenceForm {
-  const char* op;                     // its gradient over time is the op of this name and "_grad"
-  std::size_t inputs;                 // that are always there
-  std::size_t h0, c0 = 0;             // inputs; c0 is 0 where there is none
-  std::size_t bm = 0;                 // the bias of the last gate's product of the state; 0: none
-  std::vector<std::size_t> read;      // results that the gradient reads, in its order
-  std::vector<std::size_t> last;      // results that are states at the end, h first
-  std::vector<std::size_t> internal;  // results of which nobody should want a gradient
-  bool has_relu = false;
-
-  AttrSpec reverse() const { return {.name = "reverse", .example = false, .doc = "from the last step to the first"}; }
-  /// Attributes of the op, and of its gradient.
-  std::vector<AttrSpec> attrs() const;
-  std::vector<AttrSpec> gradient_attrs() const;
-};
-/// The gradient of such an op: an op over time, and a product for the weights after it.
-Values gradient_over_time(const RecurrenceForm& form, const GradCall& call);
-/// A call of such an op without a bias; lengths may be absent.
-Values call_over_time(const RecurrenceForm& form, Values inputs, const Value& lengths, bool reverse, bool relu = false);
+/// The gradient of a recurrence: an op over time, and a product for the weights after it.
+Values gradient_over_time(const CellDescriptor& cell, const GradCall& call);
+/// A call of a recurrence without a bias; lengths may be absent.
+Values call_over_time(const CellDescriptor& cell, Values inputs, const Value& lengths, bool reverse, bool relu = false);
 
 /// The last inputs of a gradient op, each of which may be absent: gradients, of which attributes say so, then lengths.
 class GivenGradients {

@@ -123,6 +123,7 @@ void register_scan() {
                 {.name = "sequences", .example = std::int64_t{0}, .required = true, .doc = "how many are sequences"},
                 {.name = "length", .example = std::int64_t{0}, .required = true, .doc = "steps"},
                 {.name = "reverse", .example = false, .doc = "from the last step to the first"}},
+      .bodies = BodyUse::every_step,
       .infer = infer_scan,
       .gradient = scan_gradient,
   });

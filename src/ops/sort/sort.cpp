@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sort, topk, argsort, cumsum, cumprod. Kernels: sort_cpu.cpp.
+#include <algorithm>
+#include <cmath>
+
 #include "base/check.h"
 #include "ops/axes.h"
 #include "ops/families.h"
@@ -91,6 +94,11 @@ Values compose_cumprod(std::span<const Value> in, const Attrs& attrs) {
   return {cast(products, type.dtype)};
 }
 
+OpCost sort_cost(const CostCall& call) {
+  const auto elements = static_cast<double>(call.inputs[0].shape.elements());
+  return {.flops = elements * std::log2(std::max(elements, 2.0))};
+}
+
 }  // namespace
 
 void register_sort_ops() {
@@ -100,6 +108,8 @@ void register_sort_ops() {
       .kind = OpKind::kernel,
       .inputs = {"a"},
       .attrs = {axis_attr(-1), {.name = "descending", .example = false, .doc = "the greatest first"}},
+      .cost = sort_cost,
+      .precision = PrecisionRule::exact,
       .infer = infer_sort,
       .gradient = sort_gradient,
       .lift = lift_along_axis,
@@ -131,6 +141,8 @@ void register_sort_ops() {
       .attrs = {{.name = "k", .example = std::int64_t{1}, .required = true, .doc = "how many"},
                 axis_attr(-1),
                 {.name = "largest", .example = true, .doc = "the greatest in descending order, else the least"}},
+      .cost = sort_cost,
+      .precision = PrecisionRule::exact,
       .infer = infer_topk,
       .gradient = sort_gradient,
       .lift = lift_along_axis,

@@ -8,6 +8,7 @@
 #include "gpu/driver/driver.h"
 #include "gpu/libraries/cublaslt.h"
 #include "gpu/libraries/cudnn.h"
+#include "ops/recurrence/cell.h"
 
 namespace paoding {
 TargetPtr target_of_gpu(int index) {
@@ -31,8 +32,10 @@ StepNeeds lower_for_gpu(Step& step, const Target& target) {
     needs.state_bytes = 4 * step.text->ticket_count;
     needs.is_launched = !step.text->launches.empty();
   }
-  const bool is_layer = step.pipeline >= 0 && step.call.op->kind == OpKind::composed;
-  if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].pipelined_layers == 1)) step.pipeline = -1;
+  // A library's kernel has no source, so it is no part of a launch of ours.
+  const bool is_layer = step.pipeline >= 0 && cell_over_time(*step.call.op) != nullptr;
+  const bool is_pipelined = step.text && step.text->launches.size() == 1 && step.text->launches[0].pipelined_layers > 1;
+  if (is_layer && !is_pipelined) step.pipeline = -1;
   if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
   // The chosen one may decline when it is prepared: there is room for all that come after it.

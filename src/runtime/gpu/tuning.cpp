@@ -230,9 +230,7 @@ std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, cons
 }
 
 bool is_timed_product(const Step& step) {
-  const std::string_view op = step.call.op->name;
-  return step.kernel->name == kCublasLtRow && (op == "matmul" || op == "matmul_wide") &&
-         step.call.inputs[0].type.dtype != DType::f64;
+  return step.kernel->name == kCublasLtRow && step.call.op->contracts && step.call.inputs[0].type.dtype != DType::f64;
 }
 
 std::string time_product(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {

@@ -36,12 +36,12 @@ class PlacedGpuPlan : public PlacedPlan {
   }
 
  private:
-  // Nobody waits for a run here, so a fault could not be reported: steps that may fault are refused. check_indices is
+  // Nobody waits for a run here, so a fault could not be reported: steps that may fault are refused. A check is
   // allowed, since it only compares, and its faults are dropped.
   static void refuse_faults(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible &&
-          step.call.op->name != "check_indices") {
+          !step.call.op->is(OpRole::check)) {
         fail(ErrorKind::unsupported,
              "{}: its positions are checked while it runs, which a plan on memory of the "
              "caller's cannot tell{}",

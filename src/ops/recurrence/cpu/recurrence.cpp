@@ -46,7 +46,7 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
   if (are_packed(u)) {
     const Type plain{dtype, {hidden, form.gates * hidden}};
     if (is_gradient) return "u is packed as recurrences read it, not their gradients";
-    if (u.shape[4] != packed_depth(call.op->name, plain, *call.target)) return "u is packed in another order";
+    if (u.shape[4] != packed_depth(call.op->cell, plain, *call.target)) return "u is packed in another order";
   }
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";

@@ -205,7 +205,7 @@ void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
   options.device = Device::cpu();
   Program program(g, options, &parameters), reference(exact, options, &exact_ones);
   const std::string plan = program.plan_text();
-  const std::int64_t depth = packed_depth(c.op(), g.find("u").type(), this_cpu()),
+  const std::int64_t depth = packed_depth(find_op(c.op())->cell, g.find("u").type(), this_cpu()),
                      together = blocks_together(c.gates());
   ASSERT_GT(depth, 0);
   // With AMX the library's products of many rows of bf16 are faster, and read weights in an order of their own.
@@ -244,7 +244,7 @@ TEST(RecurrenceKernelsOnCpu, ReadWeightsThatAreKeptPacked) {
       }
     }
   }
-  EXPECT_EQ(packed_depth("rnn_recurrence", {f32, {160, 160}}, this_cpu()), 0) << "no whole panels";
+  EXPECT_EQ(packed_depth(find_op("rnn_recurrence")->cell, {f32, {160, 160}}, this_cpu()), 0) << "no whole panels";
 }
 
 // One step's results for sums from where a gate is 0 to where it is 1, for NaN and infinite ones, and for small ones.
