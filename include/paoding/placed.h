@@ -15,6 +15,9 @@ namespace paoding {
 struct PlacedOptions {
   std::vector<std::string> fetches = {};  // names of graph fetches; all when empty
   bool allow_tf32 = false;                // as in CompileOptions
+  /// On a GPU: ops that check positions while they run (gather, scatter) are allowed, and leave a position that is
+  /// outside in PlacedGraph::fault_words(). They are cleared by every run.
+  bool reports_faults = false;
 };
 
 /// A graph without parameters, compiled once for a device, whose inputs are read and whose results are written where
@@ -26,7 +29,8 @@ struct PlacedOptions {
 class PlacedGraph {
  public:
   /// Errors: as Program's; (argument) the graph has parameters; (unsupported) it has loops or branches that are decided
-  /// while they run, prints, results that are Variants, or on a GPU an op that checks positions while it runs.
+  /// while they run, prints, results that are Variants, or on a GPU an op that checks positions while it runs, unless
+  /// faults are reported.
   PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options = {});
   ~PlacedGraph();
   PlacedGraph(PlacedGraph&&) noexcept;
@@ -42,6 +46,17 @@ class PlacedGraph {
   const std::vector<Place>& results() const;
   /// The bytes of device memory that a run needs besides its inputs and results.
   std::int64_t workspace_bytes() const;
+
+  /// The bytes of the workspace in which a run leaves its faults, with PlacedOptions::reports_faults on a GPU; none
+  /// where it cannot have one. (On a CPU run() throws.) A run that has a fault writes nothing but its results, and
+  /// these are not to be used.
+  struct FaultWords {
+    std::int64_t offset = 0, bytes = 0;
+  };
+  FaultWords fault_words() const;
+  /// Throws the error that a run has left in its fault words, copied to the host after it. Nothing where there is none.
+  /// Errors: those that Program::run throws for such values.
+  void check(const void* fault_words) const;
 
   /// Dense memory of the device, aligned to 64 bytes on a CPU and to 256 on a GPU, as their allocators align it; null
   /// for a tensor without elements. `stream`: a cudaStream_t or CUstream of the device; not looked at on a CPU, where

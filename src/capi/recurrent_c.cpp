@@ -62,7 +62,7 @@ class Direction {
  public:
   Direction(const char* name, const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
             std::span<const std::string_view> given)
-      : device_(device), placed_(PlacedPlan::make(name, graph, device, layer.allow_tf32 != 0)) {
+      : device_(device), placed_(PlacedPlan::make(name, graph, device, {.allow_tf32 = layer.allow_tf32 != 0})) {
     bytes_ = slot_bytes(placed_->workspace_bytes());
     const auto add = [&](const std::string& name, std::int64_t bytes) {
       const auto at = std::find(given.begin(), given.end(), name) - given.begin();

@@ -183,6 +183,50 @@ TEST(PlacedGraphOnAGpu, StartsLaunchesThatCanBeFusedAsOne) {
   }
 }
 
+// Gather, and the scatter of its gradient, run, and words of the workspace say which position was wrong.
+TEST(PlacedGraphOnAGpu, ReportsPositionsThatAreOutsideToACallerWhoAsks) {
+  PD_SKIP_WITHOUT_A_GPU();
+  Graph g;
+  const Value x = g.input("x", f32, {6, 5}), ids = g.input("ids", i64, {3});
+  {
+    const Scope scope(g, "table");
+    const Value found = gather(x, ids, 0);
+    g.fetch("found", found);
+    g.fetch("dx", gradients(std::array{sum(found * found)}, std::array{x})[0]);
+  }
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  const gpu::Driver& driver = gpu::required_driver();
+  PlacedGraph placed(g, Device::cuda(), {.reports_faults = true});
+  const PlacedGraph::FaultWords words = placed.fault_words();
+  ASSERT_GT(words.bytes, 0);
+  ASSERT_LE(words.offset + words.bytes, placed.workspace_bytes());
+  Feeds fed = make_feeds(g, 3);
+  fed["ids"] = {0, 5, 2};
+  const OnGpu gx(fed.at("x"));
+  OnGpu gids(3 * sizeof(std::int64_t)), found(60), dx(120),
+      workspace(static_cast<std::size_t>(placed.workspace_bytes()));
+  const gpu::Stream stream(device);
+  const auto run = [&](const std::vector<std::int64_t>& positions) {
+    PD_CUDA(driver.cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(gids.at()), positions.data(), 3 * sizeof(std::int64_t)));
+    placed.run(std::array<const void*, 2>{gx.at(), gids.at()}, std::array<void*, 2>{found.at(), dx.at()},
+               workspace.at(), stream.get());
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    std::vector<std::byte> copied(static_cast<std::size_t>(words.bytes));
+    PD_CUDA(driver.cuMemcpyDtoH(copied.data(),
+                                reinterpret_cast<CUdeviceptr>(workspace.at()) + static_cast<CUdeviceptr>(words.offset),
+                                copied.size()));
+    return message_of([&] { placed.check(copied.data()); });
+  };
+  EXPECT_EQ(run({0, 5, 2}), "no error");
+  const Tensors wanted = Program(g).run(to_tensors(g, fed));
+  expect_close("found", found.read(15), wanted.at("found").to_doubles(), 0);
+  expect_close("dx", dx.read(30), wanted.at("dx").to_doubles(), 1e-6);
+  const std::string outside = run({0, 6, 2});
+  EXPECT_TRUE(has(outside, "6") && has(outside, "table")) << outside;
+  EXPECT_EQ(run({5, 5, 5}), "no error") << "the next run begins without the fault of the one before";
+}
+
 // A recording has every kernel of every run, by stamps; runs that the caller captures get none, as nobody would read
 // them.
 TEST(PlacedGraphOnAGpu, IsSeenInRecordingsAndLeavesNoStampInAGraphOfTheCallers) {

@@ -26,7 +26,7 @@ PlacedGraph::PlacedGraph(const Graph& graph, const Device& device, const PlacedO
   State& s = *state_;
   s.device = device;
   for (const NodeId id : graph.inputs()) s.inputs.push_back({graph.node(id).name.str(), graph.type({id, 0})});
-  s.plan = PlacedPlan::make("PlacedGraph::run", graph, device, options.allow_tf32, options.fetches);
+  s.plan = PlacedPlan::make("PlacedGraph::run", graph, device, options);
   for (const auto& [name, slot] : s.plan->reads()) {
     std::size_t at = 0;
     while (s.inputs[at].name != name) ++at;
@@ -48,6 +48,12 @@ PlacedGraph& PlacedGraph::operator=(PlacedGraph&&) noexcept = default;
 const std::vector<PlacedGraph::Place>& PlacedGraph::inputs() const { return state_->inputs; }
 const std::vector<PlacedGraph::Place>& PlacedGraph::results() const { return state_->results; }
 std::int64_t PlacedGraph::workspace_bytes() const { return state_->plan->workspace_bytes(); }
+PlacedGraph::FaultWords PlacedGraph::fault_words() const {
+  return {state_->plan->fault_offset(), state_->plan->fault_bytes()};
+}
+void PlacedGraph::check(const void* fault_words) const {
+  state_->plan->check(static_cast<const std::uint64_t*>(fault_words));
+}
 
 void PlacedGraph::run(std::span<const void* const> inputs, std::span<void* const> results, void* workspace,
                       void* stream) {

@@ -77,6 +77,15 @@ void PlacedPlan::place_state(void* workspace, void* stream) {
   }
 }
 
+void PlacedPlan::add_faults() {
+  const std::vector<char>& may_fault = schedule_.guards.may_fault;
+  if (std::ranges::find(may_fault, 1) == may_fault.end()) return;
+  for (const char each : may_fault) {
+    fault_at_.push_back(each != 0 ? fault_bytes_ : -1);
+    if (each != 0) fault_bytes_ += kFaultWords * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  }
+}
+
 void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace,
                      void* stream) {
   Recorder::before_run();
@@ -95,6 +104,10 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   }
   begin_run();
   place_state(workspace, stream);
+  if (fault_bytes_ > 0) {
+    faults_ = static_cast<std::byte*>(workspace) + fault_offset();
+    clear_faults(faults_, fault_bytes_, stream);
+  }
   start_all(number, stream);
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) continue;
@@ -109,17 +122,20 @@ PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) {
   void** const operands = pointers_.data() + first_pointer_[launch];
   for (std::size_t k = 0; k < addresses.size(); ++k) operands[k] = base(addresses[k].first) + addresses[k].second;
   const Step& step = *schedule_.launches[launch].step;
-  return {operands, base(step.workspace), base(step.state)};
+  void* const fault = fault_at_.empty() || fault_at_[launch] < 0 ? nullptr : faults_ + fault_at_[launch];
+  return {operands, base(step.workspace), base(step.state), fault};
 }
 
 std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& graph, const Device& device,
-                                             bool allow_tf32, std::vector<std::string> fetches) {
-  CompileOptions options;
-  options.fetches = std::move(fetches);
-  options.device = device;
-  options.allow_tf32 = allow_tf32;
-  CompiledPlan compiled = compile_plan(graph, options, target_of(device));
-  if (device.kind == DeviceKind::cuda) return make_placed_gpu_plan(name, std::move(compiled), device);
+                                             const PlacedOptions& options) {
+  CompileOptions compile;
+  compile.fetches = options.fetches;
+  compile.device = device;
+  compile.allow_tf32 = options.allow_tf32;
+  CompiledPlan compiled = compile_plan(graph, compile, target_of(device));
+  if (device.kind == DeviceKind::cuda) {
+    return make_placed_gpu_plan(name, std::move(compiled), device, options.reports_faults);
+  }
   return make_placed_cpu_plan(name, std::move(compiled));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "paoding/placed.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
 #include "schedule/schedule.h"
@@ -19,15 +20,20 @@ class PlacedPlan {
  public:
   /// Errors: as compile_plan's; (unsupported) the graph has control flow that is decided while it runs.
   /// `name`: of its runs in recordings.
-  static std::unique_ptr<PlacedPlan> make(const char* name, const Graph& graph, const Device& device, bool allow_tf32,
-                                          std::vector<std::string> fetches = {});
+  static std::unique_ptr<PlacedPlan> make(const char* name, const Graph& graph, const Device& device,
+                                          const PlacedOptions& options = {});
   virtual ~PlacedPlan() = default;
 
   const Plan& plan() const { return compiled_.plan; }
   /// The values whose places a run is told: inputs, then parameters, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// The bytes of memory that a run needs beside its parameters.
-  std::int64_t workspace_bytes() const { return fresh_state_at_ + fresh_state_bytes_; }
+  std::int64_t workspace_bytes() const { return fault_offset() + fault_bytes_; }
+  /// Where in the workspace a run's fault words are, and how many bytes; none unless faults are reported.
+  std::int64_t fault_offset() const { return fresh_state_at_ + fresh_state_bytes_; }
+  std::int64_t fault_bytes() const { return fault_bytes_; }
+  /// Throws the error of the first launch that left a fault; `words` are on the host.
+  virtual void check(const std::uint64_t* /*words*/) const {}
   /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
@@ -41,6 +47,11 @@ class PlacedPlan {
   virtual void start_all(std::uint32_t number, void* stream) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
   virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
+  /// Sets fault words to those of no fault.
+  virtual void clear_faults(void* /*words*/, std::int64_t /*bytes*/, void* /*stream*/) {}
+  /// Gives every launch that may fault two words.
+  void add_faults();
+  static constexpr std::int64_t kFaultWords = 2;  // per launch
   virtual void begin_run() {}
   // Whether work given to the stream is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
@@ -53,6 +64,7 @@ class PlacedPlan {
     void* const* operands;
     void* workspace;
     void* state;
+    void* fault;  // its fault words; nullptr where it has none
   };
   Memory memory_of(std::size_t launch);
 
@@ -79,13 +91,17 @@ class PlacedPlan {
   };
   std::vector<KernelState> states_;
   std::int64_t fresh_state_at_ = 0, fresh_state_bytes_ = 0;  // of the workspace, in captured runs
+  std::int64_t fault_bytes_ = 0;
+  std::vector<std::int64_t> fault_at_;  // per launch, from the first fault word on; -1: it has none; empty: none has
+  std::byte* faults_ = nullptr;         // of the run under way
 };
 
 std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled);
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device);
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device,
+                                                 bool reports_faults);
 /// Zeros, in the stream.
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it.
+#include <algorithm>
 #include <optional>
 
 #include "base/check.h"
@@ -16,9 +17,9 @@ namespace {
 
 class PlacedGpuPlan : public PlacedPlan {
  public:
-  PlacedGpuPlan(const char* name, CompiledPlan compiled, const Device& device)
+  PlacedGpuPlan(const char* name, CompiledPlan compiled, const Device& device, bool reports_faults)
       : PlacedPlan(name, std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
-    refuse_faults(plan().steps);
+    reports_faults ? add_faults() : refuse_faults(plan().steps);
     device_.make_current();
     fused_ = FusedKernels(schedule());
     kernels_.prepare(device_, plan(), fused_.sources());
@@ -36,8 +37,8 @@ class PlacedGpuPlan : public PlacedPlan {
   }
 
  private:
-  // Nobody waits for a run here, so a fault could not be reported: steps that may fault are refused. A check is
-  // allowed, since it only compares, and its faults are dropped.
+  // Nobody waits for a run here: where the caller does not ask for faults, steps that may have one are refused. A check
+  // is allowed, since it only compares, and its faults are dropped.
   static void refuse_faults(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible &&
@@ -71,6 +72,7 @@ class PlacedGpuPlan : public PlacedPlan {
       const Memory memory = memory_of(launch);
       KernelRun run{memory.operands, memory.workspace, stream};
       run.tickets = memory.state;
+      run.fault = memory.fault;
       run.stamp = stamp;
       return run;
     };
@@ -105,6 +107,21 @@ class PlacedGpuPlan : public PlacedPlan {
                                                    static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
   }
 
+  void clear_faults(void* words, std::int64_t bytes, void* stream) override {
+    PD_CUDA(gpu::required_driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(words), 0xff,
+                                                   static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+  }
+
+  void check(const std::uint64_t* words) const override {
+    const std::vector<char>& may_fault = schedule().guards.may_fault;
+    const auto is_none = [](std::uint64_t word) { return word == ~std::uint64_t{0}; };
+    for (std::size_t i = 0; fault_bytes() > 0 && i < may_fault.size(); ++i) {
+      if (may_fault[i] == 0) continue;
+      if (!std::all_of(words, words + kFaultWords, is_none)) kernels_.at(schedule().launches[i].step).raise(words);
+      words += kFaultWords;
+    }
+  }
+
   bool is_captured(void* stream) const override {
     if (stream == nullptr) return false;  // the legacy stream, which cannot be
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -122,8 +139,9 @@ class PlacedGpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device) {
-  return std::make_unique<PlacedGpuPlan>(name, std::move(compiled), device);
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device,
+                                                 bool reports_faults) {
+  return std::make_unique<PlacedGpuPlan>(name, std::move(compiled), device, reports_faults);
 }
 
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream) {
