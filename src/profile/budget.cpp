@@ -10,6 +10,7 @@
 #include <map>
 
 #include "profile/intervals.h"
+#include "profile/thread_roles.h"
 
 namespace paoding::profile {
 
@@ -25,6 +26,8 @@ std::string_view to_string(HostUse use) {
     case HostUse::compile: return "compile";
     case HostUse::recording: return "recording";
     case HostUse::unseen: return "not seen";
+    case HostUse::blocked: return "blocked";
+    case HostUse::idle: return "idle or not recorded";
     case HostUse::yours: return "your code";
   }
   return "?";
@@ -34,13 +37,16 @@ std::string_view to_string(GpuUse use) {
   switch (use) {
     case GpuUse::kernels: return "kernels";
     case GpuUse::copies: return "exposed copies";
+    case GpuUse::fills: return "exposed fills";
     case GpuUse::inside_graph: return "idle: inside a launch";
+    case GpuUse::queued: return "idle: between kernels";
     case GpuUse::launch: return "idle: launch";
     case GpuUse::feed: return "idle: feed";
     case GpuUse::fetch: return "idle: fetch";
     case GpuUse::sync: return "idle: sync";
     case GpuUse::compile: return "idle: compile";
     case GpuUse::recording: return "idle: recording";
+    case GpuUse::blocked: return "idle: blocked";
     case GpuUse::yours: return "idle: your code";
     case GpuUse::unseen: return "idle: not seen";
   }
@@ -142,7 +148,9 @@ GpuUse idle_while(HostUse use) {
     case HostUse::fetch: return GpuUse::fetch;
     case HostUse::compile: return GpuUse::compile;
     case HostUse::recording: return GpuUse::recording;
+    case HostUse::idle:
     case HostUse::unseen: return GpuUse::unseen;
+    case HostUse::blocked: return GpuUse::blocked;
     case HostUse::yours: return GpuUse::yours;
     case HostUse::ops:
     case HostUse::run:
@@ -152,26 +160,34 @@ GpuUse idle_while(HostUse use) {
   return GpuUse::unseen;
 }
 
-bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
+bool is_kernel(SpanKind kind) { return kind != SpanKind::memcpy && kind != SpanKind::memset; }
 
 class GpuSweep {
  public:
   GpuSweep(const Trace& trace, ProcessId process, const std::vector<ThreadTime>& threads)
-      : trace_(trace), process_(process), threads_(threads) {}
+      : trace_(trace), process_(process), threads_(threads) {
+    for (TrackId track = 0; track < threads.size(); ++track) {
+      if (trace.tracks()[track].process != process || threads[track].segments.empty()) continue;
+      if (threads[track].role == ThreadTime::Role::loop) loop_ = track;
+      if (first_ == kNone) first_ = track;
+    }
+  }
 
   // `spans`: those of one device, in order of start.
   std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
     std::vector<Interval> busy;
-    for (const SpanId i : spans) {
-      if (!is_copy(trace_.kind(i))) append(busy, {trace_.start(i), trace_.end(i)});
-    }
-    unite(busy);
-    ns_[at(GpuUse::kernels)] = total(busy);
-    for (const SpanId i : spans) {
-      if (is_copy(trace_.kind(i))) busy.push_back({trace_.start(i), trace_.end(i)});
-    }
-    unite(busy);
-    ns_[at(GpuUse::copies)] = total(busy) - ns_[at(GpuUse::kernels)];
+    std::int64_t before_all = 0;
+    const auto add = [&](GpuUse use, auto&& is_one) {
+      for (const SpanId i : spans) {
+        if (is_one(trace_.kind(i))) append(busy, {trace_.start(i), trace_.end(i)});
+      }
+      unite(busy);
+      ns_[at(use)] = total(busy) - before_all;
+      before_all = total(busy);
+    };
+    add(GpuUse::kernels, is_kernel);
+    add(GpuUse::copies, [](SpanKind kind) { return kind == SpanKind::memcpy; });
+    add(GpuUse::fills, [](SpanKind kind) { return kind == SpanKind::memset; });
     const std::vector<Interval> idle = gaps({{trace_.window_start(), trace_.window_end()}}, busy);
     std::size_t next = 0;  // the first span that starts behind the gap
     SpanId before = kNone;
@@ -200,6 +216,10 @@ class GpuSweep {
         return;
       }
       launcher_ = trace_.track_id(cause);
+      if (before != kNone && trace_.end(cause) <= gap.start) {  // the host was ahead
+        ns_[at(GpuUse::queued)] += gap.end - gap.start;
+        return;
+      }
       const std::int64_t launched = std::clamp(trace_.start(cause), gap.start, gap.end);
       ns_[at(GpuUse::launch)] += gap.end - launched;
       gap.end = launched;
@@ -215,21 +235,29 @@ class GpuSweep {
     ns_[at(GpuUse::unseen)] += gap.end - gap.start;
   }
 
-  // The thread that launched last, or else the first of the process.
-  const std::vector<UseSegment>& of_launcher() const {
+  // The thread that launched last tells, or else the one that has the loop, or the first of the process.
+  const std::vector<UseSegment>& of_launcher() {
     static const std::vector<UseSegment> kNobody;
-    if (launcher_ != kNone) return threads_[launcher_].segments;
-    for (TrackId track = 0; track < threads_.size(); ++track) {
-      const bool is_of_process = trace_.tracks()[track].process == process_;
-      if (is_of_process && !threads_[track].segments.empty()) return threads_[track].segments;
+    if (const auto made = seen_.find(launcher_); made != seen_.end()) return made->second;
+    if (loop_ == kNone) {
+      const TrackId track = launcher_ != kNone ? launcher_ : first_;
+      return track == kNone ? kNobody : threads_[track].segments;
     }
-    return kNobody;
+    // The loop and its engines take turns; whoever else launches waits for them.
+    std::vector<UseSegment> turns = threads_[loop_].segments;
+    for (TrackId track = 0; track < threads_.size(); ++track) {
+      if (trace_.tracks()[track].process != process_ || threads_[track].role != ThreadTime::Role::engine) continue;
+      turns = in_turns(turns, threads_[track].segments);
+    }
+    const bool is_helper = launcher_ != kNone && threads_[launcher_].role == ThreadTime::Role::other;
+    return seen_[launcher_] = is_helper ? behind_loop(threads_[launcher_].segments, turns) : std::move(turns);
   }
 
   const Trace& trace_;
   const ProcessId process_;
   const std::vector<ThreadTime>& threads_;
-  TrackId launcher_ = kNone;
+  TrackId launcher_ = kNone, loop_ = kNone, first_ = kNone;
+  std::map<TrackId, std::vector<UseSegment>> seen_;  // by launcher, in programs that have a loop
   std::array<std::int64_t, kGpuUses> ns_{};
 };
 
@@ -268,6 +296,7 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     }
     made[track].segments = sweep.finish();
   }
+  tell_waits_from_code(trace, &made);
   return made;
 }
 

@@ -60,7 +60,7 @@ std::int64_t start_of_silence(const Steps& steps, std::int64_t load) {
   for (const TrackId track : steps.launchers()) {
     const std::vector<UseSegment>& segments = steps.thread_times()[track].segments;
     const auto in = std::ranges::upper_bound(segments, load - 1, {}, &UseSegment::end);
-    if (in == segments.end() || in->use != HostUse::yours) return load;
+    if (in == segments.end() || !is_users(in->use)) return load;
     start = std::max(start, in->start);
   }
   return load - start >= kLong ? start : load;

@@ -80,7 +80,7 @@ Candidate made_by_the_loop(const Steps& steps) {
     for (; next != host.end() && next->start < idle.launched; ++next) {
       UseSegment part = *next;
       part.start = std::max(part.start, idle.start), part.end = std::min(part.end, idle.launched);
-      if (part.use == HostUse::yours && part.end - part.start > longest.end - longest.start) longest = part;
+      if (is_users(part.use) && part.end - part.start > longest.end - longest.start) longest = part;
     }
     const auto ns = static_cast<double>(longest.end - longest.start);
     if (ns < kMost * static_cast<double>(idle.late_ns()) || ns <= 0) continue;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/thread_roles.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace paoding::profile {
+
+namespace {
+
+// A frame in which a thread waits: "<built-in method acquire of _thread.lock object at 0x7f>",
+// "threading.py(327): wait".
+bool is_wait(std::string_view frame) {
+  const auto has = [&](std::string_view word) { return frame.find(word) != frame.npos; };
+  if (frame.starts_with("<built-in")) {
+    return has("acquire of _thread.") || has("acquire of _multiprocessing.SemLock") || has("method poll of select") ||
+           has("method poll of Epoll") || has("select.poll") || has("function poll") || has("method select") ||
+           has("function select") || has("method sleep") || has("function sleep");
+  }
+  return (has("threading.py") && (frame.ends_with(" wait") || frame.ends_with(" join") || has(" _wait_for_tstate"))) ||
+         (has("selectors.py") && frame.ends_with(" select"));
+}
+
+constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
+
+// Signs of a thread's part, which its spans give.
+struct Signs {
+  std::uint64_t steps = 0, launches = 0, ops = 0;
+  std::int64_t in_engine_ns = 0, in_ops_ns = 0;  // outermost ops
+  bool is_users = false;                         // it has ranges or frames, or feeds
+};
+
+std::vector<Signs> signs_of_threads(const Trace& trace) {
+  std::vector<Signs> made(trace.tracks().size());
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i)) {
+      if (trace.cause(i) != kNone) ++made[trace.track_id(trace.cause(i))].launches;
+      continue;
+    }
+    Signs& own = made[trace.track_id(i)];
+    switch (trace.kind(i)) {
+      case SpanKind::step: ++own.steps; [[fallthrough]];
+      case SpanKind::range:
+      case SpanKind::frame:
+      case SpanKind::run:
+      case SpanKind::feed: own.is_users = true; break;
+      case SpanKind::op: {
+        ++own.ops;
+        const SpanId p = trace.parent(i);
+        if (p != kNone && trace.kind(p) == SpanKind::op) break;
+        own.in_ops_ns += trace.duration(i);
+        if (trace.name(i).starts_with(kEngine)) own.in_engine_ns += trace.duration(i);
+        break;
+      }
+      default: break;
+    }
+  }
+  return made;
+}
+
+bool is_engine(const Signs& signs) {
+  return signs.in_engine_ns > 0 && signs.steps == 0 && 2 * signs.in_engine_ns >= signs.in_ops_ns;
+}
+
+void block_in_waits(const Trace& trace, std::vector<UseSegment>* segments) {
+  std::vector<signed char> waits(trace.sites().size(), -1);
+  for (UseSegment& segment : *segments) {
+    if (segment.use != HostUse::yours || segment.span == kNone || trace.kind(segment.span) != SpanKind::frame) continue;
+    signed char& waits_here = waits[trace.site_id(segment.span)];
+    if (waits_here < 0) waits_here = is_wait(trace.name(segment.span)) ? 1 : 0;
+    if (waits_here == 1) segment.use = HostUse::blocked;
+  }
+}
+
+// Calls `take` with every part of `loop` that is one segment of `engine`.
+template <class Take>
+void for_each_part(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine, Take&& take) {
+  std::size_t at = 0;
+  for (const UseSegment& own : loop) {
+    std::int64_t from = own.start;
+    while (from < own.end) {
+      while (at < engine.size() && engine[at].end <= from) ++at;
+      const UseSegment* other = at < engine.size() && engine[at].start <= from ? &engine[at] : nullptr;
+      const std::int64_t until = other != nullptr     ? std::min(own.end, other->end)
+                                 : at < engine.size() ? std::min(own.end, engine[at].start)
+                                                      : own.end;
+      take(own, other, from, until);
+      from = until;
+    }
+  }
+}
+
+void add_part(std::vector<UseSegment>* made, UseSegment part) {
+  if (!made->empty() && made->back().use == part.use && made->back().span == part.span &&
+      made->back().end == part.start) {
+    made->back().end = part.end;
+  } else {
+    made->push_back(part);
+  }
+}
+
+bool is_busy(const UseSegment* segment) {
+  return segment != nullptr && !is_users(segment->use) && segment->use != HostUse::unseen;
+}
+
+std::vector<UseSegment> blocked_by(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine) {
+  std::vector<UseSegment> made;
+  for_each_part(loop, engine, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
+    const bool waits = own.use == HostUse::yours && is_busy(other);
+    add_part(&made, {from, to, waits ? HostUse::blocked : own.use, own.span});
+  });
+  return made;
+}
+
+}  // namespace
+
+std::vector<UseSegment> in_turns(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine) {
+  std::vector<UseSegment> made;
+  for_each_part(loop, engine, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
+    const bool has_turn = own.use == HostUse::blocked && is_busy(other);
+    add_part(&made, has_turn ? UseSegment{from, to, other->use, other->span} : UseSegment{from, to, own.use, own.span});
+  });
+  return made;
+}
+
+std::vector<UseSegment> behind_loop(const std::vector<UseSegment>& helper, const std::vector<UseSegment>& loop) {
+  std::vector<UseSegment> made;
+  for_each_part(helper, loop, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
+    const bool waits = own.use == HostUse::idle && other != nullptr;
+    add_part(&made, waits ? UseSegment{from, to, other->use, other->span} : UseSegment{from, to, own.use, own.span});
+  });
+  return made;
+}
+
+void tell_waits_from_code(const Trace& trace, std::vector<ThreadTime>* threads) {
+  const auto is_anothers = [](const Process& process) { return process.source != Source::paoding; };
+  if (std::ranges::none_of(trace.processes(), is_anothers)) return;
+  const std::vector<Signs> signs = signs_of_threads(trace);
+  for (ProcessId process = 0; process < trace.processes().size(); ++process) {
+    if (!is_anothers(trace.processes()[process])) continue;
+    std::vector<TrackId> own;
+    for (TrackId track = 0; track < threads->size(); ++track) {
+      if (trace.tracks()[track].process == process && !(*threads)[track].segments.empty()) own.push_back(track);
+    }
+    TrackId loop = kNone;
+    const auto rank = [&](TrackId track) {
+      return std::tuple(signs[track].steps, signs[track].launches, signs[track].ops);
+    };
+    for (const TrackId track : own) {
+      if (is_engine(signs[track])) {
+        (*threads)[track].role = ThreadTime::Role::engine;
+      } else if (rank(track) > std::tuple(0u, 0u, 0u) && (loop == kNone || rank(track) > rank(loop))) {
+        loop = track;
+      }
+    }
+    if (loop != kNone) (*threads)[loop].role = ThreadTime::Role::loop;
+    for (const TrackId track : own) {
+      ThreadTime& thread = (*threads)[track];
+      block_in_waits(trace, &thread.segments);
+      if (track == loop || (thread.role == ThreadTime::Role::other && signs[track].is_users)) continue;
+      for (UseSegment& segment : thread.segments) {
+        if (segment.use != HostUse::yours) continue;
+        if (segment.span == kNone) segment.use = HostUse::idle;
+        if (segment.span != kNone && trace.kind(segment.span) == SpanKind::host) segment.use = HostUse::ops;
+      }
+    }
+    for (const TrackId track : own) {
+      if (loop == kNone || (*threads)[track].role != ThreadTime::Role::engine) continue;
+      (*threads)[loop].segments = blocked_by((*threads)[loop].segments, (*threads)[track].segments);
+    }
+  }
+}
+
+}  // namespace paoding::profile
