@@ -92,6 +92,17 @@ TEST(KinetoTrace, KeepsWhatAKernelSaysOfItsShape) {
                       {"block", "128x1x1"}, {"grid", "4x2x1"}, {"occupancy %", "42.5"}, {"registers", "96"}}));
 }
 
+TEST(KinetoTrace, DoesNotKnowAnOccupancyOfNothing) {
+  const Trace trace = Events()
+                          .add("kernel", "gemm<float>", 7, 140, 50.5,
+                               R"("device": 0, "stream": 7, "correlation": 7, "est. achieved occupancy %": 0)")
+                          .read();
+  ASSERT_EQ(trace.size(), 1u);
+  for (const ArgumentColumn& column : trace.columns()) {
+    EXPECT_TRUE(trace.text(column.name) != "occupancy %" || column.of.empty());
+  }
+}
+
 TEST(KinetoTrace, CountsOpsOfAProcessWithoutAGpuAsComputation) {
   const Trace trace = Events().add("cpu_op", "aten::mm", 10, 100, 30).read();
   const Measures m = measure(trace);
@@ -172,7 +183,7 @@ TEST(KinetoTrace, TimesStepsByTheProfilersMarks) {
   EXPECT_EQ(m.steps.count, 4u);
   EXPECT_EQ(m.steps.p50, 80000);
   EXPECT_EQ(m.steps.worst, 90000);
-  EXPECT_EQ(m.steps.worst_step, 2u);
+  EXPECT_EQ(m.steps.worst_step, 3u);
   EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::mm 4 200 0"}));  // a step has no row
 }
 
