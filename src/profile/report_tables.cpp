@@ -2,6 +2,7 @@
 // A report for programs: JSON and CSV. Both are the numbers that the text shows, in whole nanoseconds.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "io/json_text.h"
@@ -54,6 +55,26 @@ std::string row_json(const Row& row) {
   if (row.scaled > 0) one.add("scaled_ns", whole(row.scaled));
   if (row.at_compile) one.add("at_compile", true);
   return one.text();
+}
+
+// Steps for a chart: of very many the longest of every so many neighbours.
+std::string shown_steps(const StepTimes& steps) {
+  constexpr std::size_t kMost = 400;
+  const std::size_t each = (steps.of.size() + kMost - 1) / kMost;
+  std::vector<std::string> numbers, starts, lengths;
+  const auto length = [](const Interval& step) { return step.end - step.start; };
+  for (std::size_t first = 0; first < steps.of.size(); first += each) {
+    const auto begin = steps.of.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = steps.of.begin() + static_cast<std::ptrdiff_t>(std::min(first + each, steps.of.size()));
+    const auto longest =
+        std::max_element(begin, end, [&](const auto& a, const auto& b) { return length(a) < length(b); });
+    numbers.push_back(fmt::format("{}", longest - steps.of.begin() + 1));
+    starts.push_back(fmt::format("{}", longest->start));
+    lengths.push_back(fmt::format("{}", length(*longest)));
+  }
+  JsonObject one;
+  one.add("each", static_cast<std::int64_t>(each)).add_json("number", json_array(numbers));
+  return one.add_json("start_ns", json_array(starts)).add_json("ns", json_array(lengths)).text();
 }
 
 std::string section_json(const Section& section) {
@@ -155,6 +176,7 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
     steps.add("count", static_cast<std::int64_t>(s.count)).add("p50_ns", s.p50).add("p99_ns", s.p99);
     steps.add("worst_ns", s.worst).add("worst_step", static_cast<std::int64_t>(s.worst_step));
     steps.add("why", s.why).add("why_ns", s.why_ns);
+    steps.add("thread", s.thread).add("marked", s.are_marked).add_json("shown", shown_steps(s));
     all.add_json("steps", steps.text());
   }
   JsonObject memcpy;

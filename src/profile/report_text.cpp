@@ -40,12 +40,12 @@ void append_header(std::string& out, const Measures& m, const ReportOptions& opt
   if (options.nesting == Nesting::scope) out += "Nested by scope: a call of a scope is a run\n";
 }
 
-// A step is the time from one run to the next.
 void append_steps(std::string& out, const StepTimes& steps, int width) {
   if (steps.count < 2) return;
-  std::string line =
-      fmt::format("{} steps: p50 {}, p99 {}, worst {} (number {}", steps.count, ms(static_cast<double>(steps.p50)),
-                  ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)), steps.worst_step);
+  std::string line = fmt::format(
+      "{} steps: p50 {}, p99 {}, worst {} on the host, {} (step {}, counted from 1", steps.count,
+      ms(static_cast<double>(steps.p50)), ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)),
+      steps.are_marked ? "as they are marked" : "from one run to the next", steps.worst_step);
   if (!steps.why.empty()) {
     line += fmt::format(": {} longer in {}", ms(static_cast<double>(steps.why_ns)), one_line(steps.why));
   }

@@ -87,7 +87,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   if (evidence.sum() + in_user_code < 0.01 * whole || evidence.count() == 0) return;
   if (2 * in_steps.size() < steps.count()) return;  // a step here and there is late for a reason of its own
   const auto count = static_cast<double>(steps.count());
-  found.evidence = evidence.worst();
+  found.evidence = evidence.examples(steps);
   found.title = "the GPU waits for launches";
   found.text = fmt::format(
       "{:.0f} launches a step start {:.0f} works of a GPU, and {:.0f} of them come after it has run dry: it is idle "

@@ -119,8 +119,8 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
   }
   if (found.most.empty() || evidence.count() == 0) return;
   const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a few steps take far longer than the others";
   found.text = fmt::format(
       "{} of {} steps take more than {} where the median is {}; {} of it all is in single stretches of the loop's "
