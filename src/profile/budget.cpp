@@ -300,6 +300,11 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
   return made;
 }
 
+std::string gpu_name(const Trace& trace, ProcessId process, int device) {
+  const std::string of = trace.process_name(process);
+  return fmt::format("{}{}GPU {}", of, of.empty() ? "" : " ", device);
+}
+
 std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads) {
   std::vector<Budget> made;
   for (TrackId track = 0; track < threads.size(); ++track) {
@@ -317,10 +322,9 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
   }
   for (auto& [where, spans] : devices) {
     const auto [process, device] = where;
-    const std::string of_process = trace.process_name(process);
     const auto is_before = [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); };
     if (!std::is_sorted(spans.begin(), spans.end(), is_before)) std::stable_sort(spans.begin(), spans.end(), is_before);
-    made.push_back({.of = fmt::format("{}{}GPU {}", of_process, of_process.empty() ? "" : " ", device),
+    made.push_back({.of = gpu_name(trace, process, device),
                     .device = device,
                     .parts = GpuSweep(trace, process, threads).sweep(spans)});
   }

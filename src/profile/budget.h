@@ -91,6 +91,9 @@ struct Budget {
   std::vector<BudgetPart> parts;  // add up to the trace's wall_ns()
 };
 
+/// "GPU 0"; "rank 1 GPU 0" where there are several processes.
+std::string gpu_name(const Trace& trace, ProcessId process, int device);
+
 /// The budget of every thread, then of every GPU.
 std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads);
 

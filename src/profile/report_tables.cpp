@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "io/json_text.h"
+#include "profile/kernel_name.h"
 #include "profile/report.h"
 #include "profile/text_table.h"
 
@@ -29,11 +30,8 @@ struct Count {
   std::uint64_t count;
 };
 std::vector<Count> counts(const Records& r) {
-  return {{"received", r.received},
-          {"dropped", r.dropped},
-          {"timeless", r.timeless},
-          {"outside", r.outside},
-          {"unattributed", r.unattributed}};
+  return {{"received", r.received}, {"dropped", r.dropped},           {"timeless", r.timeless},
+          {"outside", r.outside},   {"unattributed", r.unattributed}, {"unlaunched", r.unlaunched}};
 }
 struct Copies {
   const char* name;
@@ -45,7 +43,9 @@ std::vector<Copies> copies(const Measures& m) {
 
 std::string row_json(const Row& row) {
   JsonObject one;
-  one.add("name", row.name).add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
+  one.add("name", row.name);
+  if (std::string name = short_kernel_name(row.name); name != row.name) one.add("short", name);
+  one.add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
   one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
   one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));
   one.add("self_ns", whole(row.self)).add("ratio", row.ratio);
@@ -82,6 +82,7 @@ std::string section_json(const Section& section) {
   for (const Row& row : section.rows) rows.push_back(row_json(row));
   JsonObject one;
   if (!section.thread.empty()) one.add("thread", section.thread);
+  if (section.is_gpu) one.add("gpu", true);
   return one.add("under_way_ns", whole(section.total)).add_json("rows", json_array(rows)).text();
 }
 

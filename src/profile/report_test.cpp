@@ -207,6 +207,8 @@ mul       Calls: 1  Total: 0.002  Ratio: 0.4%
 
 ------------------------- Event Summary -------------------------
 
+Total: all calls, also those beside each other. Ratio.: of the time that was under way the part in which a call was. Idle time and your code are in no row: Wall Time Summary.
+
 Event                      Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
 thread0::slice             2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
   GpuMemcpySync:CPU->GPU   2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
