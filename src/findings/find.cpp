@@ -108,7 +108,7 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.step_ns = steps.median_ns(), made.host_ns = steps.host_median_ns();
   made.first_step = static_cast<int>(steps.first_number()), made.recorded_steps = static_cast<int>(steps.recorded());
   made.warm_up_steps = static_cast<int>(steps.warm_up());
-  made.step_lengths = steps.lengths();
+  made.step_lengths = steps.lengths(), made.have_gpus = !steps.device_spans().empty();
   std::optional<Replay> made_beside;
   std::future<void> beside;
   constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started

@@ -119,6 +119,7 @@ struct Findings {
   int warm_up_steps = 0;     // in front of those
   int recorded_steps = 0;    // with those that are left out
   std::vector<std::int64_t> step_lengths = {};  // of those that were looked at
+  bool have_gpus = false;                       // the steps, work on them
   Side limit = Side::neither;                   // of the unchanged steps
   std::string no_lines = {};                    // how to record lines of the user's code, where no finding has one
   std::string stepped_by = {};                  // how steps were told apart: "steps as they are marked"

@@ -99,22 +99,31 @@ std::string silent_text(const Findings& all) {
   return silent;
 }
 
+std::string about(const Findings& all) {
+  const std::string error =
+      all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error);
+  if (!all.have_gpus) {
+    return fmt::format("{}: the median step takes {}; replaying them unchanged is off by {}", steps_text(all),
+                       time_of(all.step_ns), error);
+  }
+  return fmt::format(
+      "{}: the median step takes {} until its work on GPUs has ended, {} on the host alone; {} replaying them "
+      "unchanged "
+      "is off by {}",
+      steps_text(all), time_of(all.step_ns), time_of(all.host_ns),
+      all.limit == Side::neither
+          ? "neither is at work for 90% of it;"
+          : fmt::format("the {} is the limit, at work for 90% of it or more;", to_string(all.limit)),
+      error);
+}
+
 std::string text_of(const Findings& all, int width) {
   std::string out;
   if (!all.abstained.empty()) {
     append_words(out, fmt::format("Nothing is said about gains: {}", one_line(all.abstained)), width);
     return out;
   }
-  append_words(
-      out,
-      fmt::format("{}: the median step takes {} until its work on GPUs has ended, {} on the host alone; {} replaying "
-                  "them unchanged is off by {}",
-                  steps_text(all), time_of(all.step_ns), time_of(all.host_ns),
-                  all.limit == Side::neither
-                      ? "neither is at work for 90% of it;"
-                      : fmt::format("the {} is the limit, at work for 90% of it or more;", to_string(all.limit)),
-                  all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error)),
-      width);
+  append_words(out, about(all), width);
   if (all.found.empty()) {
     append_words(out, "Nothing that was looked for costs 1% of a step", width);
   } else {
@@ -159,13 +168,14 @@ std::string kinds_json(const Examples& evidence) {
   return json_array(kinds);
 }
 
-std::string finding_json(const Finding& one, const Trace& trace) {
+std::string finding_json(const Finding& one, const Findings& all, const Trace& trace) {
   JsonObject item;
   item.add("number", one.number).add("kind", to_string(one.kind)).add("title", one.title).add("text", one.text);
   item.add_json("gain_ns", fmt::format("[{},{}]", one.gain_low_ns, one.gain_high_ns));
   item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
   item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
   item.add_json("in_steps", json_numbers(one.effect.in_steps));
+  item.add("effect", effect_text(one.effect, all.steps));
   item.add("before_ns", one.effect.before_ns).add("after_ns", one.effect.after_ns);
   item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
   item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
@@ -176,12 +186,13 @@ std::string finding_json(const Finding& one, const Trace& trace) {
 std::string json_of(const Findings& all, const Trace& trace) {
   constexpr std::size_t kMostLengths = 4096;
   std::vector<std::string> found, silent;
-  for (const Finding& one : all.found) found.push_back(finding_json(one, trace));
+  for (const Finding& one : all.found) found.push_back(finding_json(one, all, trace));
   for (const Silence& one : all.silent)
     silent.push_back(
         JsonObject().add("kind", to_string(one.kind)).add("title", title_of(one.kind)).add("why", one.why).text());
   JsonObject json;
-  json.add("abstained", all.abstained).add("replay_error", all.replay_error);
+  json.add("abstained", all.abstained).add("about", all.abstained.empty() ? about(all) : "");
+  json.add("replay_error", all.replay_error);
   json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns).add("base_ns", all.base_ns);
   json.add("steps", all.steps).add("first_step", all.first_step).add("warm_up_steps", all.warm_up_steps);
   json.add("recorded_steps", all.recorded_steps).add("stepped_by", all.stepped_by);

@@ -80,8 +80,11 @@ bool is_filling(std::string_view word) {
                                                 "uint64_t",
                                                 "size_t",
                                                 "enable_if"};
-  if (std::isdigit(static_cast<unsigned char>(word.front())) != 0 || word.size() < 3) return true;
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  if (is_digit(word.front()) || word.size() < 3) return true;
   if (word.starts_with("gpu_kernel_impl") || word.find("elementwise_kernel") != word.npos) return true;
+  if (std::ranges::find(kWords, word) != std::end(kWords)) return true;
+  while (is_digit(word.back())) word.remove_suffix(1);  // float2
   return std::ranges::find(kWords, word) != std::end(kWords);
 }
 

@@ -25,6 +25,11 @@ TEST(KernelName, IsTheFunctionAndTheWordThatTellsItApart) {
        "reduce_kernel<MeanOps>"},
       {"void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int, kernel_grad_params)",
        "dgrad_engine"},
+      {"void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>(float)", "bn_bw_1C11_kernel_new"},
+      {"void at::native::vectorized_elementwise_kernel<8, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, "
+       "at::native::(anonymous namespace)::threshold_kernel_impl<c10::BFloat16>(at::TensorIteratorBase&)::{lambda(c10::"
+       "BFloat16)#1}>, std::array<char*, 3ul> >(int)",
+       "vectorized_elementwise_kernel<threshold_kernel_impl>"},
       {"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_nt_align4>(cutlass_80::Params)",
        "Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_nt_align4>"},
       {"void outer<int>::inner<float>(int)", "inner"},

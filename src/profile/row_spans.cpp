@@ -149,6 +149,17 @@ void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
   self_cursor_[p] = std::max(self_cursor_[p], interval.end);
 }
 
+// A stretch that the user named. XLA records annotations of Python as it does its own work: one that stands by itself
+// on the thread that runs programs, with a name that is a word, is the user's.
+bool RowTree::is_users_stretch(SpanId i) const {
+  const SpanKind kind = trace_.kind(i);
+  if (kind == SpanKind::range || kind == SpanKind::step) return true;
+  if (kind != SpanKind::host || trace_.source(i) != Source::jax || !runs_programs_[trace_.track_id(i)]) return false;
+  const SpanId p = trace_.parent(i);
+  if (p != kNone && trace_.kind(p) != SpanKind::frame && !is_users_stretch(p)) return false;
+  return trace_.name(i).find_first_of(".:(#[") == std::string_view::npos;
+}
+
 void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   if (kind == SpanKind::instant) return;  // has no time
@@ -188,7 +199,7 @@ void RowTree::add_host_span(SpanId i) {
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (kind != SpanKind::range && kind != SpanKind::step) append(total, interval);
+    if (!is_users_stretch(i)) append(total, interval);
     if (kind != SpanKind::step) append(roots_[section].total, interval);
   }
   if (kind == SpanKind::recording) {

@@ -28,9 +28,11 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   }
   labels_of_site_.resize(trace.sites().size());
   SpanId behind = 0;  // all host spans
+  runs_programs_.assign(trace.tracks().size(), false);
   spans_of_track_.assign(trace.tracks().size(), 0);
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) behind = i + 1;
+    if (trace.kind(i) == SpanKind::run) runs_programs_[trace.track_id(i)] = true;
     ++spans_of_track_[per_thread ? trace.track_id(i) : 0];
   }
   // Room for as many as there may be: growing would copy them several times.

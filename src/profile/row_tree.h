@@ -132,6 +132,7 @@ class RowTree {
   bool has_self_time(SpanId i) const { return !self_cursor_.empty() && self_cursor_[i] != kNoSelf; }
   void add_self_time(SpanId op, std::int64_t until);
   void leave_out(SpanId op, SpanKind kind, Interval interval);
+  bool is_users_stretch(SpanId i) const;
   void add_host_span(SpanId i);
   void add_gpu_span(SpanId i);
   void add_replays();
@@ -183,9 +184,10 @@ class RowTree {
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by the call around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section
-  std::vector<CallId> call_of_;   // per host span: the call that spans inside it belong to
-  std::vector<CallId> inner_of_;  // per host span: the call for launches and kernels (a compute row's if any)
-  std::vector<bool> in_compile_;  // per span
+  std::vector<CallId> call_of_;      // per host span: the call that spans inside it belong to
+  std::vector<CallId> inner_of_;     // per host span: the call for launches and kernels (a compute row's if any)
+  std::vector<bool> in_compile_;     // per span
+  std::vector<bool> runs_programs_;  // per track
   // Per host span: of an op without phases its time before this is dealt with; else kNoSelf. Empty where none computes.
   std::vector<std::int64_t> self_cursor_;
   std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)
