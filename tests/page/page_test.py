@@ -354,6 +354,10 @@ def findings_say_what_the_json_says(page, pages):
                 at = page.run("[currentView(), timeline.selected, timeline.trace.name(timeline.selected), "
                               "timeline.trace.start[timeline.selected]]")
                 same(at, ["timeline", one["span"], one["name"], one["start_ns"]], "the span that was clicked")
+                facts = dict(page.run("[...byId('details').querySelectorAll('tr')].map((r) => [r.cells[0].textContent, "
+                                      "r.cells[1].textContent])"))
+                if one["step"]:  # else it was launched in one that is left out
+                    same(facts.get("Step"), str(one["step"]), f"step of {one['name']}")
                 kinds_seen.add(page.run("timeline.trace.kind(timeline.selected)"))
     assert len(kinds_seen) >= 4, kinds_seen
 

@@ -97,6 +97,8 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   if (in_user_code > 0)
     found.text += fmt::format(", and for {} while it is in other code between them", time_text(in_user_code / count));
   found.text += '.';
+  found.where = steps.where(found.evidence.spans.front().span);
+  found.where.op.clear();
   if (!by_op.empty()) {
     const auto most = std::ranges::max_element(by_op, {}, [](const auto& one) { return one.second; });
     found.text += fmt::format(" Most of it is in front of work of {}: {} a step.", quoted(most->first),

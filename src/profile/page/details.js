@@ -41,6 +41,13 @@ function spanLink(view, span) {
     view.trace.short(span));
 }
 
+// The number of the step in which something began, or was launched; only where all steps are listed.
+function stepAt(ns) {
+  const {each, number, start_ns: starts, ns: lengths} = report.steps ? report.steps.shown : {};
+  const k = each === 1 ? lowerBound(0, starts.length, (k) => starts[k] > ns) - 1 : -1;
+  return k >= 0 && ns < starts[k] + lengths[k] ? number[k] : "";
+}
+
 async function showSpan(view, span, to) {
   const {trace} = view, {sites, strings} = trace, site = trace.site[span],
         text = (column) => strings[sites[column][site]], time = (ns) => timeOfTrace(trace, ns);
@@ -56,6 +63,7 @@ async function showSpan(view, span, to) {
     ["Start", time(trace.start[span])],
     ["End", time(trace.end(span))],
     ["Kind", trace.kind(span)],
+    ["Step", stepAt(trace.start[cause >= 0 ? cause : span])],
     [
       "On",
       [view.lines.find((line) => line.head && lineIsOf(view, line, track))?.head, track.name].filter(Boolean).join(

@@ -355,7 +355,7 @@ function drawMinimap(view) {
   context.strokeRect(x0 + 0.5, 0.75, Math.max(2, x1 - x0 - 1), height - 2);
 }
 
-// The share of every of so many equal parts of the time in which the outermost spans were under way, over all tracks.
+// The share of every of so many equal parts of the time in which outermost spans of the busiest track were under way.
 function busyOver(trace, tracks, columns) {
   const busy = new Float64Array(Math.max(0, columns)), each = Math.max(1, trace.wall) / Math.max(1, columns);
   for (const track of tracks) {
@@ -367,7 +367,7 @@ function busyOver(trace, tracks, columns) {
     };
     for (let x = 0, [done, at] = [0, row.from]; x < columns; ++x) {
       const [now, next] = until((x + 1) * each, at);
-      busy[x] += (now - done) / each / tracks.length;
+      busy[x] = Math.max(busy[x], (now - done) / each);
       done = now, at = next;
     }
   }

@@ -213,13 +213,13 @@ function otherCards(report) {
     "Completeness",
     plainTable(
       "Records", ["", "Count"],
-      ["received", "dropped", "timeless", "outside", "unattributed", "unlaunched"].map(
+      ["received", "dropped", "timeless", "outside", "unattributed", ...records.unattributed ? ["unlaunched"] : []].map(
         (key) =>
           [{
             timeless: "without a time",
             outside: "outside of the window",
             unattributed: "kernels of no op",
-            unlaunched: "of those launched by no call"
+            unlaunched: "of those, with no launch recorded"
           }[key] ||
              key,
            element(
