@@ -169,6 +169,7 @@ class GpuSweep {
     for (TrackId track = 0; track < threads.size(); ++track) {
       if (trace.tracks()[track].process != process || threads[track].segments.empty()) continue;
       if (threads[track].role == ThreadTime::Role::loop) loop_ = track;
+      if (threads[track].role == ThreadTime::Role::engine) engines_.push_back(track);
       if (first_ == kNone) first_ = track;
     }
   }
@@ -224,40 +225,58 @@ class GpuSweep {
       ns_[at(GpuUse::launch)] += gap.end - launched;
       gap.end = launched;
     }
-    const std::vector<UseSegment>& host = of_launcher();
-    auto segment = std::upper_bound(host.begin(), host.end(), gap.start,
-                                    [](std::int64_t ns, const UseSegment& s) { return ns < s.end; });
-    for (; segment != host.end() && segment->start < gap.end; ++segment) {
-      const std::int64_t part = std::min(segment->end, gap.end) - std::max(segment->start, gap.start);
-      ns_[at(idle_while(segment->use))] += part;
-      gap.start += part;
-    }
-    ns_[at(GpuUse::unseen)] += gap.end - gap.start;
+    // The thread that launched last tells, or else the one that has the loop, or the first of the process.
+    add_idle(gap, launcher_ != kNone ? launcher_ : loop_ != kNone ? loop_ : first_);
   }
 
-  // The thread that launched last tells, or else the one that has the loop, or the first of the process.
-  const std::vector<UseSegment>& of_launcher() {
-    static const std::vector<UseSegment> kNobody;
-    if (const auto made = seen_.find(launcher_); made != seen_.end()) return made->second;
-    if (loop_ == kNone) {
-      const TrackId track = launcher_ != kNone ? launcher_ : first_;
-      return track == kNone ? kNobody : threads_[track].segments;
+  void add(GpuUse use, Interval of) { ns_[at(use)] += of.end - of.start; }
+
+  // Calls `take` with every part of an interval that is one segment of a thread, and `rest` with the others.
+  template <class Take, class Rest>
+  void for_each_segment(Interval of, TrackId track, Take&& take, Rest&& rest) const {
+    const std::vector<UseSegment>& host = threads_[track].segments;
+    auto segment = std::upper_bound(host.begin(), host.end(), of.start,
+                                    [](std::int64_t ns, const UseSegment& s) { return ns < s.end; });
+    for (; segment != host.end() && segment->start < of.end; ++segment) {
+      const Interval part{std::max(segment->start, of.start), std::min(segment->end, of.end)};
+      if (part.start > of.start) rest(Interval{of.start, part.start});
+      take(segment->use, part);
+      of.start = part.end;
     }
-    // The loop and its engines take turns; whoever else launches waits for them.
-    std::vector<UseSegment> turns = threads_[loop_].segments;
-    for (TrackId track = 0; track < threads_.size(); ++track) {
-      if (trace_.tracks()[track].process != process_ || threads_[track].role != ThreadTime::Role::engine) continue;
-      turns = in_turns(turns, threads_[track].segments);
-    }
-    const bool is_helper = launcher_ != kNone && threads_[launcher_].role == ThreadTime::Role::other;
-    return seen_[launcher_] = is_helper ? behind_loop(threads_[launcher_].segments, turns) : std::move(turns);
+    if (of.start < of.end) rest(of);
+  }
+
+  // The thread's use tells why the GPU is idle. One that is idle waits for the loop; the loop's is blocked while an
+  // engine works.
+  void add_idle(Interval gap, TrackId track) {
+    if (track == kNone) return add(GpuUse::unseen, gap);
+    for_each_segment(
+        gap, track,
+        [&](HostUse use, Interval part) {
+          if (use == HostUse::idle && loop_ != kNone && track != loop_) {
+            add_idle(part, loop_);
+          } else if (use == HostUse::blocked && track == loop_) {
+            add_blocked(part, 0);
+          } else {
+            add(idle_while(use), part);
+          }
+        },
+        [&](Interval part) { add(GpuUse::unseen, part); });
+  }
+  void add_blocked(Interval gap, std::size_t engine) {
+    if (engine == engines_.size()) return add(GpuUse::blocked, gap);
+    const auto look_further = [&](Interval part) { add_blocked(part, engine + 1); };
+    for_each_segment(
+        gap, engines_[engine],
+        [&](HostUse use, Interval part) { is_busy(use) ? add(idle_while(use), part) : look_further(part); },
+        look_further);
   }
 
   const Trace& trace_;
   const ProcessId process_;
   const std::vector<ThreadTime>& threads_;
   TrackId launcher_ = kNone, loop_ = kNone, first_ = kNone;
-  std::map<TrackId, std::vector<UseSegment>> seen_;  // by launcher, in programs that have a loop
+  std::vector<TrackId> engines_;
   std::array<std::int64_t, kGpuUses> ns_{};
 };
 

@@ -99,14 +99,13 @@ void add_part(std::vector<UseSegment>* made, UseSegment part) {
   }
 }
 
-bool is_busy(const UseSegment* segment) {
-  return segment != nullptr && !is_users(segment->use) && segment->use != HostUse::unseen;
-}
-
 std::vector<UseSegment> blocked_by(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine) {
   std::vector<UseSegment> made;
+  std::size_t parts = 0;
+  for_each_part(loop, engine, [&](const UseSegment&, const UseSegment*, std::int64_t, std::int64_t) { ++parts; });
+  made.reserve(parts);
   for_each_part(loop, engine, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
-    const bool waits = own.use == HostUse::yours && is_busy(other);
+    const bool waits = own.use == HostUse::yours && other != nullptr && is_busy(other->use);
     add_part(&made, {from, to, waits ? HostUse::blocked : own.use, own.span});
   });
   return made;
@@ -114,23 +113,7 @@ std::vector<UseSegment> blocked_by(const std::vector<UseSegment>& loop, const st
 
 }  // namespace
 
-std::vector<UseSegment> in_turns(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine) {
-  std::vector<UseSegment> made;
-  for_each_part(loop, engine, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
-    const bool has_turn = own.use == HostUse::blocked && is_busy(other);
-    add_part(&made, has_turn ? UseSegment{from, to, other->use, other->span} : UseSegment{from, to, own.use, own.span});
-  });
-  return made;
-}
-
-std::vector<UseSegment> behind_loop(const std::vector<UseSegment>& helper, const std::vector<UseSegment>& loop) {
-  std::vector<UseSegment> made;
-  for_each_part(helper, loop, [&](const UseSegment& own, const UseSegment* other, std::int64_t from, std::int64_t to) {
-    const bool waits = own.use == HostUse::idle && other != nullptr;
-    add_part(&made, waits ? UseSegment{from, to, other->use, other->span} : UseSegment{from, to, own.use, own.span});
-  });
-  return made;
-}
+bool is_busy(HostUse use) { return !is_users(use) && use != HostUse::unseen; }
 
 void tell_waits_from_code(const Trace& trace, std::vector<ThreadTime>* threads) {
   const auto is_anothers = [](const Process& process) { return process.source != Source::paoding; };

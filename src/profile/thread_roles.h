@@ -14,11 +14,7 @@ namespace paoding::profile {
 /// gradients) or idle as far as is known (an engine, and a thread on which no user's range or frame is).
 void tell_waits_from_code(const Trace& trace, std::vector<ThreadTime>* threads);
 
-/// The segments of a loop's thread with those of an engine where that is busy while the loop's thread is blocked: the
-/// two take turns.
-std::vector<UseSegment> in_turns(const std::vector<UseSegment>& loop, const std::vector<UseSegment>& engine);
-
-/// The segments of a helper with those of the loop's thread where the helper is idle, as it waits for that one.
-std::vector<UseSegment> behind_loop(const std::vector<UseSegment>& helper, const std::vector<UseSegment>& loop);
+/// Whether a thread is at work at that time, or waits for a GPU.
+bool is_busy(HostUse use);
 
 }  // namespace paoding::profile
