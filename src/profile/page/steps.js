@@ -18,7 +18,7 @@ function stepBars({steps, findings: found}) {
         title: text,
         "aria-label": text,
         tabindex: k ? -1 : 0,
-        onclick: () => showStep(number, starts[k], starts[k] + until[k])
+        onclick: () => showStep(number, starts[k], starts[k] + ns[k])
       },
       element(
         "i", {style: `height:${100 * until[k] / most}%`},
@@ -53,14 +53,14 @@ function showStep(number, from, to) {
   if (!timeline) return;
   const room = 0.05 * (to - from), tracks = timeline.lines.filter((line) => line.track).map((line) => line.track);
   timeline.lookAt(from - room, to + room);
-  timeline.select({from, to: Math.min(to, timeline.trace.wall), tracks, name: `step ${number},`});
+  timeline.select({from, to: Math.min(to, timeline.trace.wall), tracks, name: `step ${number} on the host,`});
 }
 
 function stepsCard(report) {
   const {steps, steps_beside: beside, findings: found} = report, rows = [
     [`median of all ${grouped(steps.count)} on the host`, timeCell(steps.p50_ns)],
-    ["99% are no longer than", timeCell(steps.p99_ns)],
-    [`the longest, step ${steps.worst_step}`, timeCell(steps.worst_ns)]
+    ["99% of them are no longer than", timeCell(steps.p99_ns)],
+    [`the longest of them, step ${steps.worst_step}`, timeCell(steps.worst_ns)]
   ];
   const isHeld = hasLengths(report);
   if (isHeld) rows.unshift(["median until its work on GPUs has ended", timeCell(found.step_ns)]);
@@ -74,7 +74,7 @@ function stepsCard(report) {
     isHeld && "The strong part of a bar is its time on the host, the pale one above goes on until its work on GPUs ended.",
     isHeld && found.steps < steps.count && `Findings look at ${found.steps} of them.`,
     warm && (warm > 1 ? `Steps 1 to ${warm} warmed up.` : "Step 1 warmed up."),
-    steps.why && `The longest one was ${exactTime(steps.why_ns)} longer than the median in ${visible(steps.why)}.`
+    steps.why && `The longest on the host was ${exactTime(steps.why_ns)} longer than the median in ${visible(steps.why)}.`
   ];
   return card(
     "Steps",
