@@ -23,9 +23,9 @@ enum class HostUse : std::uint8_t {
   compile,    // making programs
   recording,  // the recorder's own work
   unseen,     // a run that was under way when the recording began; and where other processes only were recorded
-  blocked,    // it waits, but for no GPU: for another thread, in a lock, a poll or a sleep
-  idle,       // of a thread that only helps another framework's program: between its spans, of which nothing is known
-  yours,      // whatever is not paoding's
+  blocked,  // it waits, in no call of the GPU's API: for another thread, in a lock, a poll, a sleep, a read of a value
+  idle,     // of another framework's thread: nothing is known of it, as between the spans of one that only helps
+  yours,    // whatever is not paoding's
 };
 inline constexpr int kHostUses = static_cast<int>(HostUse::yours) + 1;
 
@@ -45,7 +45,7 @@ enum class GpuUse : std::uint8_t {
   sync,          // idle: it waited
   compile,       // idle: it compiled
   recording,     // idle: it recorded
-  blocked,       // idle: it waited, but not for the GPU
+  blocked,       // idle: it was blocked
   yours,         // idle: it ran code that is not paoding's
   unseen,        // idle as far as is known: the thread was not recorded
 };

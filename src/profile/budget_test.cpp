@@ -142,6 +142,19 @@ TEST_F(OtherBudget, OfALockAPollAndASleepIsBlocked) {
   EXPECT_NE(text.find(" idle: blocked 45 idle: your code 455\n"), text.npos) << text;  // behind 700
 }
 
+// JAX's loop waits in a read, which has spans in it, and then nothing of the thread is recorded.
+TEST(JaxBudget, OfAReadIsBlockedAndBehindTheLastSpanNothingIsKnown) {
+  BudgetScene jax;
+  jax.trace.set_window(0, 1000);
+  const ProcessId own = jax.trace.add_process(7, -1, "train", Source::jax);
+  const TrackId python = jax.trace.add_track(TrackKind::thread, "python3", -1, own);
+  jax.add(python, "train", SpanKind::step, 100, 600);
+  jax.add(python, "update", SpanKind::run, 100, 200);
+  jax.add(python, "np.asarray(jax.Array)", SpanKind::host, 300, 500);
+  jax.add(python, "PjRtBuffer::ToLiteral", SpanKind::host, 350, 400);
+  EXPECT_EQ(jax.text(), "python3: run, between ops 100 blocked 200 idle or not recorded 500 your code 200\n");
+}
+
 // A thread on which nothing of the user's is recorded says nothing of the user's code; whom it waits for does.
 TEST_F(OtherBudget, OfAHelperIsNotTheUsersCode) {
   const TrackId helper = s.trace.add_track(TrackKind::thread, "pjrt_worker", -1, process),
@@ -150,11 +163,12 @@ TEST_F(OtherBudget, OfAHelperIsNotTheUsersCode) {
   s.add(helper, "launch", SpanKind::launch, 900, 910, 3);
   s.add(gpu, "copy", SpanKind::memcpy, 950, 1000, 3);
   s.add(pins, "pin", SpanKind::range, 300, 320);
+  s.add(pins, "pin", SpanKind::range, 600, 620);
   EXPECT_EQ(s.text(),
             "main: ops 90 launch 10 blocked 200 your code 700\n"
             "pt_autograd_0: ops 180 launch 20 idle or not recorded 800\n"
             "pjrt_worker: ops 30 launch 10 idle or not recorded 960\n"
-            "pin_memory: your code 1000\n"
+            "pin_memory: idle or not recorded 680 your code 320\n"
             "GPU 0: kernels 300 exposed copies 50"
             " idle: launch 270"         // 100..170, 400..530, 880..950
             " idle: your code 380\n");  // 0..100, 300..400, 700..880: the loop's

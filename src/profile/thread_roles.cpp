@@ -2,6 +2,7 @@
 #include "profile/thread_roles.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace paoding::profile {
@@ -21,13 +22,21 @@ bool is_wait(std::string_view frame) {
          (has("selectors.py") && frame.ends_with(" select"));
 }
 
+// A call of Python's or XLA's in which the host waits for a value of a GPU's.
+bool reads_value(std::string_view name) {
+  static constexpr std::string_view kReads[] = {"np.asarray(jax.Array)", "block_until_ready",   "BlockHostUntilReady",
+                                                "PjRtBuffer::Await",     "jax.Array.__float__", "jax.Array.item"};
+  return std::ranges::any_of(kReads, [&](std::string_view read) { return name.find(read) != name.npos; });
+}
+
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
 
 // Signs of a thread's part, which its spans give.
 struct Signs {
   std::uint64_t steps = 0, launches = 0, ops = 0;
-  std::int64_t in_engine_ns = 0, in_ops_ns = 0;  // outermost ops
-  bool is_users = false;                         // it has ranges or frames, or feeds
+  std::int64_t in_engine_ns = 0, in_ops_ns = 0;                             // outermost ops
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;  // of its spans
+  bool is_users = false;                                                    // it has ranges or frames, or feeds
 };
 
 std::vector<Signs> signs_of_threads(const Trace& trace) {
@@ -38,6 +47,7 @@ std::vector<Signs> signs_of_threads(const Trace& trace) {
       continue;
     }
     Signs& own = made[trace.track_id(i)];
+    own.first = std::min(own.first, trace.start(i)), own.last = std::max(own.last, trace.end(i));
     switch (trace.kind(i)) {
       case SpanKind::step: ++own.steps; [[fallthrough]];
       case SpanKind::range:
@@ -63,12 +73,25 @@ bool is_engine(const Signs& signs) {
 }
 
 void block_in_waits(const Trace& trace, std::vector<UseSegment>* segments) {
-  std::vector<signed char> waits(trace.sites().size(), -1);
+  constexpr int kFurthest = 16;
+  constexpr signed char kNotKnown = -1, kGoesOn = 0, kWaits = 1, kReads = 2;
+  std::vector<signed char> sites(trace.sites().size(), kNotKnown);
+  const auto waits_at = [&](SpanId i) {
+    signed char& known = sites[trace.site_id(i)];
+    const SpanKind kind = trace.kind(i);
+    if (known == kNotKnown && kind != SpanKind::frame && kind != SpanKind::host) known = kGoesOn;
+    if (known == kNotKnown && reads_value(trace.name(i))) known = kReads;
+    if (known == kNotKnown) known = kind == SpanKind::frame && is_wait(trace.name(i)) ? kWaits : kGoesOn;
+    return known;
+  };
   for (UseSegment& segment : *segments) {
-    if (segment.use != HostUse::yours || segment.span == kNone || trace.kind(segment.span) != SpanKind::frame) continue;
-    signed char& waits_here = waits[trace.site_id(segment.span)];
-    if (waits_here < 0) waits_here = is_wait(trace.name(segment.span)) ? 1 : 0;
-    if (waits_here == 1) segment.use = HostUse::blocked;
+    if (segment.use != HostUse::yours || segment.span == kNone) continue;
+    if (waits_at(segment.span) != kGoesOn) segment.use = HostUse::blocked;
+    SpanId around = trace.parent(segment.span);
+    for (int k = 0; k < kFurthest && around != kNone && segment.use == HostUse::yours; ++k) {
+      if (waits_at(around) == kReads) segment.use = HostUse::blocked;
+      around = trace.parent(around);
+    }
   }
 }
 
@@ -140,6 +163,10 @@ void tell_waits_from_code(const Trace& trace, std::vector<ThreadTime>* threads) 
     for (const TrackId track : own) {
       ThreadTime& thread = (*threads)[track];
       block_in_waits(trace, &thread.segments);
+      for (UseSegment& segment : thread.segments) {  // nothing is known of it then
+        const bool is_outside = segment.end <= signs[track].first || segment.start >= signs[track].last;
+        if (segment.use == HostUse::yours && segment.span == kNone && is_outside) segment.use = HostUse::idle;
+      }
       if (track == loop || (thread.role == ThreadTime::Role::other && signs[track].is_users)) continue;
       for (UseSegment& segment : thread.segments) {
         if (segment.use != HostUse::yours) continue;

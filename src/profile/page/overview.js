@@ -152,8 +152,8 @@ function budgetsCard(report) {
     "Wall time of every thread and GPU", list, all.length > known ? element("p", {}, more) : null,
     element(
       "p", {},
-      "The parts of each add up to the wall time. Blocked: the thread waits for another one, in a lock or " +
-        "in a sleep. Idle, between kernels: the next one was queued already. Idle, launch: the host was launching it. " +
+      "The parts of each add up to the wall time. Blocked: the thread waits for another one, in a lock, a " +
+        "sleep or a read. Idle, between kernels: the next one was queued already. Idle, launch: the host was launching it. " +
         "Other words behind idle are what the " +
         "thread that launches was at."));
 }
