@@ -44,15 +44,14 @@ struct Edit {
 
 struct Candidate {
   Kind kind = Kind::late_data;
-  std::string title = {};             // "the GPU waits for data": without a gain, the core adds that
-  std::string text = {};              // sentences with the numbers that are the evidence
-  Where where = {};                   // steps.h
-  std::vector<SpanId> evidence = {};  // the worst first; the core keeps kMostEvidence of them
+  std::string title = {};  // "the GPU waits for data": without a gain, the core adds that
+  std::string text = {};   // sentences with the numbers that are the evidence
+  Where where = {};        // steps.h
+  Examples evidence = {};
   std::string change = {}, verify = {};
   std::vector<Edit> least = {};  // that the change achieves at least
   std::vector<Edit> most = {};   // all of it, down to the floor
 };
-inline constexpr std::size_t kMostEvidence = 8;
 
 /// A rule adds to these.
 struct Candidates {

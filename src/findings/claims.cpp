@@ -7,12 +7,15 @@
 #include <future>
 #include <system_error>
 
+#include "findings/effect.h"
+
 namespace paoding::findings {
 
 namespace {
 
 struct Gain {
   std::int64_t low = 0, high = 0;
+  Effect effect = {};
 };
 
 // All edits together take away so much, and no replay saves more; without a wait it may save anything.
@@ -39,14 +42,16 @@ double most_to_save(const Steps& steps, const std::vector<Edit>& edits) {
 }
 
 // Alone, on the trace as it is.
-std::vector<Gain> gains_alone(const Replay& replay, const std::vector<Candidate>& candidates, bool two_threads) {
+std::vector<Gain> gains_alone(const Replay& replay, const Steps& steps, const std::vector<Candidate>& candidates,
+                              const Replay::Outcome& unchanged, bool two_threads) {
   std::vector<Gain> gains(candidates.size());
-  const std::int64_t whole = replay.step_ns();
+  const std::int64_t whole = unchanged.step_ns();
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < candidates.size(); i = next++) {
-      const std::int64_t most = whole - replay.step_ns(candidates[i].most),
-                         least = whole - replay.step_ns(candidates[i].least);
+      const Replay::Outcome changed = replay.outcome({candidates[i].most});
+      const std::int64_t most = whole - changed.step_ns(), least = whole - replay.step_ns(candidates[i].least);
+      gains[i].effect = effect_of(unchanged, changed, steps.first_number());
       gains[i].high = std::max<std::int64_t>(0, std::max(most, least));
       gains[i].low = std::clamp<std::int64_t>(std::min(most, least), 0, gains[i].high);
     }
@@ -63,7 +68,7 @@ std::vector<Gain> gains_alone(const Replay& replay, const std::vector<Candidate>
   return gains;
 }
 
-Finding made_of(Candidate&& candidate, Gain gain, std::int64_t step_ns) {
+Finding made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
   Finding finding;
   finding.kind = candidate.kind;
   finding.title = std::move(candidate.title), finding.text = std::move(candidate.text);
@@ -76,8 +81,7 @@ Finding made_of(Candidate&& candidate, Gain gain, std::int64_t step_ns) {
   finding.share_low = share_of(finding.gain_low_ns), finding.share_high = share_of(finding.gain_high_ns);
   finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
   finding.line = std::move(candidate.where.line);
-  finding.evidence = std::move(candidate.evidence);
-  if (finding.evidence.size() > kMostEvidence) finding.evidence.resize(kMostEvidence);
+  finding.evidence = std::move(candidate.evidence), finding.effect = std::move(gain.effect);
   finding.change = std::move(candidate.change), finding.verify = std::move(candidate.verify);
   return finding;
 }
@@ -85,11 +89,11 @@ Finding made_of(Candidate&& candidate, Gain gain, std::int64_t step_ns) {
 }  // namespace
 
 std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector<Candidate> candidates,
-                           std::int64_t step_ns, const FindOptions& options) {
+                           const Replay::Outcome& unchanged, std::int64_t step_ns, const FindOptions& options) {
   const double least = options.least_share * static_cast<double>(step_ns);
   const double of_all = least * static_cast<double>(steps.count());
   std::erase_if(candidates, [&](const Candidate& one) { return most_to_save(steps, one.most) < of_all; });
-  const std::vector<Gain> alone = gains_alone(replay, candidates, options.two_threads);
+  const std::vector<Gain> alone = gains_alone(replay, steps, candidates, unchanged, options.two_threads);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (static_cast<double>(alone[i].high) >= least) order.push_back(i);
@@ -100,7 +104,7 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
   };
   std::ranges::stable_sort(order, std::ranges::greater(), rank);
   std::vector<Edit> claimed;  // by those that come first, all of it
-  std::int64_t whole = replay.step_ns();
+  std::int64_t whole = unchanged.step_ns();
   std::vector<Finding> found;
   for (const std::size_t i : order) {
     if (found.size() >= options.most) break;
@@ -117,7 +121,7 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
     }
     whole = with_it;
     claimed.insert(claimed.end(), candidates[i].most.begin(), candidates[i].most.end());
-    found.push_back(made_of(std::move(candidates[i]), gain, step_ns));
+    found.push_back(made_of(std::move(candidates[i]), std::move(gain), step_ns));
   }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::replayed_high_ns);
   for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;

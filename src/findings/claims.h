@@ -11,8 +11,8 @@
 
 namespace paoding::findings {
 
-/// The candidates that gain enough, the largest gain first.
+/// The candidates that gain enough, the largest gain first. `unchanged` is the replay without any.
 std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector<Candidate> candidates,
-                           std::int64_t step_ns, const FindOptions& options);
+                           const Replay::Outcome& unchanged, std::int64_t step_ns, const FindOptions& options);
 
 }  // namespace paoding::findings

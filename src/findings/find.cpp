@@ -38,6 +38,61 @@ std::string_view to_string(Kind kind) {
   return kWords[static_cast<std::size_t>(kind)];
 }
 
+std::string_view title_of(Kind kind) {
+  static constexpr std::array<std::string_view, kKinds + 1> kTitles = {"",
+                                                                       "the step waits for its input",
+                                                                       "the GPU waits for launches",
+                                                                       "the host waits for the GPU inside of a step",
+                                                                       "copies from or to pageable memory",
+                                                                       "copies that hold up kernels",
+                                                                       "small elementwise kernels in a row",
+                                                                       "kernels that only cast, copy or transpose",
+                                                                       "fills and sums of gradients",
+                                                                       "kernels too small for the GPU",
+                                                                       "f32 without tensor cores",
+                                                                       "sizes that tensor cores do not like",
+                                                                       "kernels far below the memory's bandwidth",
+                                                                       "products that are slow for their size",
+                                                                       "collectives that hold up kernels",
+                                                                       "a rank that the others wait for",
+                                                                       "memory allocated inside of steps",
+                                                                       "code compiled or loaded inside of steps",
+                                                                       "a few steps far slower than the others",
+                                                                       "clocks that sink",
+                                                                       "CUDA graphs made anew in steps"};
+  return kTitles[static_cast<std::size_t>(kind)];
+}
+
+std::string_view to_string(Side side) {
+  static constexpr std::array<std::string_view, 3> kWords = {"", "host", "GPU"};
+  return kWords[static_cast<std::size_t>(side)];
+}
+
+namespace {
+
+// Lines come from frames of Python and from the metadata of XLA's programs; a trace without either has none.
+std::string how_to_record_lines(const Steps& steps, const std::vector<Finding>& found) {
+  const profile::Trace& trace = steps.trace();
+  if (found.empty() || std::ranges::any_of(found, [](const Finding& one) { return !one.line.empty(); })) return "";
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) == profile::SpanKind::frame) return "";
+  }
+  switch (steps.source()) {
+    case profile::Source::pytorch: return "torch.profiler.profile(with_stack=True) records lines of the user's code";
+    case profile::Source::jax:
+    case profile::Source::tensorflow:
+      return "jax.profiler.ProfileOptions with python_tracer_level = 1 records lines of the user's code";
+    case profile::Source::paoding:
+      return "recordings of paoding have no lines: scopes (Scope, layers of nn) and ranges (ProfileRange) name parts "
+             "of "
+             "the user's code";
+    case profile::Source::nsight_systems: return "NVTX ranges name parts of the user's code: the database has no lines";
+    default: return "ranges name parts of the user's code: the trace has no lines";
+  }
+}
+
+}  // namespace
+
 std::span<const Rule> rules() {
   static constexpr Rule kRules[] = {
       find_late_data,          find_late_launches, find_sync_in_step,    find_pageable_copies, find_exposed_copies,
@@ -50,7 +105,10 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   const Steps steps(trace);
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
-  made.step_ns = steps.median_ns();
+  made.step_ns = steps.median_ns(), made.host_ns = steps.host_median_ns();
+  made.first_step = static_cast<int>(steps.first_number()), made.recorded_steps = static_cast<int>(steps.recorded());
+  made.warm_up_steps = static_cast<int>(steps.warm_up());
+  made.step_lengths = steps.lengths(), made.have_gpus = !steps.device_spans().empty();
   std::optional<Replay> made_beside;
   std::future<void> beside;
   constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started
@@ -71,8 +129,11 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;
   made.silent = std::move(candidates.silent);
-  made.found =
-      claim(replay, steps, std::move(candidates.all), std::max(made.step_ns, replay.measured_step_ns()), options);
+  made.base_ns = std::max(made.step_ns, replay.measured_step_ns());
+  const Replay::Outcome unchanged = replay.outcome();
+  made.limit = unchanged.limit();
+  made.found = claim(replay, steps, std::move(candidates.all), unchanged, made.base_ns, options);
+  made.no_lines = how_to_record_lines(steps, made.found);
   return made;
 }
 

@@ -44,10 +44,45 @@ enum class Kind : std::uint8_t {
 inline constexpr int kKinds = static_cast<int>(Kind::rebuilt_graph);
 /// "late_data", ...
 std::string_view to_string(Kind kind);
+/// The same for people: "the step waits for its input".
+std::string_view title_of(Kind kind);
 
 /// The error of replays, as factors of the replayed gains: four of five gains that were measured beside the seeded
 /// faults of tests/findings lie between them (benchmarks/results/findings.json).
 inline constexpr double kGainBelow = 0.75, kGainAbove = 1.15;
+
+/// The side that the steps wait for: it is at work for nearly all of their time.
+enum class Side : std::uint8_t { neither, host, gpu };
+/// "", "host", "GPU"
+std::string_view to_string(Side side);
+
+/// A span that a finding is about.
+struct Example {
+  SpanId span = kNone;
+  std::size_t kind = 0;  // of Examples::kinds
+  std::int64_t ns = 0;   // lost at it
+  std::size_t step = 0;  // counted from 1; 0: in none
+};
+
+/// All spans of one name that a finding is about.
+struct ExampleKind {
+  std::string name;  // short
+  std::size_t count = 0;
+  std::int64_t ns = 0;  // lost at all of them
+};
+
+struct Examples {
+  std::vector<ExampleKind> kinds = {};
+  std::vector<Example> spans = {};  // the worst first, then one of every kind
+};
+
+/// The steps that a change makes shorter, when it is made alone.
+struct Effect {
+  std::vector<std::size_t> in_steps = {};    // their numbers, counted from 1
+  std::int64_t before_ns = 0, after_ns = 0;  // one of those, on average
+  Side limit = Side::neither;                // of all steps, with the change
+  std::string bound = {};                    // a sentence, where that limit keeps the gain down or is a new one
+};
 
 struct Finding {
   Kind kind = Kind::late_data;
@@ -59,9 +94,10 @@ struct Finding {
   double share = 0, share_low = 0,
          share_high = 0;  // of Findings::step_ns: replayed_high_ns, which is the prediction, and the gain
   std::string op = {}, scope = {}, line = {};  // the user's; empty where the trace does not say
-  std::vector<SpanId> evidence = {};           // some spans, the worst first
-  std::string change = {};                     // in the words of the framework that was recorded
-  std::string verify = {};                     // the switch that `paoding verify` flips; "": none
+  Examples evidence = {};
+  Effect effect = {};
+  std::string change = {};  // in the words of the framework that was recorded
+  std::string verify = {};  // the switch that `paoding verify` flips; "": none
 };
 
 /// A rule that could not look, and why.
@@ -75,10 +111,19 @@ struct Findings {
   std::vector<Finding> found = {};
   std::string abstained = {};  // why nothing is said at all; empty otherwise
   std::vector<Silence> silent = {};
-  std::int64_t step_ns = 0;     // the median step
-  int steps = 0;                // that were looked at
-  std::string stepped_by = {};  // how steps were told apart: "steps as they are marked"
-  double replay_error = 0;      // of the unchanged trace's replay, as a share of the measured time
+  std::int64_t step_ns = 0;  // the median step, until its work on GPUs has ended
+  std::int64_t host_ns = 0;  // the median step on the host alone
+  std::int64_t base_ns = 0;  // the step that shares are of: the median, or the average where that is longer
+  int steps = 0;             // that were looked at
+  int first_step = 1;        // the number of the first of them, counted from 1
+  int warm_up_steps = 0;     // in front of those
+  int recorded_steps = 0;    // with those that are left out
+  std::vector<std::int64_t> step_lengths = {};  // of those that were looked at
+  bool have_gpus = false;                       // the steps, work on them
+  Side limit = Side::neither;                   // of the unchanged steps
+  std::string no_lines = {};                    // how to record lines of the user's code, where no finding has one
+  std::string stepped_by = {};                  // how steps were told apart: "steps as they are marked"
+  double replay_error = 0;                      // of the unchanged trace's replay, as a share of the measured time
 };
 
 struct FindOptions {

@@ -41,7 +41,8 @@ class KernelGroup {
   double per_step(double value) const;
   /// The place of the kernel that would save most.
   Where where() const;
-  std::vector<SpanId> evidence() const;
+  Evidence lost() const;
+  Examples examples() const { return lost().examples(works_.steps()); }
   /// "aten::mul (145 of 339), aten::add (48)": the first few ops, those first that would save most.
   std::string ops(std::size_t most = 3) const;
 

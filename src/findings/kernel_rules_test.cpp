@@ -78,7 +78,7 @@ void expect_gain(const Trace& trace, Kind kind, Expected gain, std::string_view 
   EXPECT_NEAR(static_cast<double>(found->replayed_low_ns) / 1e3, gain.low_us, kNear) << found->text;
   EXPECT_NEAR(static_cast<double>(found->replayed_high_ns) / 1e3, gain.high_us, kNear) << found->text;
   EXPECT_NE(found->change.find(change), std::string::npos) << found->change;
-  EXPECT_FALSE(found->evidence.empty());
+  EXPECT_FALSE(found->evidence.spans.empty());
 }
 
 void expect_nothing(const Trace& trace, Kind kind) {

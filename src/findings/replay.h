@@ -22,10 +22,25 @@ class Replay {
  public:
   explicit Replay(const Steps& steps);
 
+  /// The steps of one run of the graph.
+  struct Outcome {
+    std::int64_t all_ns = 0;               // until the work of each has ended, but not beyond the start of the next
+    std::vector<std::int64_t> steps = {};  // lengths_of() them
+    // In each how long the thread that steps, and those that take turns with it, are at work, without waiting; and how
+    // long any GPU is.
+    std::vector<std::int64_t> host = {}, gpu = {};
+    std::int64_t step_ns() const { return steps.empty() ? 0 : all_ns / static_cast<std::int64_t>(steps.size()); }
+    /// The median step decides.
+    Side limit() const;
+  };
+
   /// A step on average, as it was measured: until its work of GPUs has ended, but not beyond the start of the next.
   std::int64_t measured_step_ns() const;
   /// The same with changes; of several lists all. Several threads may ask at once.
-  std::int64_t step_ns(std::initializer_list<std::span<const Edit>> edits = {}) const;
+  Outcome outcome(std::initializer_list<std::span<const Edit>> edits = {}) const;
+  std::int64_t step_ns(std::initializer_list<std::span<const Edit>> edits = {}) const {
+    return outcome(edits).step_ns();
+  }
   std::int64_t step_ns(std::span<const Edit> edits) const { return step_ns({edits}); }
   /// |replayed - measured| / measured, of the unchanged steps.
   double error() const { return error_; }
@@ -76,9 +91,8 @@ class Replay {
   void add_cut(TrackId track, std::int64_t start, std::int64_t end, std::int64_t ns, Run* run) const;
   void start_sooner(SpanId call, std::int64_t ns, Run* run) const;
   void move_host(TrackId track, std::int64_t start, std::int64_t end, Run* run) const;
-  std::int64_t simulate(Run* run) const;
-  std::int64_t all_steps_ns(const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
-                            const std::vector<std::int64_t>& work_ends) const;
+  Outcome simulate(Run* run) const;
+  static std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
 
   const Steps& steps_;
   std::vector<Node> nodes_;

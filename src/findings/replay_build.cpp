@@ -300,14 +300,15 @@ void ReplayBuilder::follow_burst(const Entry& entry, Node* node) {
 }
 
 void ReplayBuilder::measure() {
-  std::vector<std::int64_t> starts, ends, work_ends(steps_.count(), 0);
-  for (const Interval& step : steps_.of()) starts.push_back(step.start - from_), ends.push_back(step.end - from_);
+  std::vector<Interval> steps;
+  std::vector<std::int64_t> work_ends(steps_.count(), 0);
+  for (const Interval& step : steps_.of()) steps.push_back({step.start - from_, step.end - from_});
   for (NodeId n = 0; n < made_.nodes_.size(); ++n) {
     const Node& node = made_.nodes_[n];
     if (node.type != Type::work || node.step == kNone) continue;
     work_ends[node.step] = std::max(work_ends[node.step], trace_.end(entries_[n].span) - from_);
   }
-  made_.measured_ns_ = made_.all_steps_ns(starts, ends, work_ends);
+  made_.measured_ns_ = Replay::all_steps_ns(steps, work_ends);
   const std::int64_t replayed = made_.step_ns() * static_cast<std::int64_t>(steps_.count());
   if (made_.measured_ns_ > 0) {
     made_.error_ =

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "findings/replay.h"
+#include "profile/step_times.h"
 
 namespace paoding::findings {
 
@@ -27,8 +28,18 @@ std::int64_t Replay::measured_step_ns() const {
   return steps_.count() == 0 ? 0 : measured_ns_ / static_cast<std::int64_t>(steps_.count());
 }
 
-std::int64_t Replay::step_ns(std::initializer_list<std::span<const Edit>> edits) const {
-  if (steps_.count() == 0) return 0;
+Side Replay::Outcome::limit() const {
+  constexpr double kNearlyAll = 0.9;
+  if (steps.empty()) return Side::neither;
+  const std::int64_t on_host = median(host), on_gpu = median(gpu);
+  if (static_cast<double>(std::max(on_host, on_gpu)) < kNearlyAll * static_cast<double>(median(steps))) {
+    return Side::neither;
+  }
+  return on_gpu >= on_host ? Side::gpu : Side::host;
+}
+
+Replay::Outcome Replay::outcome(std::initializer_list<std::span<const Edit>> edits) const {
+  if (steps_.count() == 0) return {};
   Run run;
   run.durations = durations_;
   run.delays.resize(nodes_.size());
@@ -36,7 +47,7 @@ std::int64_t Replay::step_ns(std::initializer_list<std::span<const Edit>> edits)
   run.flags.assign(nodes_.size(), 0);
   for (const std::span<const Edit> some : edits) apply(some, &run);
   apply_cuts(&run);
-  return simulate(&run) / static_cast<std::int64_t>(steps_.count());
+  return simulate(&run);
 }
 
 void Replay::add_cut(TrackId track, std::int64_t start, std::int64_t end, std::int64_t ns, Run* run) const {
@@ -181,12 +192,14 @@ void Replay::apply_cuts(Run* run) const {
   }
 }
 
-std::int64_t Replay::simulate(Run* run) const {
+Replay::Outcome Replay::simulate(Run* run) const {
   std::ranges::sort(run->moved), std::ranges::sort(run->deferred), std::ranges::sort(run->gaps);
   std::vector<std::int64_t> starts(nodes_.size()), ends(nodes_.size());
   std::vector<std::int64_t> work_ends(steps_.count(), 0), latest(groups_.size(), 0);
   std::size_t next_moved = 0, next_deferred = 0, next_gap = 0;
   std::int64_t worker = 0, copier = 0;  // until when those that work beside are busy; from the first step on
+  std::int64_t gpu_until = 0;
+  std::vector<std::int64_t> gpu(steps_.count(), 0);
   for (NodeId i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const std::uint8_t flags = run->flags[i];
@@ -229,6 +242,10 @@ std::int64_t Replay::simulate(Run* run) const {
     } else {
       ends[i] = at + run->durations[i];
     }
+    if (node.step != kNone) {  // works of several streams are nearly in the order of their starts
+      gpu[node.step] += std::max<std::int64_t>(0, ends[i] - std::max(at, gpu_until));
+      gpu_until = std::max(gpu_until, ends[i]);
+    }
     if (node.group != kNone) {
       const Group& group = groups_[node.group];
       latest[node.group] = std::max(latest[node.group], at);
@@ -244,20 +261,24 @@ std::int64_t Replay::simulate(Run* run) const {
       work_ends[node.step] = std::max(work_ends[node.step], ends[i]);
     }
   }
-  std::vector<std::int64_t> step_starts, step_ends;
-  for (std::size_t k = 0; k < steps_.count(); ++k) {
-    step_starts.push_back(starts[begin_of_[k]]), step_ends.push_back(starts[end_of_[k]]);
+  std::vector<Interval> steps;
+  for (std::size_t k = 0; k < steps_.count(); ++k) steps.push_back({starts[begin_of_[k]], starts[end_of_[k]]});
+  Outcome made{.all_ns = all_steps_ns(steps, work_ends), .steps = lengths_of(steps, work_ends), .gpu = std::move(gpu)};
+  made.host.assign(steps.size(), 0);
+  std::size_t step = 0;
+  for (const NodeId i : hosts_[host_of_[steps_.track()]].nodes) {
+    while (step < steps.size() && i > end_of_[step]) ++step;
+    if (step < steps.size() && i > begin_of_[step]) made.host[step] += run->delays[i];
   }
-  return all_steps_ns(step_starts, step_ends, work_ends);
+  return made;
 }
 
-std::int64_t Replay::all_steps_ns(const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
-                                  const std::vector<std::int64_t>& work_ends) const {
+std::int64_t Replay::all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends) {
   std::int64_t sum = 0;
-  for (std::size_t k = 0; k < starts.size(); ++k) {
-    std::int64_t end = std::max(ends[k], work_ends[k]);
-    if (k + 1 < starts.size()) end = std::min(end, std::max(ends[k], starts[k + 1]));
-    sum += end - starts[k];
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    std::int64_t end = std::max(steps[k].end, work_ends[k]);
+    if (k + 1 < steps.size()) end = std::min(end, std::max(steps[k].end, steps[k + 1].start));
+    sum += end - steps[k].start;
   }
   return sum;
 }

@@ -16,27 +16,105 @@ using namespace profile;
 
 namespace {
 
-std::string gain_text(const Finding& one) {
-  const auto percent = [](double share) { return fmt::format("{:.3g}%", 100 * share); };
-  const auto time = [](std::int64_t ns) { return ns == 0 ? "0" : time_text(static_cast<double>(ns)); };
-  return fmt::format("about {} of a step ({}); {} to {}", time(one.replayed_high_ns), percent(one.share),
-                     time(one.gain_low_ns), time(one.gain_high_ns));
+std::string time_of(std::int64_t ns) { return ns == 0 ? "0" : time_text(static_cast<double>(ns)); }
+
+// "about 23.5 ms (98.2%) of the average step of 23.9 ms, between 17.6 ms and 23.9 ms"
+std::string gain_text(const Finding& one, const Findings& all) {
+  return fmt::format("about {} ({}) of the {} step of {}, between {} and {}", time_of(one.replayed_high_ns),
+                     percent_text(one.share), all.base_ns > all.step_ns ? "average" : "median", time_of(all.base_ns),
+                     time_of(one.gain_low_ns), time_of(one.gain_high_ns));
 }
 
-void append_finding(const Finding& one, int width, std::string* out) {
+// "932 ms -> 17 ms in 8 of 39 steps (3, 9, 17)": the average of those that change.
+std::string effect_text(const Effect& effect, int steps) {
+  constexpr std::size_t kMostNumbers = 10;
+  if (effect.in_steps.empty()) return "";
+  std::string text = fmt::format("{} -> {} on average ", time_of(effect.before_ns), time_of(effect.after_ns));
+  if (effect.in_steps.size() == static_cast<std::size_t>(steps)) return text + fmt::format("in all {} steps", steps);
+  text += fmt::format("in {} of {} steps (", effect.in_steps.size(), steps);
+  for (std::size_t i = 0; i < std::min(kMostNumbers, effect.in_steps.size()); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", effect.in_steps[i]);
+  }
+  return text + (effect.in_steps.size() > kMostNumbers ? ", ..)" : ")");
+}
+
+// "'aten::linear' 224 times, 592 us (the most 12 us, in step 3)"
+std::string evidence_text(const Examples& evidence) {
+  constexpr std::size_t kMostKinds = 3;
+  std::string text;
+  for (std::size_t k = 0; k < std::min(kMostKinds, evidence.kinds.size()); ++k) {
+    const ExampleKind& kind = evidence.kinds[k];
+    const auto worst = std::ranges::find(evidence.spans, k, &Example::kind);
+    text += fmt::format("{}{} {}, {}", k == 0 ? "" : "; ", quoted(kind.name),
+                        kind.count == 1 ? "once" : fmt::format("{} times", kind.count), time_of(kind.ns));
+    if (worst == evidence.spans.end()) continue;
+    if (kind.count > 1) text += fmt::format(" (the most {}", time_of(worst->ns));
+    if (worst->step > 0) text += fmt::format("{}in step {}", kind.count > 1 ? ", " : " (", worst->step);
+    if (kind.count > 1 || worst->step > 0) text += ")";
+  }
+  if (evidence.kinds.size() > kMostKinds) text += "; ..";
+  return text;
+}
+
+void append_finding(const Finding& one, const Findings& all, int width, std::string* out) {
   const auto add = [&](std::string_view name, const std::string& text) {
     if (!text.empty()) append_words(*out, fmt::format("  {}{}", name, text), width);
   };
-  append_words(*out, fmt::format("{}. {}: {}", one.number, one_line(one.title), gain_text(one)), width);
+  append_words(*out, fmt::format("{}. {}: {}", one.number, one_line(one.title), gain_text(one, all)), width);
+  add("Steps: ", effect_text(one.effect, all.steps));
   add("", one_line(one.text));
+  add("Limit: ", one.effect.bound);
   std::string where;
   for (const auto& [name, text] :
        {std::pair("Op: ", one.op), std::pair("Scope: ", one.scope), std::pair("Line: ", one.line)}) {
     if (!text.empty()) where += fmt::format("{}{}{}", where.empty() ? "" : ", ", name, one_line(text));
   }
   add("", where);
+  add("Lost at: ", one_line(evidence_text(one.evidence)));
   add("Change: ", one_line(one.change));
   *out += '\n';
+}
+
+// "Steps 2 to 40 of 40 (steps as they are marked; step 1 is left out, as warming up)"
+std::string steps_text(const Findings& all) {
+  const int last = all.first_step + all.steps - 1;
+  std::string why;
+  if (all.warm_up_steps > 0) {
+    why = all.warm_up_steps == 1 ? "step 1 is left out, as warming up"
+                                 : fmt::format("steps 1 to {} are left out, as warming up", all.warm_up_steps);
+  }
+  if (all.first_step > all.warm_up_steps + 1 || last < all.recorded_steps) {
+    why += fmt::format("{}those around the middle are left out, since the trace is long", why.empty() ? "" : "; ");
+  }
+  const std::string which = all.steps == all.recorded_steps
+                                ? fmt::format("{} steps", all.steps)
+                                : fmt::format("Steps {} to {} of {}", all.first_step, last, all.recorded_steps);
+  return fmt::format("{} ({}{}{})", which, one_line(all.stepped_by), why.empty() ? "" : "; ", why);
+}
+
+std::string silent_text(const Findings& all) {
+  std::string silent;
+  for (const Silence& one : all.silent)
+    silent += fmt::format("{}{} ({})", silent.empty() ? "" : "; ", title_of(one.kind), one_line(one.why));
+  return silent;
+}
+
+std::string about(const Findings& all) {
+  const std::string error =
+      all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error);
+  if (!all.have_gpus) {
+    return fmt::format("{}: the median step takes {}; replaying them unchanged is off by {}", steps_text(all),
+                       time_of(all.step_ns), error);
+  }
+  return fmt::format(
+      "{}: the median step takes {} until its work on GPUs has ended, {} on the host alone; {} replaying them "
+      "unchanged "
+      "is off by {}",
+      steps_text(all), time_of(all.step_ns), time_of(all.host_ns),
+      all.limit == Side::neither
+          ? "neither is at work for 90% of it;"
+          : fmt::format("the {} is the limit, at work for 90% of it or more;", to_string(all.limit)),
+      error);
 }
 
 std::string text_of(const Findings& all, int width) {
@@ -45,57 +123,81 @@ std::string text_of(const Findings& all, int width) {
     append_words(out, fmt::format("Nothing is said about gains: {}", one_line(all.abstained)), width);
     return out;
   }
-  append_words(
-      out,
-      fmt::format(
-          "{} steps ({}), {} at the median until their work on GPUs has ended; replaying them unchanged is off by {}",
-          all.steps, one_line(all.stepped_by), time_text(static_cast<double>(all.step_ns)),
-          all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error)),
-      width);
+  append_words(out, about(all), width);
   if (all.found.empty()) {
     append_words(out, "Nothing that was looked for costs 1% of a step", width);
   } else {
     out += '\n';
   }
-  for (const Finding& one : all.found) append_finding(one, width, &out);
-  std::string silent;
-  for (const Silence& one : all.silent)
-    silent += fmt::format("{}{}: {}", silent.empty() ? "" : "; ", to_string(one.kind), one_line(one.why));
-  if (!silent.empty()) append_words(out, "Not looked for: " + silent, width);
+  for (const Finding& one : all.found) append_finding(one, all, width, &out);
+  if (!all.no_lines.empty()) append_words(out, "No finding names a line: " + all.no_lines, width);
+  if (const std::string silent = silent_text(all); !silent.empty())
+    append_words(out, "Not looked for: " + silent, width);
   return out;
 }
 
-std::string json_of(const Findings& all, const Trace& trace) {
-  std::vector<std::string> found, silent;
-  for (const Finding& one : all.found) {
-    std::vector<std::string> places;
-    for (const SpanId i : one.evidence) {
-      JsonObject place;
-      place.add("start_ns", trace.start(i) - trace.window_start()).add("end_ns", trace.end(i) - trace.window_start());
-      place.add("track", trace.track_name(trace.track_id(i)))
-          .add("track_number", static_cast<std::int64_t>(trace.track_id(i)));
-      places.push_back(place.add("name", trace.name(i)).text());
-    }
-    JsonObject item;
-    item.add("number", one.number).add("kind", to_string(one.kind)).add("title", one.title).add("text", one.text);
-    item.add_json("gain_ns", fmt::format("[{},{}]", one.gain_low_ns, one.gain_high_ns));
-    item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
-    item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
-    item.add("op", one.op)
-        .add("scope", one.scope)
-        .add("line", one.line)
-        .add("change", one.change)
-        .add("verify", one.verify);
-    found.push_back(item.add_json("evidence", json_array(places)).text());
+template <class Number>
+std::string json_numbers(const std::vector<Number>& numbers) {
+  std::vector<std::string> items;
+  for (const Number number : numbers) items.push_back(fmt::format("{}", number));
+  return json_array(items);
+}
+
+std::string evidence_json(const Examples& evidence, const Trace& trace) {
+  std::vector<std::string> places;
+  for (const Example& example : evidence.spans) {
+    const SpanId i = example.span;
+    JsonObject place;
+    place.add("start_ns", trace.start(i) - trace.window_start()).add("end_ns", trace.end(i) - trace.window_start());
+    place.add("track", trace.track_name(trace.track_id(i)))
+        .add("track_number", static_cast<std::int64_t>(trace.track_id(i)));
+    place.add("name", trace.name(i)).add("span", static_cast<std::int64_t>(i));
+    place.add("kind", static_cast<std::int64_t>(example.kind)).add("lost_ns", example.ns);
+    places.push_back(place.add("step", static_cast<std::int64_t>(example.step)).text());
   }
+  return json_array(places);
+}
+
+std::string kinds_json(const Examples& evidence) {
+  std::vector<std::string> kinds;
+  for (const ExampleKind& kind : evidence.kinds) {
+    JsonObject one;
+    one.add("name", kind.name).add("count", static_cast<std::int64_t>(kind.count)).add("lost_ns", kind.ns);
+    kinds.push_back(one.text());
+  }
+  return json_array(kinds);
+}
+
+std::string finding_json(const Finding& one, const Findings& all, const Trace& trace) {
+  JsonObject item;
+  item.add("number", one.number).add("kind", to_string(one.kind)).add("title", one.title).add("text", one.text);
+  item.add_json("gain_ns", fmt::format("[{},{}]", one.gain_low_ns, one.gain_high_ns));
+  item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
+  item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
+  item.add_json("in_steps", json_numbers(one.effect.in_steps));
+  item.add("effect", effect_text(one.effect, all.steps));
+  item.add("before_ns", one.effect.before_ns).add("after_ns", one.effect.after_ns);
+  item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
+  item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
+  item.add("verify", one.verify).add_json("evidence", evidence_json(one.evidence, trace));
+  return item.add_json("evidence_kinds", kinds_json(one.evidence)).text();
+}
+
+std::string json_of(const Findings& all, const Trace& trace) {
+  constexpr std::size_t kMostLengths = 4096;
+  std::vector<std::string> found, silent;
+  for (const Finding& one : all.found) found.push_back(finding_json(one, all, trace));
   for (const Silence& one : all.silent)
-    silent.push_back(JsonObject().add("kind", to_string(one.kind)).add("why", one.why).text());
+    silent.push_back(
+        JsonObject().add("kind", to_string(one.kind)).add("title", title_of(one.kind)).add("why", one.why).text());
   JsonObject json;
-  json.add("abstained", all.abstained)
-      .add("replay_error", all.replay_error)
-      .add("step_ns", all.step_ns)
-      .add("steps", all.steps);
-  json.add("stepped_by", all.stepped_by);
+  json.add("abstained", all.abstained).add("about", all.abstained.empty() ? about(all) : "");
+  json.add("replay_error", all.replay_error);
+  json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns).add("base_ns", all.base_ns);
+  json.add("steps", all.steps).add("first_step", all.first_step).add("warm_up_steps", all.warm_up_steps);
+  json.add("recorded_steps", all.recorded_steps).add("stepped_by", all.stepped_by);
+  json.add("limit", to_string(all.limit)).add("no_lines", all.no_lines);
+  if (all.step_lengths.size() <= kMostLengths) json.add_json("step_lengths_ns", json_numbers(all.step_lengths));
   return json.add_json("list", json_array(found)).add_json("silent", json_array(silent)).text();
 }
 

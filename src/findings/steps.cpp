@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings/steps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
 #include "findings/steps_builder.h"
+#include "profile/step_times.h"
 
 namespace paoding::findings {
 
@@ -29,6 +32,28 @@ std::int64_t covered(const std::vector<Interval>& united, Interval of) {
   return sum;
 }
 
+// A frame of Python as PyTorch names it, "src/model.py(12): forward", or as XLA does, "model.py:12 forward". Those of
+// frameworks are not the user's: XLA's have no folders, and are known by the names of JAX's own files.
+std::string line_of_frame(std::string_view name) {
+  static constexpr std::string_view kFrameworks[] = {
+      "api.py",  "api_util.py",  "array.py",          "contextlib.py",  "compiler.py", "config.py",
+      "core.py", "dispatch.py",  "functools.py",      "linear_util.py", "pjit.py",     "profiler.py",
+      "pxla.py", "threading.py", "traceback_util.py", "tree_util.py",   "util.py",     "xla_bridge.py"};
+  const std::size_t end = name.find(".py");
+  if (end == name.npos || end + 4 >= name.size()) return "";
+  const std::string_view file = name.substr(0, end + 3), rest = name.substr(end + 4);
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const bool is_pytorchs = name[end + 3] == '(' && rest.substr(digits).starts_with("): ");
+  const bool is_xlas = name[end + 3] == ':' && rest.substr(digits).starts_with(" ");
+  const std::string_view bare = file.substr(file.rfind('/') + 1);  // npos + 1 is 0
+  if (digits == 0 || !(is_pytorchs || is_xlas) || file.starts_with("torch/") || bare == "contextlib.py" ||
+      file.find("site-packages") != file.npos || file.find("dist-packages") != file.npos ||
+      (is_xlas && std::ranges::find(kFrameworks, bare) != std::end(kFrameworks))) {
+    return "";
+  }
+  return fmt::format("{}:{}", file, rest.substr(0, digits));
+}
+
 // "264x1x1"
 std::array<std::int64_t, 3> extents_of(std::string_view text) {
   std::array<std::int64_t, 3> extents{};
@@ -43,7 +68,28 @@ std::array<std::int64_t, 3> extents_of(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends) {
+  std::vector<std::int64_t> lengths;
+  std::int64_t before = 0;
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    const Interval step = steps[k];
+    // The last mark may stand behind a wait for all that was launched.
+    const bool counts_on_host = k + 1 < steps.size() || k == 0 || work_ends[k] == 0;
+    const std::int64_t host = counts_on_host ? step.end - step.start : 0;
+    const std::int64_t gpu = k > 0 && work_ends[k] > 0 ? work_ends[k] - std::max(before, step.start) : 0;
+    lengths.push_back(std::max(host, gpu));
+    before = std::max(before, work_ends[k]);
+  }
+  return lengths;
+}
+
 Steps::Steps(const Trace& trace) : trace_(trace) { StepsBuilder(trace, this).build(); }
+
+std::int64_t Steps::host_median_ns() const {
+  std::vector<std::int64_t> ns;
+  for (const Interval& step : steps_) ns.push_back(step.end - step.start);
+  return ns.empty() ? 0 : median(std::move(ns));
+}
 
 std::size_t Steps::at(std::int64_t ns) const {
   const auto next = std::ranges::upper_bound(steps_, ns, {}, &Interval::end);
@@ -116,17 +162,7 @@ Where Steps::where(SpanId i) const {
         found.line = trace_.text(source->text(static_cast<std::size_t>(line - source->of.begin())));
       }
     }
-    // A frame of Python is named as "model.py(12): forward"; those of frameworks are not the user's.
-    if (found.line.empty() && trace_.kind(i) == SpanKind::frame) {
-      const std::string_view name = trace_.name(i);
-      const std::size_t open = name.find(".py("), close = name.find("): ");
-      const bool is_users = open != name.npos && close != name.npos && open < close &&
-                            name.find("site-packages") == name.npos && name.find("dist-packages") == name.npos &&
-                            !name.starts_with("torch/") && !name.starts_with("contextlib.py");
-      if (is_users) {
-        found.line = std::string(name.substr(0, open + 3)) + ":" + std::string(name.substr(open + 4, close - open - 4));
-      }
-    }
+    if (found.line.empty() && trace_.kind(i) == SpanKind::frame) found.line = line_of_frame(trace_.name(i));
   }
   return found;
 }

@@ -71,6 +71,10 @@ struct KernelFacts {
   std::int64_t ctas() const { return grid[0] * grid[1] * grid[2]; }
 };
 
+/// How long each of some steps takes: until the start of the next, or from one end of its work of GPUs to the other
+/// where these are further apart, since the host is ahead. `work_ends`: of each the end of its work; 0: it has none.
+std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
+
 class Steps {
  public:
   explicit Steps(const profile::Trace& trace);
@@ -87,8 +91,12 @@ class Steps {
   const std::vector<Interval>& of() const { return steps_; }
   std::size_t count() const { return steps_.size(); }
   std::size_t warm_up() const { return warm_up_; }
-  /// How long each took: until the start of the next, or from one end of its work of GPUs to the other where these are
-  /// further apart, since the host is ahead.
+  /// The number of the first, counted from 1 with those that are left out; and how many there are with those.
+  std::size_t first_number() const { return first_number_; }
+  std::size_t recorded() const { return recorded_; }
+  /// The median on the host alone.
+  std::int64_t host_median_ns() const;
+  /// lengths_of() these.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
   std::int64_t median_ns() const { return median_ns_; }
   /// "steps as they are marked", "runs", "from one Optimizer.step to the next".
@@ -133,7 +141,7 @@ class Steps {
   profile::ProcessId process_ = 0;
   TrackId track_ = kNone;
   std::vector<Interval> steps_;
-  std::size_t warm_up_ = 0;
+  std::size_t warm_up_ = 0, first_number_ = 1, recorded_ = 0;
   std::vector<std::int64_t> lengths_;
   std::int64_t median_ns_ = 0;
   std::string stepped_by_;

@@ -83,13 +83,16 @@ void StepsBuilder::find_steps() {
     found.of[i].end = std::min(found.of[i].end, found.of[i + 1].start);
   std::vector<std::int64_t> ns;
   for (const Interval& step : found.of) ns.push_back(step.end - step.start);
+  made_.recorded_ = ns.size();
   const std::size_t to_spare = ns.size() - std::min(ns.size(), kEnoughSteps);
   made_.warm_up_ = std::min(warm_up_steps(ns), to_spare);
   found.of.erase(found.of.begin(), found.of.begin() + static_cast<std::ptrdiff_t>(made_.warm_up_));
+  made_.first_number_ = made_.warm_up_ + 1;
   if (trace_.size() > kMostSpans && found.of.size() > kLeastSteps) {
     const auto kept = std::max(kLeastSteps, static_cast<std::size_t>(static_cast<double>(found.of.size()) * kMostSpans /
                                                                      static_cast<double>(trace_.size())));
     const auto from = static_cast<std::ptrdiff_t>((found.of.size() - std::min(kept, found.of.size())) / 2);
+    made_.first_number_ += static_cast<std::size_t>(from);
     found.of = {found.of.begin() + from,
                 found.of.begin() + from + static_cast<std::ptrdiff_t>(std::min(kept, found.of.size()))};
   }
@@ -127,15 +130,7 @@ void StepsBuilder::find_lengths() {
     const std::size_t step = made_.step_of(i);
     if (step != Steps::kOutside) ends[step] = std::max(ends[step], trace_.end(i));
   }
-  std::int64_t before = 0;
-  for (std::size_t k = 0; k < ends.size(); ++k) {
-    const Interval step = made_.steps_[k];
-    // The last mark may stand behind a wait for all that was launched.
-    const std::int64_t host = k + 1 < ends.size() || k == 0 || ends[k] == 0 ? step.end - step.start : 0;
-    const std::int64_t gpu = k > 0 && ends[k] > 0 ? ends[k] - std::max(before, step.start) : 0;
-    made_.lengths_.push_back(std::max(host, gpu));
-    before = std::max(before, ends[k]);
-  }
+  made_.lengths_ = lengths_of(made_.steps_, ends);
   if (!made_.lengths_.empty()) made_.median_ns_ = median(made_.lengths_);
 }
 

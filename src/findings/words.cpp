@@ -51,18 +51,6 @@ std::string Changes::of(profile::Source source) const {
   return std::string(own.empty() ? others : own);
 }
 
-std::vector<SpanId> Evidence::worst() const {
-  std::vector<std::pair<double, SpanId>> sorted = all_;
-  const std::size_t most = std::min(sorted.size(), kMostEvidence);
-  const auto is_worse = [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  };
-  std::partial_sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(most), sorted.end(), is_worse);
-  std::vector<SpanId> spans;
-  for (std::size_t i = 0; i < most; ++i) spans.push_back(sorted[i].second);
-  return spans;
-}
-
 bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "findings/candidate.h"
+#include "findings/evidence.h"
 
 namespace paoding::findings {
 
@@ -29,21 +30,6 @@ std::string quoted(std::string_view name);
 struct Changes {
   std::string_view pytorch = "", jax = "", paoding = "", others = "";
   std::string of(profile::Source source) const;
-};
-
-/// Spans that belong together, and how much time each is about.
-class Evidence {
- public:
-  void add(SpanId span, double ns) { all_.emplace_back(ns, span), sum_ += ns; }
-  double sum() const { return sum_; }
-  std::size_t count() const { return all_.size(); }
-  double longest() const { return all_.empty() ? 0 : std::ranges::max(all_).first; }
-  /// The worst first.
-  std::vector<SpanId> worst() const;
-
- private:
-  std::vector<std::pair<double, SpanId>> all_;
-  double sum_ = 0;
 };
 
 /// Whether a name has one of these words in it, in any case of letters.

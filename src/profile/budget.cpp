@@ -10,6 +10,7 @@
 #include <map>
 
 #include "profile/intervals.h"
+#include "profile/thread_roles.h"
 
 namespace paoding::profile {
 
@@ -25,6 +26,8 @@ std::string_view to_string(HostUse use) {
     case HostUse::compile: return "compile";
     case HostUse::recording: return "recording";
     case HostUse::unseen: return "not seen";
+    case HostUse::blocked: return "blocked";
+    case HostUse::idle: return "idle or not recorded";
     case HostUse::yours: return "your code";
   }
   return "?";
@@ -34,13 +37,16 @@ std::string_view to_string(GpuUse use) {
   switch (use) {
     case GpuUse::kernels: return "kernels";
     case GpuUse::copies: return "exposed copies";
+    case GpuUse::fills: return "exposed fills";
     case GpuUse::inside_graph: return "idle: inside a launch";
+    case GpuUse::queued: return "idle: between kernels";
     case GpuUse::launch: return "idle: launch";
     case GpuUse::feed: return "idle: feed";
     case GpuUse::fetch: return "idle: fetch";
     case GpuUse::sync: return "idle: sync";
     case GpuUse::compile: return "idle: compile";
     case GpuUse::recording: return "idle: recording";
+    case GpuUse::blocked: return "idle: blocked";
     case GpuUse::yours: return "idle: your code";
     case GpuUse::unseen: return "idle: not seen";
   }
@@ -142,7 +148,9 @@ GpuUse idle_while(HostUse use) {
     case HostUse::fetch: return GpuUse::fetch;
     case HostUse::compile: return GpuUse::compile;
     case HostUse::recording: return GpuUse::recording;
+    case HostUse::idle:
     case HostUse::unseen: return GpuUse::unseen;
+    case HostUse::blocked: return GpuUse::blocked;
     case HostUse::yours: return GpuUse::yours;
     case HostUse::ops:
     case HostUse::run:
@@ -152,26 +160,35 @@ GpuUse idle_while(HostUse use) {
   return GpuUse::unseen;
 }
 
-bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
+bool is_kernel(SpanKind kind) { return kind != SpanKind::memcpy && kind != SpanKind::memset; }
 
 class GpuSweep {
  public:
   GpuSweep(const Trace& trace, ProcessId process, const std::vector<ThreadTime>& threads)
-      : trace_(trace), process_(process), threads_(threads) {}
+      : trace_(trace), process_(process), threads_(threads) {
+    for (TrackId track = 0; track < threads.size(); ++track) {
+      if (trace.tracks()[track].process != process || threads[track].segments.empty()) continue;
+      if (threads[track].role == ThreadTime::Role::loop) loop_ = track;
+      if (threads[track].role == ThreadTime::Role::engine) engines_.push_back(track);
+      if (first_ == kNone) first_ = track;
+    }
+  }
 
   // `spans`: those of one device, in order of start.
   std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
     std::vector<Interval> busy;
-    for (const SpanId i : spans) {
-      if (!is_copy(trace_.kind(i))) append(busy, {trace_.start(i), trace_.end(i)});
-    }
-    unite(busy);
-    ns_[at(GpuUse::kernels)] = total(busy);
-    for (const SpanId i : spans) {
-      if (is_copy(trace_.kind(i))) busy.push_back({trace_.start(i), trace_.end(i)});
-    }
-    unite(busy);
-    ns_[at(GpuUse::copies)] = total(busy) - ns_[at(GpuUse::kernels)];
+    std::int64_t before_all = 0;
+    const auto add = [&](GpuUse use, auto&& is_one) {
+      for (const SpanId i : spans) {
+        if (is_one(trace_.kind(i))) append(busy, {trace_.start(i), trace_.end(i)});
+      }
+      unite(busy);
+      ns_[at(use)] = total(busy) - before_all;
+      before_all = total(busy);
+    };
+    add(GpuUse::kernels, is_kernel);
+    add(GpuUse::copies, [](SpanKind kind) { return kind == SpanKind::memcpy; });
+    add(GpuUse::fills, [](SpanKind kind) { return kind == SpanKind::memset; });
     const std::vector<Interval> idle = gaps({{trace_.window_start(), trace_.window_end()}}, busy);
     std::size_t next = 0;  // the first span that starts behind the gap
     SpanId before = kNone;
@@ -200,36 +217,66 @@ class GpuSweep {
         return;
       }
       launcher_ = trace_.track_id(cause);
+      if (before != kNone && trace_.end(cause) <= gap.start) {  // the host was ahead
+        ns_[at(GpuUse::queued)] += gap.end - gap.start;
+        return;
+      }
       const std::int64_t launched = std::clamp(trace_.start(cause), gap.start, gap.end);
       ns_[at(GpuUse::launch)] += gap.end - launched;
       gap.end = launched;
     }
-    const std::vector<UseSegment>& host = of_launcher();
-    auto segment = std::upper_bound(host.begin(), host.end(), gap.start,
-                                    [](std::int64_t ns, const UseSegment& s) { return ns < s.end; });
-    for (; segment != host.end() && segment->start < gap.end; ++segment) {
-      const std::int64_t part = std::min(segment->end, gap.end) - std::max(segment->start, gap.start);
-      ns_[at(idle_while(segment->use))] += part;
-      gap.start += part;
-    }
-    ns_[at(GpuUse::unseen)] += gap.end - gap.start;
+    // The thread that launched last tells, or else the one that has the loop, or the first of the process.
+    add_idle(gap, launcher_ != kNone ? launcher_ : loop_ != kNone ? loop_ : first_);
   }
 
-  // The thread that launched last, or else the first of the process.
-  const std::vector<UseSegment>& of_launcher() const {
-    static const std::vector<UseSegment> kNobody;
-    if (launcher_ != kNone) return threads_[launcher_].segments;
-    for (TrackId track = 0; track < threads_.size(); ++track) {
-      const bool is_of_process = trace_.tracks()[track].process == process_;
-      if (is_of_process && !threads_[track].segments.empty()) return threads_[track].segments;
+  void add(GpuUse use, Interval of) { ns_[at(use)] += of.end - of.start; }
+
+  // Calls `take` with every part of an interval that is one segment of a thread, and `rest` with the others.
+  template <class Take, class Rest>
+  void for_each_segment(Interval of, TrackId track, Take&& take, Rest&& rest) const {
+    const std::vector<UseSegment>& host = threads_[track].segments;
+    auto segment = std::upper_bound(host.begin(), host.end(), of.start,
+                                    [](std::int64_t ns, const UseSegment& s) { return ns < s.end; });
+    for (; segment != host.end() && segment->start < of.end; ++segment) {
+      const Interval part{std::max(segment->start, of.start), std::min(segment->end, of.end)};
+      if (part.start > of.start) rest(Interval{of.start, part.start});
+      take(segment->use, part);
+      of.start = part.end;
     }
-    return kNobody;
+    if (of.start < of.end) rest(of);
+  }
+
+  // The thread's use tells why the GPU is idle. One that is idle waits for the loop; the loop's is blocked while an
+  // engine works.
+  void add_idle(Interval gap, TrackId track) {
+    if (track == kNone) return add(GpuUse::unseen, gap);
+    for_each_segment(
+        gap, track,
+        [&](HostUse use, Interval part) {
+          if (use == HostUse::idle && loop_ != kNone && track != loop_) {
+            add_idle(part, loop_);
+          } else if (use == HostUse::blocked && track == loop_) {
+            add_blocked(part, 0);
+          } else {
+            add(idle_while(use), part);
+          }
+        },
+        [&](Interval part) { add(GpuUse::unseen, part); });
+  }
+  void add_blocked(Interval gap, std::size_t engine) {
+    if (engine == engines_.size()) return add(GpuUse::blocked, gap);
+    const auto look_further = [&](Interval part) { add_blocked(part, engine + 1); };
+    for_each_segment(
+        gap, engines_[engine],
+        [&](HostUse use, Interval part) { is_busy(use) ? add(idle_while(use), part) : look_further(part); },
+        look_further);
   }
 
   const Trace& trace_;
   const ProcessId process_;
   const std::vector<ThreadTime>& threads_;
-  TrackId launcher_ = kNone;
+  TrackId launcher_ = kNone, loop_ = kNone, first_ = kNone;
+  std::vector<TrackId> engines_;
   std::array<std::int64_t, kGpuUses> ns_{};
 };
 
@@ -268,7 +315,13 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     }
     made[track].segments = sweep.finish();
   }
+  tell_waits_from_code(trace, &made);
   return made;
+}
+
+std::string gpu_name(const Trace& trace, ProcessId process, int device) {
+  const std::string of = trace.process_name(process);
+  return fmt::format("{}{}GPU {}", of, of.empty() ? "" : " ", device);
 }
 
 std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads) {
@@ -288,10 +341,9 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
   }
   for (auto& [where, spans] : devices) {
     const auto [process, device] = where;
-    const std::string of_process = trace.process_name(process);
     const auto is_before = [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); };
     if (!std::is_sorted(spans.begin(), spans.end(), is_before)) std::stable_sort(spans.begin(), spans.end(), is_before);
-    made.push_back({.of = fmt::format("{}{}GPU {}", of_process, of_process.empty() ? "" : " ", device),
+    made.push_back({.of = gpu_name(trace, process, device),
                     .device = device,
                     .parts = GpuSweep(trace, process, threads).sweep(spans)});
   }

@@ -77,6 +77,103 @@ TEST(Budget, SaysWhyAGpuIsIdle) {
             " idle: your code 550\n");                                       // 0..100, 320..500, 530..600, 800..1000
 }
 
+// A copy engine that only fills, and kernels of which the host was ahead: neither is a launch's fault.
+TEST(Budget, TellsFillsFromCopiesAndGapsBetweenKernelsFromLaunches) {
+  BudgetScene s;
+  s.trace.set_window(0, 1000);
+  const TrackId host = s.trace.add_track(TrackKind::thread, "thread0"),
+                gpu = s.trace.add_track(TrackKind::stream, "stream 7", 0);
+  const auto work = [&](const char* name, SpanKind kind, std::int64_t launch, std::int64_t start, std::int64_t end) {
+    static std::uint32_t correlation = 0;
+    s.add(host, "launch", SpanKind::launch, launch, launch + 20, ++correlation);
+    s.add(gpu, name, kind, start, end, correlation);
+  };
+  work("fill", SpanKind::memset, 0, 50, 80);
+  work("a", SpanKind::kernel, 30, 90, 200);    // its launch began before the fill did
+  work("b", SpanKind::kernel, 100, 210, 300);  // and this one long before `a` ended
+  work("c", SpanKind::kernel, 290, 340, 400);  // the call is under way when `b` ends
+  work("d", SpanKind::kernel, 500, 530, 1000);
+  EXPECT_EQ(s.text(),
+            "thread0: launch 100 your code 900\n"
+            "GPU 0: kernels 730 exposed fills 30"
+            " idle: between kernels 20"  // 80..90, 200..210
+            " idle: launch 120"          // 0..50, 300..340, 500..530
+            " idle: your code 100\n");   // 400..500
+}
+
+// PyTorch's two threads: while the engine runs gradients the loop's thread is blocked, and in between the engine waits.
+class OtherBudget : public ::testing::Test {
+ protected:
+  BudgetScene s;
+  ProcessId process = s.trace.add_process(7, -1, "train", Source::pytorch);
+  TrackId loop = s.trace.add_track(TrackKind::thread, "main", -1, process),
+          engine = s.trace.add_track(TrackKind::thread, "pt_autograd_0", -1, process),
+          gpu = s.trace.add_track(TrackKind::stream, "stream 7", 0, process);
+
+  void SetUp() override {
+    s.trace.set_window(0, 1000);
+    s.add(loop, "ProfilerStep#1", SpanKind::step, 0, 1000);
+    s.add(loop, "aten::linear", SpanKind::op, 100, 200);
+    s.add(loop, "launch", SpanKind::launch, 150, 160, 1);
+    s.add(gpu, "forward", SpanKind::kernel, 170, 300, 1);
+    s.add(engine, "autograd::engine::evaluate_function: Linear", SpanKind::op, 400, 600);
+    s.add(engine, "launch", SpanKind::launch, 500, 520, 2);
+    s.add(gpu, "backward", SpanKind::kernel, 530, 700, 2);
+  }
+};
+
+TEST_F(OtherBudget, OfAThreadThatWaitsIsNoCode) {
+  EXPECT_EQ(s.text(),
+            "main: ops 90 launch 10 blocked 200 your code 700\n"           // 400..600
+            "pt_autograd_0: ops 180 launch 20 idle or not recorded 800\n"  // 0..400, 600..1000
+            "GPU 0: kernels 300 idle: launch 200"                          // the loop's 100..170, the engine's 400..530
+            " idle: your code 500\n");                                     // 0..100, 300..400, 700..1000
+}
+
+TEST_F(OtherBudget, OfALockAPollAndASleepIsBlocked) {
+  s.add(loop, "train.py(3): step", SpanKind::frame, 610, 900);
+  s.add(loop, "<built-in method acquire of _thread.lock object at 0x7f01>", SpanKind::frame, 620, 650);
+  s.add(loop, "<built-in method poll of select.poll object at 0x7f02>", SpanKind::frame, 660, 670);
+  s.add(loop, "<built-in function sleep>", SpanKind::frame, 700, 705);
+  s.add(loop, "threading.py(327): wait", SpanKind::frame, 800, 840);
+  s.add(loop, "<built-in method append of list object at 0x7f03>", SpanKind::frame, 850, 860);
+  const std::string text = s.text();
+  EXPECT_NE(text.find("main: ops 90 launch 10 blocked 285 your code 615\n"), text.npos) << text;
+  EXPECT_NE(text.find(" idle: blocked 45 idle: your code 455\n"), text.npos) << text;  // behind 700
+}
+
+// JAX's loop waits in a read, which has spans in it, and then nothing of the thread is recorded.
+TEST(JaxBudget, OfAReadIsBlockedAndBehindTheLastSpanNothingIsKnown) {
+  BudgetScene jax;
+  jax.trace.set_window(0, 1000);
+  const ProcessId own = jax.trace.add_process(7, -1, "train", Source::jax);
+  const TrackId python = jax.trace.add_track(TrackKind::thread, "python3", -1, own);
+  jax.add(python, "train", SpanKind::step, 100, 600);
+  jax.add(python, "update", SpanKind::run, 100, 200);
+  jax.add(python, "np.asarray(jax.Array)", SpanKind::host, 300, 500);
+  jax.add(python, "PjRtBuffer::ToLiteral", SpanKind::host, 350, 400);
+  EXPECT_EQ(jax.text(), "python3: run, between ops 100 blocked 200 idle or not recorded 500 your code 200\n");
+}
+
+// A thread on which nothing of the user's is recorded says nothing of the user's code; whom it waits for does.
+TEST_F(OtherBudget, OfAHelperIsNotTheUsersCode) {
+  const TrackId helper = s.trace.add_track(TrackKind::thread, "pjrt_worker", -1, process),
+                pins = s.trace.add_track(TrackKind::thread, "pin_memory", -1, process);
+  s.add(helper, "H2D Dispatch", SpanKind::host, 880, 920);
+  s.add(helper, "launch", SpanKind::launch, 900, 910, 3);
+  s.add(gpu, "copy", SpanKind::memcpy, 950, 1000, 3);
+  s.add(pins, "pin", SpanKind::range, 300, 320);
+  s.add(pins, "pin", SpanKind::range, 600, 620);
+  EXPECT_EQ(s.text(),
+            "main: ops 90 launch 10 blocked 200 your code 700\n"
+            "pt_autograd_0: ops 180 launch 20 idle or not recorded 800\n"
+            "pjrt_worker: ops 30 launch 10 idle or not recorded 960\n"
+            "pin_memory: idle or not recorded 680 your code 320\n"
+            "GPU 0: kernels 300 exposed copies 50"
+            " idle: launch 270"         // 100..170, 400..530, 880..950
+            " idle: your code 380\n");  // 0..100, 300..400, 700..880: the loop's
+}
+
 TEST(Budget, LetsWorkersWaitBetweenRegions) {
   BudgetScene s;
   s.trace.set_window(0, 100);
@@ -105,6 +202,7 @@ TEST(Budget, AddsUpToTheWallTimeOfAnyTrace) {
   for (int round = 0; round < 2000; ++round) {
     Trace trace;
     if (below(2) == 0) trace.set_window(100, 100 + below(900));
+    if (below(2) == 0) trace.add_process(7, -1, "other", Source::pytorch);
     const TrackId tracks[] = {
         trace.add_track(TrackKind::thread, "thread0"), trace.add_track(TrackKind::stream, "stream 7", 0),
         trace.add_track(TrackKind::thread, "thread1"), trace.add_track(TrackKind::copy_engine, "copies 7", 0),
@@ -112,7 +210,8 @@ TEST(Budget, AddsUpToTheWallTimeOfAnyTrace) {
     const int count = below(40);
     for (int i = 0; i < count; ++i) {
       trace.add({.track = tracks[below(5)],
-                 .site = trace.add_site({.name = "n", .kind = static_cast<SpanKind>(below(kSpanKinds))}),
+                 .site = trace.add_site({.name = below(4) == 0 ? "autograd::engine::evaluate_function: n" : "n",
+                                         .kind = static_cast<SpanKind>(below(kSpanKinds))}),
                  .start_ns = below(1000),
                  .duration_ns = below(300),
                  .run = static_cast<std::uint32_t>(below(4)),

@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "io/files.h"
 #include "io/json_text.h"
 #include "page_text.h"
+#include "profile/kernel_name.h"
 #include "profile/page_columns.h"
 #include "profile/page_packing.h"
+#include "profile/page_script.h"
 #include "profile/timeline_rows.h"
 #include "text/markup.h"
 
@@ -29,9 +32,9 @@ constexpr std::size_t kAlwaysFits = std::size_t{1} << 20;
 // The most bytes of text for browsers without scripts.
 constexpr std::size_t kMostText = std::size_t{1} << 17;
 
-constexpr const char* kScripts[] = {k_words_js,    k_data_js,     k_table_js,  k_overview_js, k_ops_js,
-                                    k_findings_js, k_timeline_js, k_draw_js,   k_input_js,    k_details_js,
-                                    k_flame_js,    k_sandwich_js, k_search_js, k_main_js};
+constexpr const char* kScripts[] = {k_words_js, k_data_js,     k_table_js,    k_overview_js, k_longest_js, k_steps_js,
+                                    k_ops_js,   k_findings_js, k_timeline_js, k_draw_js,     k_input_js,   k_details_js,
+                                    k_flame_js, k_sandwich_js, k_search_js,   k_main_js};
 
 // JSON has < in strings only: nothing in it ends the element that it stands in.
 std::string without_tags(std::string_view json) {
@@ -90,13 +93,20 @@ std::string tracks_json(const Trace& trace, StringNumbers* strings) {
   return columns.json();
 }
 
-std::string sites_json(const Trace& trace, const SiteNumbers& sites, StringNumbers* strings) {
+// `shorts`: short names of kernels, as a JSON object by the number of the whole name.
+std::string sites_json(const Trace& trace, const SiteNumbers& sites, StringNumbers* strings, JsonObject* shorts) {
   JsonColumns columns;
+  std::set<std::uint32_t> shortened;
   for (const SiteId id : sites.site) {
     const Site& site = trace.sites()[id];
     const bool is_group = site.members_end > site.members_begin;
     const StringId name = site.name != 0 ? site.name : site.op;
-    columns.add("name", is_group ? strings->number(group_name(trace, site)) : strings->number(trace.text(name)));
+    const std::uint32_t number = strings->number(is_group ? group_name(trace, site) : trace.text(name));
+    columns.add("name", number);
+    if (site.kind == SpanKind::kernel && !is_group && shortened.insert(number).second) {
+      const std::string text = short_kernel_name(trace.text(name));
+      if (text != trace.text(name)) shorts->add(fmt::format("{}", number), text);
+    }
     columns.add("op", strings->number(trace.text(site.op)));
     columns.add("scope", strings->number(trace.text(site.scope)));
     columns.add("instance", strings->number(trace.text(site.instance)));
@@ -118,21 +128,6 @@ ArgumentColumn bytes_of_calls(const Trace& trace) {
     column.bits.push_back(static_cast<std::uint64_t>(trace.bytes(i)));
   }
   return column;
-}
-
-// Scripts without the comments and the indentation that they are written with: all of their comments have lines of
-// their own, and none of their texts goes on in another line.
-std::string code_of(std::string_view script) {
-  std::string code;
-  for (std::size_t at = 0; at < script.size();) {
-    const std::size_t end = std::min(script.find('\n', at), script.size());
-    std::string_view line = script.substr(at, end - at);
-    at = end + 1;
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    if (line.empty() || line.starts_with("//")) continue;
-    code.append(line).append("\n");
-  }
-  return code;
 }
 
 class Page {
@@ -166,9 +161,9 @@ class Page {
   void write_script() {
     constexpr int kSmallest = 9;
     std::string all = "\"use strict\";\n";
-    for (const char* script : kScripts) all += code_of(script);
+    for (const char* script : kScripts) all += small_script(script);
     write_base64("script", base64(deflated(all + "//# sourceURL=paoding.js\n", kSmallest)));
-    sink_("<script>\n" + code_of(k_start_js) + "</script>\n");
+    sink_("<script>\n" + small_script(k_start_js) + "</script>\n");
   }
 
   void write_report() {
@@ -211,7 +206,9 @@ class Page {
     all.add("spans", static_cast<std::int64_t>(trace_.size()));
     all.add("per_block", static_cast<std::int64_t>(kSpansPerBlock)).add_json("kinds", json_strings(kinds));
     all.add_json("processes", json_array(processes)).add_json("tracks", tracks_json(trace_, &strings));
-    all.add_json("sites", sites_json(trace_, spans.sites(), &strings)).add_json("counters", counters);
+    JsonObject shorts;
+    all.add_json("sites", sites_json(trace_, spans.sites(), &strings, &shorts)).add_json("counters", counters);
+    all.add_json("shorts", shorts.text());
     all.add_json("arguments", arguments).add_json("left_out", json_strings(left_out_));
     all.add_json("strings", strings.json());
     write_json("trace", all.text());

@@ -214,7 +214,7 @@ TEST(Page, CarriesItsScriptDeflatedWithoutComments) {
   EXPECT_LT(packed.size(), 40'000u);
   const std::string script = unpacked(packed);
   EXPECT_TRUE(script.starts_with("\"use strict\";\n"));
-  for (const char* part : {"\nclass TraceData {", "\nbegin().catch(", "\nfunction findingsCard("}) {
+  for (const char* part : {"\nclass TraceData{", "\nbegin().catch(", "\nfunction findingsCard("}) {
     EXPECT_EQ(times_in(script, part), 1u) << part;
   }
   EXPECT_EQ(script.find("\n //"), script.npos);

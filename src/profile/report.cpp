@@ -78,6 +78,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     }
     add_summaries(trace, options, std::move(threads), &m);
   };
+  const auto has_several_threads = [&] { return std::ranges::count(m.per_thread, false, &Section::is_gpu) > 1; };
   const auto add_times = [&] {
     const std::vector<ThreadTime> times = thread_times(trace);
     m.budgets = budgets(trace, times);
@@ -97,13 +98,13 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   }
   if (!beside.valid()) {
     add_threads();
-    const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
+    const bool both = options.threads == Threads::automatic && has_several_threads();
     if (both || options.threads == Threads::merged) m.merged = merged();
     add_times();
   } else {
     add_threads();
     std::vector<Section> sections = beside.get();
-    if (options.threads == Threads::merged || m.per_thread.size() > 1) m.merged = std::move(sections);
+    if (options.threads == Threads::merged || has_several_threads()) m.merged = std::move(sections);
   }
   if (options.threads == Threads::merged) m.per_thread.clear();
   std::erase_if(m.budgets, [&](const Budget& budget) {

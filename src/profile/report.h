@@ -76,9 +76,10 @@ struct Row {
   double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
 };
 
-/// The Event Summary of one thread, or of all.
+/// The Event Summary of one thread, or of all; or of a GPU: its work that no thread's ops are known to have launched.
 struct Section {
-  std::string thread;     // "thread1"; empty when merged
+  std::string thread;  // "thread1", "GPU 0"; empty when merged
+  bool is_gpu = false;
   double total = 0;       // ns that `ratio` refers to
   std::vector<Row> rows;  // in printing order: parents before children
 };
@@ -115,7 +116,8 @@ struct RangeArgument {
 struct Records {
   std::uint64_t received = 0, dropped = 0, timeless = 0, outside = 0;
   std::uint64_t on_host = 0;               // of those received
-  std::uint64_t unattributed = 0;          // kernels that are no op's
+  std::uint64_t unattributed = 0;          // kernels that are no op's ...
+  std::uint64_t unlaunched = 0;            // ... of which the call that launched them is not known
   double unattributed_ns = 0, gpu_ns = 0;  // their time, and that of all kernels and replays
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a span is its kind says, whatever its name has in it.
+// The kind of a span tells its use, whatever its name has in it.
 #include <gtest/gtest.h>
 
 #include "profile/report.h"
@@ -50,8 +50,8 @@ TEST(Report, TellsWhatSpansAreByTheirKindAndNotByTheirNames) {
   }
 }
 
-// What the recorder does in the middle of an op, and waits for other threads in its compute phase, are no computation,
-// nor the framework's.
+// The recorder's work in the middle of an op, and waits for other threads in its compute phase, are no computation, nor
+// the framework's.
 TEST(Report, GivesRecordingAndWaitingToNoOp) {
   for (const bool has_phases : {false, true}) {
     Trace trace;
@@ -70,6 +70,32 @@ TEST(Report, GivesRecordingAndWaitingToNoOp) {
     EXPECT_EQ(m.recording, 100) << has_phases;
     EXPECT_EQ(m.framework, 700) << has_phases;
   }
+}
+
+// XLA records an annotation of Python as it records its own work: by name and length.
+TEST(Report, GivesAnnotationsOfXlasUserToTheUser) {
+  Trace trace;
+  const ProcessId process = trace.add_process(7, -1, "train", Source::jax);
+  const TrackId host = trace.add_track(TrackKind::thread, "python3", -1, process),
+                worker = trace.add_track(TrackKind::thread, "pjrt_worker", -1, process);
+  const auto add = [&](TrackId track, const char* name, SpanKind kind, std::int64_t from, std::int64_t to) {
+    trace.add({.track = track,
+               .site = trace.add_site({.name = name, .kind = kind}),
+               .start_ns = from,
+               .duration_ns = to - from});
+  };
+  add(host, "train", SpanKind::step, 0, 1000);
+  add(host, "next_batch", SpanKind::host, 0, 600);
+  add(host, "DevicePut", SpanKind::host, 100, 200);  // as far as can be told
+  add(host, "LocalClient::Upload", SpanKind::host, 300, 350);
+  add(host, "update", SpanKind::run, 700, 800);
+  add(worker, "H2D Dispatch", SpanKind::host, 850, 860);
+  trace.finish();
+  const Measures m = measure(trace);
+  EXPECT_EQ(m.framework, 50 + 100 + 10);
+  EXPECT_EQ(m.yours, 1000 - 160);
+  const auto& rows = m.per_thread.at(0).rows;
+  EXPECT_NE(std::ranges::find(rows, "next_batch", &Row::name), rows.end());  // it has a row all the same
 }
 
 }  // namespace

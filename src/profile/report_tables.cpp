@@ -2,9 +2,11 @@
 // A report for programs: JSON and CSV. Both are the numbers that the text shows, in whole nanoseconds.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "io/json_text.h"
+#include "profile/kernel_name.h"
 #include "profile/report.h"
 #include "profile/text_table.h"
 
@@ -28,11 +30,8 @@ struct Count {
   std::uint64_t count;
 };
 std::vector<Count> counts(const Records& r) {
-  return {{"received", r.received},
-          {"dropped", r.dropped},
-          {"timeless", r.timeless},
-          {"outside", r.outside},
-          {"unattributed", r.unattributed}};
+  return {{"received", r.received}, {"dropped", r.dropped},           {"timeless", r.timeless},
+          {"outside", r.outside},   {"unattributed", r.unattributed}, {"unlaunched", r.unlaunched}};
 }
 struct Copies {
   const char* name;
@@ -44,7 +43,9 @@ std::vector<Copies> copies(const Measures& m) {
 
 std::string row_json(const Row& row) {
   JsonObject one;
-  one.add("name", row.name).add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
+  one.add("name", row.name);
+  if (row.name.starts_with("void ") || row.name.starts_with("_Z")) one.add("short", short_kernel_name(row.name));
+  one.add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
   one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
   one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));
   one.add("self_ns", whole(row.self)).add("ratio", row.ratio);
@@ -56,11 +57,32 @@ std::string row_json(const Row& row) {
   return one.text();
 }
 
+// Steps for a chart: of very many the longest of every so many neighbours.
+std::string shown_steps(const StepTimes& steps) {
+  constexpr std::size_t kMost = 400;
+  const std::size_t each = (steps.of.size() + kMost - 1) / kMost;
+  std::vector<std::string> numbers, starts, lengths;
+  const auto length = [](const Interval& step) { return step.end - step.start; };
+  for (std::size_t first = 0; first < steps.of.size(); first += each) {
+    const auto begin = steps.of.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = steps.of.begin() + static_cast<std::ptrdiff_t>(std::min(first + each, steps.of.size()));
+    const auto longest =
+        std::max_element(begin, end, [&](const auto& a, const auto& b) { return length(a) < length(b); });
+    numbers.push_back(fmt::format("{}", longest - steps.of.begin() + 1));
+    starts.push_back(fmt::format("{}", longest->start));
+    lengths.push_back(fmt::format("{}", length(*longest)));
+  }
+  JsonObject one;
+  one.add("each", static_cast<std::int64_t>(each)).add_json("number", json_array(numbers));
+  return one.add_json("start_ns", json_array(starts)).add_json("ns", json_array(lengths)).text();
+}
+
 std::string section_json(const Section& section) {
   std::vector<std::string> rows;
   for (const Row& row : section.rows) rows.push_back(row_json(row));
   JsonObject one;
   if (!section.thread.empty()) one.add("thread", section.thread);
+  if (section.is_gpu) one.add("gpu", true);
   return one.add("under_way_ns", whole(section.total)).add_json("rows", json_array(rows)).text();
 }
 
@@ -155,6 +177,7 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
     steps.add("count", static_cast<std::int64_t>(s.count)).add("p50_ns", s.p50).add("p99_ns", s.p99);
     steps.add("worst_ns", s.worst).add("worst_step", static_cast<std::int64_t>(s.worst_step));
     steps.add("why", s.why).add("why_ns", s.why_ns);
+    steps.add("thread", s.thread).add("marked", s.are_marked).add_json("shown", shown_steps(s));
     all.add_json("steps", steps.text());
   }
   JsonObject memcpy;

@@ -178,7 +178,7 @@ Total time: 1.3
   Framework overhead  Total: 0.08  Ratio: 6.15385%
   Compiling           Total: 0.5   Ratio: 38.4615%
   Your code           Total: 0.6   Ratio: 46.1538%
-2 steps: p50 0.2, p99 0.2, worst 0.2 (number 0)
+2 steps: p50 0.2, p99 0.2, worst 0.2 on the host, from one run to the next (step 1, counted from 1)
 Not seen: host spans dropped (3)
 
 ------------------------- GpuMemCpy Summary -------------------------
@@ -206,6 +206,8 @@ slice     Calls: 1  Total: 0.004  Ratio: 0.8%
 mul       Calls: 1  Total: 0.002  Ratio: 0.4%
 
 ------------------------- Event Summary -------------------------
+
+Total: all calls, also those beside each other. Ratio.: of the time that was under way the part in which a call was. Idle time and your code are in no row: Wall Time Summary.
 
 Event                      Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
 thread0::slice             2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5

@@ -40,19 +40,19 @@ void append_header(std::string& out, const Measures& m, const ReportOptions& opt
   if (options.nesting == Nesting::scope) out += "Nested by scope: a call of a scope is a run\n";
 }
 
-// A step is the time from one run to the next.
 void append_steps(std::string& out, const StepTimes& steps, int width) {
   if (steps.count < 2) return;
-  std::string line =
-      fmt::format("{} steps: p50 {}, p99 {}, worst {} (number {}", steps.count, ms(static_cast<double>(steps.p50)),
-                  ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)), steps.worst_step);
+  std::string line = fmt::format(
+      "{} steps: p50 {}, p99 {}, worst {} on the host, {} (step {}, counted from 1", steps.count,
+      ms(static_cast<double>(steps.p50)), ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)),
+      steps.are_marked ? "as they are marked" : "from one run to the next", steps.worst_step);
   if (!steps.why.empty()) {
     line += fmt::format(": {} longer in {}", ms(static_cast<double>(steps.why_ns)), one_line(steps.why));
   }
   append_words(out, line + ")", width);
 }
 
-// What the reader must know about what is missing.
+// Names all that is missing, which the reader must know about.
 void append_completeness(std::string& out, const Measures& m, int width) {
   constexpr std::size_t kLongest = 2000;  // of a note
   std::string line = "Not seen: ";
@@ -142,7 +142,7 @@ void append_copies(std::string& out, const Measures& m, int width) {
   append_table(out, std::move(lines), width);
 }
 
-// What of making programs took how long; passes one by one.
+// The parts of making programs, the longest first; passes one by one.
 void append_compiling(std::string& out, const Measures& m, int width) {
   if (m.compiling.empty()) return;
   append_title(out, "Compile Summary");
@@ -156,7 +156,7 @@ void append_compiling(std::string& out, const Measures& m, int width) {
   append_table(out, std::move(lines), width);
 }
 
-// All of each device over time, and by what for.
+// All memory of each device over time, and its purposes.
 void append_held(std::string& out, const std::vector<HeldOverTime>& held, int width) {
   if (held.empty()) return;
   std::vector<Cells> lines{{"Held, MB", "At start", "Most", "First at", "At end"}};
@@ -216,11 +216,22 @@ void append_memory(std::string& out, const Measures& m, int width) {
   append_held(out, m.held, width);
 }
 
-// The last line: of all that there was to see, what is in the report.
+// The last line sets the records in the report against all that there were.
 void append_records(std::string& out, const Records& r, int width) {
   std::string line =
       fmt::format("Records: {} received, {} dropped, {} without a time, {} outside of the window, {} of no op",
                   r.received, r.dropped, r.timeless, r.outside, r.unattributed);
+  if (r.unattributed > 0) {
+    const std::uint64_t outside = r.unattributed - r.unlaunched;
+    line += " (";
+    if (r.unlaunched > 0)
+      line += fmt::format("of {} the launch is not in the recording, as before its start", r.unlaunched);
+    if (outside > 0) {
+      line += fmt::format("{}{} launched outside of any op, as kernels of CUDA graphs are",
+                          r.unlaunched > 0 ? "; " : "", outside);
+    }
+    line += ")";
+  }
   if (r.gpu_ns > 0) {
     line += fmt::format("; {:.6g}% of the GPU's time is some op's", 100 * (1 - share(r.unattributed_ns, r.gpu_ns)));
   }
@@ -248,6 +259,12 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_instants(out, m, width);
   append_arguments(out, m, width);
   append_title(out, "Event Summary");
+  append_words(
+      out,
+      "Total: all calls, also those beside each other. Ratio.: of the time that was under way the part in which "
+      "a call was. Idle time and your code are in no row: Wall Time Summary.",
+      width);
+  out += '\n';
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';

@@ -230,7 +230,7 @@ std::vector<Section> RowTree::sections() {
       }
       node.under_way = between;
     }
-    Section section{root.thread, length(root.total), {}};
+    Section section{root.thread, root.is_gpu, length(root.total), {}};
     root.total = root.covered = {};  // they may be as long as the trace
     emit(root.node, section.total, section.rows);
     if (!section.rows.empty()) result.push_back(std::move(section));

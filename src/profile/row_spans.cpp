@@ -149,6 +149,17 @@ void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
   self_cursor_[p] = std::max(self_cursor_[p], interval.end);
 }
 
+// A stretch that the user named. XLA records annotations of Python as it does its own work: one that stands by itself
+// on the thread that runs programs, with a name that is a word, is the user's.
+bool RowTree::is_users_stretch(SpanId i) const {
+  const SpanKind kind = trace_.kind(i);
+  if (kind == SpanKind::range || kind == SpanKind::step) return true;
+  if (kind != SpanKind::host || trace_.source(i) != Source::jax || !runs_programs_[trace_.track_id(i)]) return false;
+  const SpanId p = trace_.parent(i);
+  if (p != kNone && trace_.kind(p) != SpanKind::frame && !is_users_stretch(p)) return false;
+  return trace_.name(i).find_first_of(".:(#[") == std::string_view::npos;
+}
+
 void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   if (kind == SpanKind::instant) return;  // has no time
@@ -188,7 +199,7 @@ void RowTree::add_host_span(SpanId i) {
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (kind != SpanKind::range && kind != SpanKind::step) append(total, interval);
+    if (!is_users_stretch(i)) append(total, interval);
     if (kind != SpanKind::step) append(roots_[section].total, interval);
   }
   if (kind == SpanKind::recording) {
@@ -261,13 +272,29 @@ void RowTree::add_host_span(SpanId i) {
   if (call != outer) add_piece(call, interval, false);
 }
 
+// Whether the call that launched the work, or one around that, has a row of which the work is a part.
+bool RowTree::is_in_call(SpanId i) const {
+  const SpanId cause = trace_.cause(i);
+  return cause != kNone && call_of_[cause] != kNone &&
+         (calls_[call_of_[cause]].in_op || trace_.kind(cause) != SpanKind::launch);
+}
+
+// Work that speaks for itself is its GPU's. The ops of a run of ours, whose graph one call launches, are the thread's.
+bool RowTree::is_gpus_own(SpanId i) {
+  if (trace_.cause(i) == kNone) return true;
+  const SiteId site = trace_.site_id(i);
+  const bool is_run = trace_.source(i) == Source::paoding &&
+                      (labels_of(site).op != kNone || has_parts_[site] || trace_.kind(i) == SpanKind::run);
+  return !is_run && !is_in_call(i);
+}
+
 void RowTree::add_gpu_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   const SpanId cause = trace_.cause(i);
   if (kind == SpanKind::instant) return;
   if (options_.state == State::cpu || (cause != kNone && in_compile_[cause])) return;
   const Interval interval{trace_.start(i), trace_.end(i)};
-  const std::uint32_t section = section_of(trace_.track_id(cause == kNone ? i : cause));
+  const std::uint32_t section = section_of(trace_.track_id(is_gpus_own(i) ? i : cause));
   append(total, interval);
   append(roots_[section].total, interval);
   if (kind == SpanKind::run) return;
@@ -292,8 +319,7 @@ void RowTree::add_gpu_span(SpanId i) {
   }
 
   CallId call = kNone;
-  if (cause != kNone && call_of_[cause] != kNone &&
-      (calls_[call_of_[cause]].in_op || trace_.kind(cause) != SpanKind::launch)) {
+  if (is_in_call(i)) {
     call = is_copy ? call_of_[cause] : inner_of_[cause];
     if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
     if (site.kernel != trace_.site(cause).kernel) call = open_kernel(call, section, site_id);

@@ -10,7 +10,7 @@
 namespace paoding::profile {
 
 namespace {
-// Of a name or a scope, which every row of it repeats.
+// The longest name or scope, which every row of it repeats.
 constexpr std::size_t kLongestRowText = 2000;
 }  // namespace
 
@@ -20,11 +20,19 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
     label("/" + std::string(to_string(phase)));
   }
   section_of_track_.assign(trace.tracks().size(), kNone);
+  std::map<std::pair<ProcessId, int>, TrackId> gpus;
+  for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+    const Track& own = trace.tracks()[track];
+    const bool is_gpu = own.kind != TrackKind::thread;
+    first_of_gpu_.push_back(is_gpu ? gpus.try_emplace({own.process, own.device}, track).first->second : track);
+  }
   labels_of_site_.resize(trace.sites().size());
   SpanId behind = 0;  // all host spans
+  runs_programs_.assign(trace.tracks().size(), false);
   spans_of_track_.assign(trace.tracks().size(), 0);
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) behind = i + 1;
+    if (trace.kind(i) == SpanKind::run) runs_programs_[trace.track_id(i)] = true;
     ++spans_of_track_[per_thread ? trace.track_id(i) : 0];
   }
   // Room for as many as there may be: growing would copy them several times.
@@ -99,7 +107,7 @@ const RowTree::SiteLabels& RowTree::labels_of(SiteId id) {
   return labels;
 }
 
-// Where no row around it says in what scope it stands, "matmul12 @encoder/l0", as plans have it.
+// "matmul12 @encoder/l0", as plans have it, where no row around it names the scope.
 std::string RowTree::instance_name(const Site& site) const {
   std::string name(trace_.text(site.instance));
   if (options_.nesting == Nesting::op && site.scope != 0) name += fmt::format(" @{}", trace_.text(site.scope));
@@ -107,12 +115,16 @@ std::string RowTree::instance_name(const Site& site) const {
 }
 
 std::uint32_t RowTree::section_of(TrackId track) {
-  const TrackId key = per_thread_ ? track : 0;
+  const TrackId key = per_thread_ ? first_of_gpu_[track] : 0;
   if (section_of_track_[key] == kNone) {
     section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
     nodes_.emplace_back();
-    const std::string thread = per_thread_ ? trace_.track_name(track) : "";
-    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongestRowText)), {}, {}});
+    const Track& of = trace_.tracks()[track];
+    const bool is_gpu = per_thread_ && of.kind != TrackKind::thread;
+    std::string thread = per_thread_ ? trace_.track_name(track) : "";
+    if (is_gpu) thread = gpu_name(trace_, of.process, of.device);
+    roots_.push_back(
+        {static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongestRowText)), is_gpu, {}, {}});
     roots_.back().total.reserve(spans_of_track_[key]);
     roots_.back().covered.reserve(spans_of_track_[key]);
   }
@@ -180,7 +192,7 @@ RowTree::CallId RowTree::open_op(CallId parent, std::uint32_t section, SiteId si
   return open_kernel(call, section, site_id);
 }
 
-// Of what is known to have run, where that is asked for: a row below its op's.
+// Opens a row below its op's for a kernel that is known to have run, where that is asked for.
 RowTree::CallId RowTree::open_kernel(CallId parent, std::uint32_t section, SiteId site_id) {
   const LabelId kernel = labels_of(site_id).kernel;
   return options_.kernels && kernel != kNone ? open(parent, section, kernel, true) : parent;
@@ -194,7 +206,7 @@ RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteI
   const std::string_view around = outer.name, name = head(trace_.text(site.scope), kLongestRowText);
   const bool is_inside =
       name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
-  const bool is_around = around.starts_with(name) && !is_inside;  // what runs it lies further in
+  const bool is_around = around.starts_with(name) && !is_inside;  // its caller lies further in
   std::size_t at = is_around ? name.size() : is_inside ? around.size() : 0;
   CallId call = parent;
   while (at < name.size() && !is_deepest(call)) {

@@ -22,7 +22,7 @@ class RowTree {
   RowTree(const Trace& trace, const ReportOptions& options, bool per_thread);
   std::vector<Section> sections();
 
-  /// Within how many others a call has a row of its own; what is further in is part of those.
+  /// Within how many others a call has a row of its own; those further in are part of them.
   static constexpr std::uint32_t kMostDepth = 64;
   /// How many were further in.
   std::uint64_t too_deep = 0;
@@ -51,6 +51,7 @@ class RowTree {
   struct SectionRoot {
     NodeId node;
     std::string thread;
+    bool is_gpu;
     std::vector<Interval> total, covered;
   };
   struct Target {
@@ -103,6 +104,8 @@ class RowTree {
   const SiteLabels& labels_of(SiteId id);
   std::string instance_name(const Site& site) const;
   std::uint32_t section_of(TrackId track);
+  bool is_in_call(SpanId i) const;
+  bool is_gpus_own(SpanId i);
   NodeId child(NodeId parent, LabelId id);
   CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false);
   CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
@@ -129,6 +132,7 @@ class RowTree {
   bool has_self_time(SpanId i) const { return !self_cursor_.empty() && self_cursor_[i] != kNoSelf; }
   void add_self_time(SpanId op, std::int64_t until);
   void leave_out(SpanId op, SpanKind kind, Interval interval);
+  bool is_users_stretch(SpanId i) const;
   void add_host_span(SpanId i);
   void add_gpu_span(SpanId i);
   void add_replays();
@@ -158,6 +162,7 @@ class RowTree {
   std::map<std::string, LabelId> label_ids_;
   std::vector<SiteLabels> labels_of_site_;
   std::vector<std::uint32_t> section_of_track_;
+  std::vector<TrackId> first_of_gpu_;        // of each track; of a thread itself
   std::vector<std::size_t> spans_of_track_;  // of all in the first, where threads are not apart
   std::vector<SectionRoot> roots_;
   std::vector<Node> nodes_;
@@ -176,12 +181,13 @@ class RowTree {
   SpanId span_ = kNone;        // at hand
   std::vector<Open> open_;     // host spans around it
   std::vector<bool> is_kept_;  // per host span: its calls are
-  std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
+  std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by the call around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section
-  std::vector<CallId> call_of_;   // per host span: the call that spans inside it belong to
-  std::vector<CallId> inner_of_;  // per host span: the call for launches and kernels (a compute row's if any)
-  std::vector<bool> in_compile_;  // per span
+  std::vector<CallId> call_of_;      // per host span: the call that spans inside it belong to
+  std::vector<CallId> inner_of_;     // per host span: the call for launches and kernels (a compute row's if any)
+  std::vector<bool> in_compile_;     // per span
+  std::vector<bool> runs_programs_;  // per track
   // Per host span: of an op without phases its time before this is dealt with; else kNoSelf. Empty where none computes.
   std::vector<std::int64_t> self_cursor_;
   std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)

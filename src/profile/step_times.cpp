@@ -31,8 +31,10 @@ std::vector<TimedStep> marked_steps(const Trace& trace, TrackId* track) {
 
 // The steps of the thread with the most runs, where none are marked. A run that is cut is no step. The last step ends
 // where all that its run started has ended.
-std::vector<TimedStep> steps_of(const Trace& trace, TrackId* track) {
-  if (std::vector<TimedStep> marked = marked_steps(trace, track); !marked.empty()) return marked;
+std::vector<TimedStep> steps_of(const Trace& trace, TrackId* track, bool* are_marked) {
+  std::vector<TimedStep> marked = marked_steps(trace, track);
+  *are_marked = !marked.empty();
+  if (*are_marked) return marked;
   std::map<TrackId, std::vector<SpanId>> runs;
   for (const SpanId run : trace.runs()) {
     const bool is_inside = trace.parent(run) != kNone && trace.run(trace.parent(run)) != 0;
@@ -80,20 +82,23 @@ std::int64_t median(std::vector<std::int64_t> all) {
 
 Steps find_steps(const Trace& trace) {
   Steps steps;
-  for (const TimedStep& step : steps_of(trace, &steps.track)) steps.of.push_back({step.start, step.end});
+  for (const TimedStep& step : steps_of(trace, &steps.track, &steps.are_marked))
+    steps.of.push_back({step.start, step.end});
   return steps;
 }
 
 StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads) {
   StepTimes times;
   TrackId track = kNone;
-  std::vector<TimedStep> steps = steps_of(trace, &track);
+  std::vector<TimedStep> steps = steps_of(trace, &track, &times.are_marked);
   if (steps.empty()) return times;
+  times.thread = trace.track_name(track);
   const std::vector<UseSegment>& segments = threads[track].segments;
   std::vector<std::int64_t> lengths;
   std::size_t at = 0;
   for (TimedStep& step : steps) {
     lengths.push_back(step.end - step.start);
+    times.of.push_back({step.start - trace.window_start(), step.end - trace.window_start()});
     while (at < segments.size() && segments[at].end <= step.start) ++at;
     for (std::size_t s = at; s < segments.size() && segments[s].start < step.end; ++s) {
       step.uses[static_cast<std::size_t>(segments[s].use)] +=
@@ -105,7 +110,7 @@ StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads)
   times.count = steps.size();
   times.p50 = median(lengths);
   times.worst = lengths[static_cast<std::size_t>(worst)];
-  times.worst_step = static_cast<std::uint64_t>(worst);
+  times.worst_step = static_cast<std::uint64_t>(worst) + 1;
   times.more_ns = times.worst - times.p50;
   std::sort(lengths.begin(), lengths.end());
   times.p99 = lengths[(lengths.size() * 99 + 99) / 100 - 1];

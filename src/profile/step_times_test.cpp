@@ -44,7 +44,7 @@ TEST(StepTimes, SaysWhatTheWorstStepTookLongerIn) {
   EXPECT_EQ(slow_op.p50, 100'000);
   EXPECT_EQ(slow_op.p99, 100'000);
   EXPECT_EQ(slow_op.worst, 170'000);
-  EXPECT_EQ(slow_op.worst_step, 40u);
+  EXPECT_EQ(slow_op.worst_step, 41u);  // counted from 1
   EXPECT_EQ(slow_op.why, "ops: sum");
   EXPECT_EQ(slow_op.why_ns, 70'000);
   EXPECT_EQ(of(hundred_steps(7, SpanKind::feed, 5'000)).why, "feed");

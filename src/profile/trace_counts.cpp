@@ -131,6 +131,7 @@ Records count_records(const Trace& trace) {
     const bool is_attributed = kind == SpanKind::replay ? is_known[trace.site_id(i)] : trace.site(i).op != 0;
     if (is_attributed || (trace.cause(i) != kNone && in_op[trace.cause(i)])) continue;
     records.unattributed += 1;
+    records.unlaunched += trace.cause(i) == kNone ? 1 : 0;
     records.unattributed_ns += ns;
   }
   for (const Note& note : trace.notes()) {

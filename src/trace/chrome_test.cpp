@@ -41,7 +41,7 @@ TEST(ChromeTrace, OfXlaNamesKernelsByTheirOps) {
     {}
   )");
   EXPECT_EQ(report_rows(trace),
-            (std::vector<std::string>{"dot_general 1 0 6.685", "gemm 1 5 0", "loop_add_fusion 1 0 2"}));
+            (std::vector<std::string>{"gemm 1 5 0", "dot_general 1 0 6.685", "loop_add_fusion 1 0 2"}));
   EXPECT_EQ(notes_of(trace),
             (std::map<std::string, std::uint64_t>{{"rows that XLA or TensorFlow made of others, left out", 1},
                                                   {"spans of GPUs whose launch is not in the file", 1}}));

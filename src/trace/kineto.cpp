@@ -377,7 +377,8 @@ class Kineto {
          {std::pair(ArgKey::registers, argument::kRegisters), {ArgKey::shared, argument::kShared}}) {
       if (const auto value = args.bits(key)) count(span, name, static_cast<std::int64_t>(*value));
     }
-    if (const auto real = args.bits(ArgKey::occupancy)) {
+    // A kernel that ran occupied something: Kineto writes 0 where it does not know.
+    if (const auto real = args.bits(ArgKey::occupancy); real && std::bit_cast<double>(*real) > 0) {
       sink_.trace().add_argument(span, column(argument::kOccupancy, ArgumentType::real), std::bit_cast<double>(*real));
     }
     if (const auto name = args.text(ArgKey::collective); name != 0) {

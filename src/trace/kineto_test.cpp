@@ -92,6 +92,45 @@ TEST(KinetoTrace, KeepsWhatAKernelSaysOfItsShape) {
                       {"block", "128x1x1"}, {"grid", "4x2x1"}, {"occupancy %", "42.5"}, {"registers", "96"}}));
 }
 
+// A graph's kernels, and those that were launched before the recording: no op of a thread's has them.
+TEST(KinetoTrace, ListsWorkThatNoOpLaunchedUnderItsGpu) {
+  const Trace trace =
+      an_op_that_launches()
+          .add("cuda_runtime", "cudaGraphLaunch", 10, 300, 9, R"("correlation": 8)")
+          .add("kernel", "void ns::in_graph<float>(int)", 7, 320, 20, R"("device": 0, "stream": 7, "correlation": 8)")
+          .add("kernel", "from_before", 9, 5, 30, R"("device": 0, "stream": 9, "correlation": 3)")
+          .read();
+  const Measures m = measure(trace);
+  EXPECT_TRUE(m.merged.empty());  // there is one thread
+  ASSERT_EQ(m.per_thread.size(), 2u);
+  EXPECT_FALSE(m.per_thread[0].is_gpu);
+  EXPECT_EQ(m.per_thread[1].thread, "GPU 0");
+  EXPECT_TRUE(m.per_thread[1].is_gpu);
+  EXPECT_EQ(report_rows(trace),
+            (std::vector<std::string>{"aten::linear 1 30 50.5", "  aten::addmm 1 20 50.5", "cudaGraphLaunch 1 9 0",
+                                      "from_before 1 0 30", "void ns::in_graph<float>(int) 1 0 20"}));
+  const std::string text = report(trace), json = report(trace, {.format = ReportFormat::json});
+  EXPECT_NE(text.find("\nGPU 0::from_before "), text.npos) << text;
+  EXPECT_NE(
+      text.find(" 2 of no op (of 1 the launch is not in the recording, as before its start; 1 launched outside of any "
+                "op, as kernels of CUDA graphs are); "),
+      text.npos)
+      << text;
+  EXPECT_NE(json.find(R"json({"name":"void ns::in_graph<float>(int)","short":"in_graph","depth":0,)json"), json.npos)
+      << json;
+}
+
+TEST(KinetoTrace, DoesNotKnowAnOccupancyOfNothing) {
+  const Trace trace = Events()
+                          .add("kernel", "gemm<float>", 7, 140, 50.5,
+                               R"("device": 0, "stream": 7, "correlation": 7, "est. achieved occupancy %": 0)")
+                          .read();
+  ASSERT_EQ(trace.size(), 1u);
+  for (const ArgumentColumn& column : trace.columns()) {
+    EXPECT_TRUE(trace.text(column.name) != "occupancy %" || column.of.empty());
+  }
+}
+
 TEST(KinetoTrace, CountsOpsOfAProcessWithoutAGpuAsComputation) {
   const Trace trace = Events().add("cpu_op", "aten::mm", 10, 100, 30).read();
   const Measures m = measure(trace);
@@ -172,7 +211,7 @@ TEST(KinetoTrace, TimesStepsByTheProfilersMarks) {
   EXPECT_EQ(m.steps.count, 4u);
   EXPECT_EQ(m.steps.p50, 80000);
   EXPECT_EQ(m.steps.worst, 90000);
-  EXPECT_EQ(m.steps.worst_step, 2u);
+  EXPECT_EQ(m.steps.worst_step, 3u);
   EXPECT_EQ(report_rows(trace), (std::vector<std::string>{"aten::mm 4 200 0"}));  // a step has no row
 }
 

@@ -22,19 +22,26 @@ PICTURES = sys.argv[2] if len(sys.argv) > 2 else None
 CTRL, SHIFT = 2, 8
 
 
+TRACES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "findings", "traces")
+REAL = {"collected": "garbage_collected.fault.json.gz", "exact": "exact_products.fault.json.gz",
+        "jax": "jax_batches_made_by_numpy.fault.xplane.pb.gz", "layers": "small_layers_one_by_one.fault.json.gz"}
+
+
 class Pages:
-    """Recordings that build/paoding_tests writes, as pages and as JSON."""
+    """Recordings that build/paoding_tests writes, and real traces of programs with a fault, as pages and as JSON."""
 
     def __init__(self, folder):
         self.folder = folder
         for more in ({}, {"PAODING_PAGE_SPANS": "500000"}):  # so many that times are rounded
             subprocess.run([BUILD + "/paoding_tests", "--gtest_filter=PageRecordings.*", "--gtest_brief=1"], check=True,
                            env={**os.environ, "PAODING_PAGE_RECORDINGS": folder, **more}, stdout=subprocess.DEVNULL)
-        for name in os.listdir(folder):
-            recording = os.path.join(folder, name)
-            text = subprocess.run([BUILD + "/paoding", "report", recording, "--format", "json", "--html",
-                                   self.path(name[:-8])], check=True, capture_output=True).stdout
-            with open(recording + ".json", "wb") as file:
+        recordings = {name[:-8]: os.path.join(folder, name) for name in os.listdir(folder)}
+        for name, file in REAL.items():
+            recordings[name] = os.path.join(TRACES, file)
+        for name, recording in recordings.items():
+            text = subprocess.run([BUILD + "/paoding", "report", recording, "--format", "json", "--html", self.path(name)],
+                                  check=True, capture_output=True).stdout
+            with open(os.path.join(folder, name + ".paoding.json"), "wb") as file:
                 file.write(text)
 
     def chrome(self, name):
@@ -89,7 +96,7 @@ def numbers_are_those_of_the_json_report(page, pages):
             heads = page.run("[...document.querySelectorAll('#rows thead button')].map((b) => b.textContent)")
             keys = {"Total, ms": "total_ns", "CPU, ms": "cpu_ns", "GPU, ms": "gpu_ns", "Self, ms": "self_ns",
                     "Min., ms": "min_ns", "Max., ms": "max_ns", "Ave., ms": "average_ns"}
-            shown = page.run("""[...document.querySelectorAll('#rows tbody tr')].map((row) => [...row.cells].map((cell) =>
+            shown = page.run("""[...document.querySelectorAll('#rows tbody tr:not(.beside)')].map((row) => [...row.cells].map((cell) =>
               [cell.textContent, cell.dataset.value]))""")
             same(len(shown), len(section["rows"]), f"rows of {name}")
             for cells_of, row in zip(shown, section["rows"]):
@@ -275,6 +282,7 @@ def flame_graphs_add_up(page, pages):
     page.press("2")
     threads = page.run("""timeline.trace.tracks.filter((t) => t.device < 0).reduce((sum, t) => { for (let i = t.first; i <
       t.first + t.count; ++i) if (timeline.trace.parent[i] < 0) sum += timeline.trace.duration[i]; return sum; }, 0)""")
+    page.run("byId('flame-of').value = 'threads'; byId('flame-of').dispatchEvent(new Event('change'))")
     same(page.run("[byId('flame-of').value, flame.frames.total]"), ["threads", threads], "all threads")
     same(page.run("flame.frames.rows.every((row) => { for (let k = row.from + 1; k < row.to; ++k) if ("
                   "flame.frames.start[k] < flame.frames.start[k - 1] + flame.frames.duration[k - 1]) return false;"
@@ -291,7 +299,7 @@ def flame_graphs_add_up(page, pages):
 
 def tables_sort_and_filter(page, pages):
     page.open(pages.path("training"), "ops")
-    column = "[...document.querySelectorAll('#rows tbody tr')].filter((r) => parseInt(r.cells[0].style.paddingLeft) === 10)" \
+    column = "[...document.querySelectorAll('#rows tbody tr:not(.beside)')].filter((r) => parseInt(r.cells[0].style.paddingLeft) === 10)" \
              ".map((r) => Number(r.cells[1].dataset.value))"
     page.run("document.querySelectorAll('#rows thead button')[1].click()")
     calls = page.run(column)
@@ -307,15 +315,163 @@ def tables_sort_and_filter(page, pages):
 
 def findings_are_shown_where_there_are_some(page, pages):
     page.open(pages.path("training"))
-    page.run("""byId("cards").prepend(findingsCard({findings: {list: [{title: "Data comes too late <b>", predicted_ns: 2500, predicted_share: 0.25, gain_ns: [1000, 2500],
-      change: "read ahead", evidence: [{name: "read batch", track_number: 0, start_ns: 200000, end_ns: 300000}]}]}}))""")
+    page.run("""byId("cards").prepend(findingsCard({findings: {list: [{title: "Data comes too late <b>", kind: "late_data",
+      predicted_ns: 2500, predicted_share: 0.25, gain_ns: [1000, 2500], change: "read ahead", bound: "the GPU <b>",
+      evidence_kinds: [{name: "<b>", count: 1, lost_ns: 5}], evidence: [{name: "<b>", kind: 0, span: 3, lost_ns: 5}]}]}}))""")
     text = page.run("byId('cards').innerText")
-    for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs"):
+    for part in ("Data comes too late <b>", "read ahead", "1 µs", "2.5 µs", "the GPU <b>"):
         assert part in text, (part, text[:400])
-    page.run("byId('cards').querySelector('li .link').click()")
-    same(page.run("[currentView(), timeline.area.from, timeline.area.to]"), ["timeline", 200000, 300000], "evidence")
     page.run("""byId("cards").prepend(findingsCard({findings: {list: [], abstained: "the trace has 2 steps <b>"}}))""")
     assert "Nothing is said about gains: the trace has 2 steps <b>" in page.run("byId('cards').innerText")
+
+
+def findings_say_what_the_json_says(page, pages):
+    """Steps that change, the limit, checks by their titles; and an example of every kind, which a click selects."""
+    kinds_seen = set()
+    for name in ("collected", "exact", "jax", "layers"):
+        found = pages.json(name)["findings"]
+        page.open(pages.path(name))
+        card = page.run("[...document.querySelectorAll('.card')].find((c) => c.querySelector('h2').textContent === "
+                        "'Findings').innerText")
+        plain = lambda text: text.replace(" us", " µs").replace("->", "→")  # noqa: E731
+        assert plain(found["about"]) in card, (name, card)
+        assert found["no_lines"] in card and found["no_lines"], name
+        for one in found["silent"]:
+            assert one["title"] in card and one["kind"] not in card, (one, card)
+        for number, finding in enumerate(found["list"]):
+            for part in (finding["title"], plain(finding["effect"]), plain(finding["bound"]), finding["kind"]):
+                assert part in card, (name, part)
+            rows = page.run(f"""[...document.querySelectorAll('.findings > li')[{number}].querySelectorAll('tbody tr')]
+              .map((row) => [row.cells[0].textContent, row.cells[1].textContent])""")
+            same(rows, [[kind["name"], str(kind["count"])] for kind in finding["evidence_kinds"]], "kinds of evidence")
+            shown = {one["kind"] for one in finding["evidence"]}
+            same(shown, set(range(len(finding["evidence_kinds"]))), f"an example of every kind in {name}")
+            assert all("(" not in kind["name"] for kind in finding["evidence_kinds"] if "kernel" in kind["name"]), rows
+            for n, one in enumerate(sorted(finding["evidence"], key=lambda one: one["kind"])):
+                page.press("0")
+                page.run(f"document.querySelectorAll('.findings > li')[{number}].querySelectorAll('td .link')[{n}].click()")
+                page.settle()
+                at = page.run("[currentView(), timeline.selected, timeline.trace.name(timeline.selected), "
+                              "timeline.trace.start[timeline.selected]]")
+                same(at, ["timeline", one["span"], one["name"], one["start_ns"]], "the span that was clicked")
+                facts = dict(page.run("[...byId('details').querySelectorAll('tr')].map((r) => [r.cells[0].textContent, "
+                                      "r.cells[1].textContent])"))
+                if one["step"]:  # else it was launched in one that is left out
+                    same(facts.get("Step"), str(one["step"]), f"step of {one['name']}")
+                kinds_seen.add(page.run("timeline.trace.kind(timeline.selected)"))
+    assert len(kinds_seen) >= 4, kinds_seen
+
+
+def whose_time_it_is_is_said(page, pages):
+    page.open(pages.path("collected"))
+    report = pages.json("collected")
+    sentence = page.run("byId('sentence').innerText")
+    for part in ("The median step takes", "until its work on GPUs has ended", "on the host alone", "the GPU is its limit"):
+        assert part in sentence, (part, sentence)
+    rows = dict(cells(page, "40 steps, as they are marked"))
+    same(rows["median until its work on GPUs has ended"], report["findings"]["step_ns"], "with the GPU's work")
+    same(rows["median of all 40 on the host"], report["steps"]["p50_ns"], "the host's")
+    assert "Step 1 warmed up" in page.run("byId('cards').innerText")
+
+
+def steps_are_bars_that_select_them(page, pages):
+    page.open(pages.path("collected"))
+    steps = pages.json("collected")["steps"]
+    shown, worst = steps["shown"], steps["worst_step"]
+    labels = page.run("[...document.querySelectorAll('.steps button')].map((b) => b.getAttribute('aria-label'))")
+    same(len(labels), steps["count"], "bars")
+    assert labels[0].startswith("step 1:") and "left out of findings" in labels[0], labels[0]
+    heights = page.run("[...document.querySelectorAll('.steps button')].map((b) => b.firstChild.getBoundingClientRect().height)")
+    same(heights.index(max(heights)), worst - 1, "the highest bar")
+    box = page.run(f"""(() => {{ const b = document.querySelectorAll('.steps button')[{worst - 1}].getBoundingClientRect();
+      return [b.x + b.width / 2, b.bottom - 4]; }})()""")
+    page.click(*box)
+    page.settle()
+    same(page.run("[currentView(), timeline.area.from, timeline.area.to - timeline.area.from]"),
+         ["timeline", shown["start_ns"][worst - 1], steps["worst_ns"]], "the step")
+    assert f"Selected: step {worst} on the host," in page.run("byId('details').innerText")
+    page.press("0")
+    page.run("document.querySelector('.steps button').focus()")
+    page.press("ArrowRight"), page.press("ArrowRight"), page.press("ArrowLeft")
+    same(page.run("[...document.querySelectorAll('.steps button')].indexOf(document.activeElement)"), 1, "by arrows")
+    same(page.run("document.querySelectorAll('.steps button[tabindex=\"0\"]').length"), 1, "one place in the order")
+
+
+def rows_say_where_they_ran_and_what_of_the_time(page, pages):
+    """Also time in which nothing runs, so that the first card does not seem to miss it."""
+    for name in ("collected", "jax"):
+        report = pages.json(name)
+        whole = report["overhead"]["total_ns"]
+        page.open(pages.path(name))
+        rows = {row[0]: row[1:] for row in cells(page, "Outermost rows, and time beside them")}
+        gpu = next(budget for budget in report["wall_time"] if budget["of"] == "GPU 0")["parts_ns"]
+        idle = sum(ns for part, ns in gpu.items() if part.startswith("idle"))
+        same(rows["(GPU 0 idle)"][2], idle, "idle")
+        same(rows["(your code)"][2], report["overhead"]["your_code_ns"], "your code")
+        assert {"host", "GPU"} <= {row[0] for row in rows.values()}, rows
+        assert "may exceed the wall time" in page.run("byId('cards').innerText")
+        page.press("4")
+        assert "may exceed the wall time" in page.run("byId('ops-legend').innerText")
+        sections = report["merged"] + report["threads"]
+        own = next(number for number, section in enumerate(sections) if section.get("thread") == "GPU 0")
+        assert sections[own]["gpu"] is True
+        page.run(f"byId('ops-of').value = {own}; byId('ops-of').dispatchEvent(new Event('change'))")
+        beside = dict(page.run("[...document.querySelectorAll('#rows tr.beside')].map((row) => [row.cells[0].textContent, "
+                               "Number(row.cells[2].dataset.value)])"))
+        same(beside, {f"({part})": ns for part, ns in gpu.items() if part.startswith("idle")}, "idle time of the GPU")
+        shares = page.run("[...document.querySelectorAll('#rows tr:not(.beside) td:nth-child(4)')].map((td) => "
+                          "Number(td.dataset.value))")
+        for share, row in zip(shares, sections[own]["rows"]):
+            assert abs(share - row["ratio"] * sections[own]["under_way_ns"]) < 1 and share <= whole, (share, row)
+
+
+def a_row_opens_its_longest_call(page, pages):
+    for name, row in (("training", "softmax"), ("collected", None)):
+        page.open(pages.path(name), "ops")
+        title = row or page.run("document.querySelector('#rows tbody .link').title.split('\\n')[0]")
+        page.run(f"[...document.querySelectorAll('#rows tbody .link')].find((b) => b.title.startsWith({json.dumps(title)})).click()")
+        page.settle()
+        chosen, longest = page.run(f"""[timeline.trace.duration[timeline.selected], Math.max(...Array.from(timeline.trace.site,
+          (_, i) => timeline.trace.name(i) === {json.dumps(title)} ? timeline.trace.duration[i] : 0))]""")
+        same(chosen, longest, f"the longest of {title}")
+        assert "at the longest" in page.run("byId('found').textContent")
+
+
+def flame_graphs_open_on_the_side_of_the_limit(page, pages):
+    for name, side in (("collected", "gpus"), ("exact", "gpus"), ("layers", None), ("jax", "threads")):
+        limit = pages.json(name)["findings"]["limit"]
+        same(limit, "GPU" if side == "gpus" else "host", f"limit of {name}")
+        page.open(pages.path(name), "flame")
+        chosen = page.run("[byId('flame-of').value, byId('flame-of').selectedOptions[0].textContent, "
+                          "byId('flame-at').textContent]")
+        assert (chosen[0] == side) if side else chosen[1].startswith("thread "), (name, chosen)
+        assert f"The {limit} is the side" in chosen[2], chosen
+
+
+def names_are_whole_in_the_sandwich(page, pages):
+    page.open(pages.path("collected"), "sandwich")
+    rows = page.run("[...document.querySelectorAll('#sandwich-list tbody th')].map((th) => [th.title, th.textContent, "
+                    "th.scrollWidth <= th.clientWidth + 1])")
+    long = [row for row in rows if row[0].startswith("void ")]
+    assert len(long) > 3 and all(title in text and fits for title, text, fits in long), long[:2]
+    same(page.run("getComputedStyle(byId('sandwich-list')).resize"), "horizontal", "resizable")
+    assert any(text.startswith("multi_tensor_apply_kernel<FusedSgdMathFunctor>void ") for _, text, _ in long), long
+
+
+def every_tick_has_its_time(page, pages):
+    page.open(pages.path("collected"), "timeline")
+    for start, end in ((0, 1), (0.2, 0.31), (0.5, 0.50001)):
+        written, ticks_of = page.run(f"""(() => {{ const texts = [], wall = timeline.trace.wall, old =
+          CanvasRenderingContext2D.prototype.fillText;
+          CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {{ if (this.canvas.id === "ruler")
+            texts.push([text, x, x + this.measureText(text).width]); return old.call(this, text, x, y); }};
+          timeline.lookAt({start} * wall, {end} * wall); drawRuler(timeline);
+          CanvasRenderingContext2D.prototype.fillText = old;
+          return [texts, ticks(timeline.from, timeline.to, timeline.width).at.length]; }})()""")
+        labels = [text for text in written if not text[0].endswith(" seen")]
+        same(len(labels), ticks_of, "labels")
+        for before, after in zip(labels, labels[1:]):
+            assert before[2] < after[1], (before, after)
 
 
 # ---- recordings of all kinds ----
@@ -428,6 +584,12 @@ def views_look_as_they_should(page, pages):
             if PICTURES:
                 page.picture(os.path.join(PICTURES, f"{view}_{width}_{'dark' if is_dark else 'light'}.png"))
             same(page.run("document.documentElement.scrollWidth <= innerWidth"), True, f"{view} at {width}")
+            if view in ("overview", "sandwich"):
+                page.open(pages.path("collected"), view)
+                same(page.run("document.documentElement.scrollWidth <= innerWidth"), True, f"real {view} at {width}")
+                if PICTURES:
+                    page.picture(os.path.join(PICTURES, f"real_{view}_{width}_{'dark' if is_dark else 'light'}.png"))
+                page.open(pages.path("training"), view)
             if view == "timeline":  # something is drawn
                 colours = page.run("""new Set(new Uint32Array(byId("canvas").getContext("2d").getImageData(0, 0,
                   byId("canvas").width, byId("canvas").height).data.buffer)).size""")
@@ -441,7 +603,10 @@ TESTS = [
     rounded_times_are_near_and_said_to_be_rounded, sums_of_a_stretch_are_those_of_its_spans,
     keys_move_and_zoom_the_timeline, a_click_selects_what_is_there,
     a_kernel_says_what_started_it_and_what_it_carries, a_drag_selects_a_stretch, search_counts_dims_and_goes_on,
-    views_change_by_their_keys, findings_are_shown_where_there_are_some, flame_graphs_add_up,
+    views_change_by_their_keys, findings_are_shown_where_there_are_some, findings_say_what_the_json_says,
+    whose_time_it_is_is_said, steps_are_bars_that_select_them, rows_say_where_they_ran_and_what_of_the_time,
+    a_row_opens_its_longest_call, flame_graphs_open_on_the_side_of_the_limit, names_are_whole_in_the_sandwich,
+    every_tick_has_its_time, flame_graphs_add_up,
     tables_sort_and_filter, names_are_text_whatever_they_hold, an_empty_recording_says_so,
     one_span_many_threads_and_odd_times_are_drawn, ranks_have_heads_of_their_own,
     a_browser_that_cannot_unpack_shows_the_report_and_says_so, colours_have_contrast_in_light_and_dark,

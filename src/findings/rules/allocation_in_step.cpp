@@ -52,13 +52,14 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
   }
   if (evidence.count() == 0) return;
   const auto count = static_cast<double>(steps.count());
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "memory is allocated in the step";
-  found.text = fmt::format(
-      "{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} a step meanwhile.",
-      count_text(static_cast<double>(evidence.count()), "call", "calls"), quoted(trace.name(found.evidence.front())),
-      steps_with, steps.count(), of_a_step(steps, evidence.sum()), time_text(idle / count));
+  found.text =
+      fmt::format("{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} a step meanwhile.",
+                  count_text(static_cast<double>(evidence.count()), "call", "calls"),
+                  quoted(trace.name(found.evidence.spans.front().span)), steps_with, steps.count(),
+                  of_a_step(steps, evidence.sum()), time_text(idle / count));
   found.change = Changes{.pytorch =
                              "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep shapes alike, and call no "
                              "torch.cuda.empty_cache()",

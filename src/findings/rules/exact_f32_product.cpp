@@ -111,7 +111,7 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
       limits->rate(unit) / 1e3, unit == Unit::tf32 ? "TF32" : "f16", limits->rate(Unit::f32) / 1e3,
       limits->is_measured ? "" : " (the vendor's numbers, times the share that an H200 reaches)", group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   const Source source = works.steps().source();
   if (unit == Unit::tf32) {
     candidate.change = change_for(
@@ -179,7 +179,7 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
                   count_text(group.per_step(static_cast<double>(convolutions)), "convolution", "convolutions"),
                   time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "

@@ -110,7 +110,7 @@ void find_exposed_collectives(const KernelWorks& works, Candidates* out) {
       "waits for the last rank.",
       time_text(group.per_step(all_ns)), time_text(group.per_step(exposed_ns)), percent_text(exposed_ns / all_ns));
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change = change_for(
       works.steps().source(),
       {"DistributedDataParallel(model, bucket_cap_mb=..., gradient_as_bucket_view=True): smaller "

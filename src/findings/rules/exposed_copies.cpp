@@ -31,8 +31,8 @@ void find_exposed_copies(const Steps& steps, Candidates* out) {
     if (evidence.count() == 0) continue;
     const bool is_to_gpu = way == Copy::host_to_device;
     const auto count = static_cast<double>(steps.count());
-    found.evidence = evidence.worst();
-    found.where = steps.where(found.evidence.front());
+    found.evidence = evidence.examples(steps);
+    found.where = steps.where(found.evidence.spans.front().span);
     found.title = is_to_gpu ? "copies to the GPU hold up its kernels" : "copies from the GPU hold up its kernels";
     found.text = fmt::format(
         "A step has {} {} the GPU, {:.3g} MB, while none of its kernels is under way: {}; copies that way take {} a "

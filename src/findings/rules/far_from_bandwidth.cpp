@@ -75,7 +75,7 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
       kernel_title(works, *worst), static_cast<double>(worst->bytes) / 1e6, time_text(static_cast<double>(worst->ns)),
       group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.compile(model), or operands that are contiguous and need no broadcast along their "

@@ -119,8 +119,9 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
                                     count_text(sums.per_step(static_cast<double>(sums.count())), "kernel", "kernels"),
                                     time_text(sums.per_step(sums.ns()))));
   candidate.where = fills.where();
-  candidate.evidence = fills.evidence();
-  for (const SpanId span : sums.evidence()) candidate.evidence.push_back(span);
+  Evidence lost = fills.lost();
+  lost.add(sums.lost());
+  candidate.evidence = lost.examples(works.steps());
   candidate.change = "optimizer.zero_grad(set_to_none=True), and no buffers of zeros to add gradients to";
   out->add(std::move(candidate));
 }

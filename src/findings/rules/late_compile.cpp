@@ -60,7 +60,7 @@ std::int64_t start_of_silence(const Steps& steps, std::int64_t load) {
   for (const TrackId track : steps.launchers()) {
     const std::vector<UseSegment>& segments = steps.thread_times()[track].segments;
     const auto in = std::ranges::upper_bound(segments, load - 1, {}, &UseSegment::end);
-    if (in == segments.end() || in->use != HostUse::yours) return load;
+    if (in == segments.end() || !is_users(in->use)) return load;
     start = std::max(start, in->start);
   }
   return load - start >= kLong ? start : load;
@@ -104,15 +104,15 @@ void find_late_compile(const Steps& steps, Candidates* out) {
     steps_with += evidence.count() > before ? 1 : 0;
   }
   if (evidence.count() == 0) return;
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "code is compiled or loaded inside of steps";
   found.text = fmt::format(
       "{} such as {} in {:.0f} of {} steps after the first take {} together, the longest {}; GPUs are idle for {} of "
       "that. "
       "Spread over all steps it is {}.",
       count_text(static_cast<double>(evidence.count()), "stretch", "stretches"),
-      quoted(trace.name(found.evidence.front())), steps_with, steps.count(), time_text(evidence.sum()),
+      quoted(trace.name(found.evidence.spans.front().span)), steps_with, steps.count(), time_text(evidence.sum()),
       time_text(evidence.longest()), time_text(idle), of_a_step(steps, evidence.sum()));
   if (compiled > 0) {
     found.text += fmt::format(" {} of it is time before a load in which no call was recorded, as a compiler takes it.",

@@ -49,17 +49,17 @@ Candidate made_of_loader(const Steps& steps) {
     steps_with += evidence.sum() > before ? 1 : 0;
   }
   if (evidence.sum() <= 0) return {};
-  found.evidence = evidence.worst();
+  found.evidence = evidence.examples(steps);
   found.title = has_gpu ? "the GPU waits for data" : "the loop waits for data";
   found.text = fmt::format(
       "In {:.0f} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for "
       "{} "
       "a step in all.",
       steps_with, steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed",
-      quoted(trace.name(found.evidence.front())), of_a_step(steps, evidence.sum()),
+      quoted(trace.name(found.evidence.spans.front().span)), of_a_step(steps, evidence.sum()),
       has_gpu ? "idle time in one of them is" : "one takes", time_text(evidence.longest()),
       time_text(inside / static_cast<double>(steps.count())));
-  found.where = steps.where(found.evidence.front());
+  found.where = steps.where(found.evidence.spans.front().span);
   return found;
 }
 
@@ -80,7 +80,7 @@ Candidate made_by_the_loop(const Steps& steps) {
     for (; next != host.end() && next->start < idle.launched; ++next) {
       UseSegment part = *next;
       part.start = std::max(part.start, idle.start), part.end = std::min(part.end, idle.launched);
-      if (part.use == HostUse::yours && part.end - part.start > longest.end - longest.start) longest = part;
+      if (is_users(part.use) && part.end - part.start > longest.end - longest.start) longest = part;
     }
     const auto ns = static_cast<double>(longest.end - longest.start);
     if (ns < kMost * static_cast<double>(idle.late_ns()) || ns <= 0) continue;
@@ -90,14 +90,14 @@ Candidate made_by_the_loop(const Steps& steps) {
     found.most.push_back(Edit::host(steps.track(), longest.start, longest.end, 0));
   }
   if (2 * in_steps.size() < steps.count()) return {};
-  found.evidence = evidence.worst();
+  found.evidence = evidence.examples(steps);
   found.title = "the GPU waits for data that the loop's own thread makes";
   found.text = fmt::format(
       "In {} of {} steps GPUs are idle while the thread of the loop is in code that is no op, in front of the copy "
       "that "
       "brings the next input: {}; the longest such stretch is {}.",
       in_steps.size(), steps.count(), of_a_step(steps, evidence.sum()), time_text(evidence.longest()));
-  found.where = steps.where(found.evidence.front());
+  found.where = steps.where(found.evidence.spans.front().span);
   return found;
 }
 
@@ -106,7 +106,7 @@ Candidate made_by_the_loop(const Steps& steps) {
 void find_late_data(const Steps& steps, Candidates* out) {
   for (Candidate found : {made_of_loader(steps), made_by_the_loop(steps)}) {
     if (found.most.empty()) continue;
-    const bool has_workers = has_word(steps.trace().name(found.evidence.front()), {"MultiProcessing"});
+    const bool has_workers = has_word(steps.trace().name(found.evidence.spans.front().span), {"MultiProcessing"});
     found.change =
         Changes{.pytorch = has_workers ? "DataLoader: more num_workers, a larger prefetch_factor or cheaper "
                                          "transforms: its workers do not keep up"

@@ -19,7 +19,7 @@ constexpr std::int64_t kGraph = 20'000, kGraphNode = 1'000, kQuickGraph = 10'000
 constexpr double kLeastLaunches = 8;  // of a step: fewer are not worth a graph
 
 bool is_launching(HostUse use) { return use == HostUse::ops || use == HostUse::launch || use == HostUse::run; }
-bool is_anything(HostUse use) { return is_launching(use) || use == HostUse::yours || use == HostUse::copy; }
+bool is_anything(HostUse use) { return is_launching(use) || is_users(use) || use == HostUse::copy; }
 
 // Cuts of a thread's time between two moments where it is at such uses, which leave `kept` of it in all.
 void cut_uses(const Steps& steps, TrackId track, Interval of, bool (*is_cut)(HostUse), std::int64_t kept,
@@ -75,7 +75,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
     for (; next != host.end() && next->start < idle.launched; ++next) {
       const auto ns = static_cast<double>(std::min(next->end, idle.launched) - std::max(next->start, idle.start));
       if (is_launching(next->use)) late += ns;
-      if (next->use == HostUse::yours || next->use == HostUse::copy) in_user_code += ns;
+      if (is_users(next->use) || next->use == HostUse::copy) in_user_code += ns;
     }
     if (late <= 0) continue;
     evidence.add(idle.after, late);
@@ -87,7 +87,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   if (evidence.sum() + in_user_code < 0.01 * whole || evidence.count() == 0) return;
   if (2 * in_steps.size() < steps.count()) return;  // a step here and there is late for a reason of its own
   const auto count = static_cast<double>(steps.count());
-  found.evidence = evidence.worst();
+  found.evidence = evidence.examples(steps);
   found.title = "the GPU waits for launches";
   found.text = fmt::format(
       "{:.0f} launches a step start {:.0f} works of a GPU, and {:.0f} of them come after it has run dry: it is idle "
@@ -97,6 +97,8 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   if (in_user_code > 0)
     found.text += fmt::format(", and for {} while it is in other code between them", time_text(in_user_code / count));
   found.text += '.';
+  found.where = steps.where(found.evidence.spans.front().span);
+  found.where.op.clear();
   if (!by_op.empty()) {
     const auto most = std::ranges::max_element(by_op, {}, [](const auto& one) { return one.second; });
     found.text += fmt::format(" Most of it is in front of work of {}: {} a step.", quoted(most->first),

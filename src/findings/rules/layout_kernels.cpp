@@ -93,7 +93,7 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
       count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
       time_text(group.per_step(group.ns())));
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(),
                  {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
@@ -161,7 +161,7 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
           ? fmt::format(" They move {:.1f} MB a step at {}.", group.per_step(bytes) / 1e6, rate_text(bytes / sized_ns))
           : "");
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       is_bucket ? "DistributedDataParallel(model, gradient_as_bucket_view=True): gradients lie in the buckets"
       : is_cast

@@ -55,7 +55,7 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
                                count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
                                time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(), {"make channels multiples of 8: nn.Conv2d(-(-c // 8) * 8, ...)",
                                           "make channels multiples of 8", "make channels multiples of 8"});
@@ -120,7 +120,7 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
       count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
       time_text(group.per_step(group.ns())), worst);
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change = change_for(
       works.steps().source(),
       {fmt::format("pad the width to a multiple of {} (vocabulary, hidden size): nn.Linear(..., -(-n // {}) * {})",

@@ -73,8 +73,8 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
     for (std::vector<Edit>* edits : {&found.least, &found.most}) edits->push_back(Edit::no_wait(wait.span));
   }
   const auto count = static_cast<double>(steps.count());
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "copies use pageable memory";
   found.text = fmt::format(
       "A step has {} from or to pageable memory, {:.3g} MB at {:.3g} GB/s; the calls hold the host for {} a step{}.",

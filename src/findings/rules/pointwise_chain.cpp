@@ -156,7 +156,7 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
       count_text(group.per_step(static_cast<double>(chains)), "chain", "chains"), longest,
       time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(),
                  {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",

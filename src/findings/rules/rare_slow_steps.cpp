@@ -23,11 +23,14 @@ constexpr double kMostRare = 0.25, kSlow = 1.25, kSpreads = 6;
 // How long each gap or span of the thread is usually cannot be told; a use of its time can.
 using Uses = std::array<std::int64_t, kHostUses>;
 
+// Code of the user's that waits is code of the user's.
+HostUse use_of(const UseSegment& segment) { return is_users(segment.use) ? HostUse::yours : segment.use; }
+
 Uses uses_in(const std::vector<UseSegment>& segments, Interval of) {
   Uses uses{};
   auto next = std::ranges::upper_bound(segments, of.start, {}, &UseSegment::end);
   for (; next != segments.end() && next->start < of.end; ++next) {
-    uses[static_cast<std::size_t>(next->use)] += std::min(next->end, of.end) - std::max(next->start, of.start);
+    uses[static_cast<std::size_t>(use_of(*next))] += std::min(next->end, of.end) - std::max(next->start, of.start);
   }
   return uses;
 }
@@ -95,7 +98,7 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
     for (; next != segments.end() && next->start < step.end; ++next) {
       UseSegment part = *next;
       part.start = std::max(part.start, step.start), part.end = std::min(part.end, step.end);
-      if (part.use == grew_in) of_use.push_back(part);
+      if (use_of(part) == grew_in) of_use.push_back(part);
     }
     std::ranges::stable_sort(of_use, std::ranges::greater(), [](const UseSegment& s) { return s.end - s.start; });
     std::int64_t excess = std::min(all_uses[use][k] - middle[use], ns[k] - usual);
@@ -116,8 +119,8 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
   }
   if (found.most.empty() || evidence.count() == 0) return;
   const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a few steps take far longer than the others";
   found.text = fmt::format(
       "{} of {} steps take more than {} where the median is {}; {} of it all is in single stretches of the loop's "

@@ -70,8 +70,8 @@ void find_rebuilt_graph(const Steps& steps, Candidates* out) {
   }
   const auto count = static_cast<double>(steps.count());
   if (2 * steps_with < count) return;
-  found.evidence = evidence.worst();
-  found.where = steps.where(found.evidence.front());
+  found.evidence = evidence.examples(steps);
+  found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a CUDA graph is made anew in every step";
   found.text =
       fmt::format("In {:.0f} of {} steps a graph is instantiated or updated: {} for such calls{}.", steps_with,

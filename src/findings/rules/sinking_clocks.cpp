@@ -99,7 +99,7 @@ void find_sinking_clocks(const KernelWorks& works, Candidates* out) {
   candidate.text = fmt::format("The clock sinks from {:.0f} to {:.0f}, and the same kernels take longer with it: {}.",
                                first, last, group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       "look at power and temperature (nvidia-smi -q -d PERFORMANCE); lock the clock for measurements "
       "(nvidia-smi -lgc)";

@@ -83,7 +83,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
                                count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
                                time_text(group.per_step(group.ns())), flops / group.ns() / 1e3, worst, group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change = change_for(
       works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
                                "weight); torch.backends.cudnn.benchmark = True for convolutions",

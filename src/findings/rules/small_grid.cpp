@@ -103,7 +103,7 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
       count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
       time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns, std::ceil(turns), group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change = change_for(
       works.steps().source(),
       {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
@@ -178,7 +178,7 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
       count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
       time_text(group.per_step(group.ns())), longest, group.ops());
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
+  candidate.evidence = group.examples();
   candidate.change =
       change_for(works.steps().source(),
                  {"one torch.bmm (or einsum) over all of them instead of a loop",
@@ -231,7 +231,7 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
         count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
         group.ops());
     candidate.where = group.where();
-    candidate.evidence = group.evidence();
+    candidate.evidence = group.examples();
     candidate.change = change_for(works.steps().source(),
                                   {"a larger batch, or small kernels of independent parts together (torch.bmm, "
                                    "torch.stack, torch.compile)",

@@ -190,9 +190,11 @@ void find_straggler_rank(const KernelWorks& works, Candidates* out) {
       "median.",
       came_last[worst], decisive, name, time_text(middle));
   candidate.where = group.where();
-  candidate.evidence = group.evidence();
-  if (candidate.evidence.empty())
-    candidate.evidence.assign(last.begin(), last.begin() + std::min<std::ptrdiff_t>(std::ssize(last), 4));
+  Evidence lost = group.lost();
+  for (std::size_t i = 0; i < count && group.is_empty(); ++i) {
+    lost.add(last[i], static_cast<double>(second[i] - shortest[i]));
+  }
+  candidate.evidence = lost.examples(works.steps());
   candidate.change =
       change_for(works.steps().source(),
                  {"give every rank as much: a sampler that balances lengths (or drops the uneven rest), the "

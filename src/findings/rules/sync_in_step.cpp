@@ -78,8 +78,8 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
         found.most.push_back(Edit::no_wait(spans[n]));
       }
     }
-    found.evidence = group.evidence.worst();
-    const SpanId worst = found.evidence.front();
+    found.evidence = group.evidence.examples(steps);
+    const SpanId worst = found.evidence.spans.front().span;
     found.where = steps.where(worst);
     found.title = "the host waits for the GPU inside of the step";
     found.text = fmt::format(

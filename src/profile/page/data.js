@@ -68,6 +68,8 @@ class TraceData {
     this.parent = new Int32Array(n).fill(-1);
     this.sites = meta.sites;
     this.strings = meta.strings.map(visible);
+    this.shorts = this.strings.slice();  // names as they are drawn: of kernels the function alone
+    for (const [number, text] of Object.entries(meta.shorts)) this.shorts[number] = visible(text);
     this.labelOfSite = (meta.sites.name || []).map((name, site) => name || this.stringOfKind(site));
     this.tracks = (meta.tracks.name || []).map((name, t) => ({
                                                  name: this.strings[name],
@@ -91,11 +93,12 @@ class TraceData {
   stringOfKind(site) {
     const text = this.meta.kinds[this.sites.kind[site]];
     let at = this.strings.indexOf(text);
-    if (at < 0) at = this.strings.push(text) - 1;
+    if (at < 0) at = this.strings.push(text) - 1, this.shorts.push(text);
     return at;
   }
   label(i) { return this.labelOfSite[this.site[i]]; }
   name(i) { return this.strings[this.label(i)]; }
+  short(i) { return this.shorts[this.label(i)]; }
   kind(i) { return this.meta.kinds[this.sites.kind[this.site[i]]]; }
   end(i) { return this.start[i] + this.duration[i]; }
   trackOf(i) {

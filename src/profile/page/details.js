@@ -2,7 +2,9 @@
 // Facts about the selected span, and the sums over a selected stretch of time.
 
 // Times of the trace are exact only where nothing was rounded.
-function timeOfTrace(trace, ns) { return trace.quantum > 1 ? "\u2248 " + exactTime(ns) : exactTime(ns); }
+function timeOfTrace(trace, ns) {
+  return trace.quantum > 1 ? "\u2248 " + exactTime(ns) : exactTime(ns);
+}
 
 // Bytes or operations per second.
 const rateOf = (count, ns, unit) =>
@@ -34,7 +36,16 @@ function showSelection(view) {
 }
 
 function spanLink(view, span) {
-  return element("button", {type: "button", class: "link", onclick: () => view.goTo(span)}, view.trace.name(span));
+  return element(
+    "button", {type: "button", class: "link", title: view.trace.name(span), onclick: () => view.goTo(span)},
+    view.trace.short(span));
+}
+
+// The number of the step in which something began, or was launched; only where all steps are listed.
+function stepAt(ns) {
+  const {each, number, start_ns: starts, ns: lengths} = report.steps ? report.steps.shown : {};
+  const k = each === 1 ? lowerBound(0, starts.length, (k) => starts[k] > ns) - 1 : -1;
+  return k >= 0 && ns < starts[k] + lengths[k] ? number[k] : "";
 }
 
 async function showSpan(view, span, to) {
@@ -52,6 +63,7 @@ async function showSpan(view, span, to) {
     ["Start", time(trace.start[span])],
     ["End", time(trace.end(span))],
     ["Kind", trace.kind(span)],
+    ["Step", stepAt(trace.start[cause >= 0 ? cause : span])],
     [
       "On",
       [view.lines.find((line) => line.head && lineIsOf(view, line, track))?.head, track.name].filter(Boolean).join(
@@ -60,14 +72,15 @@ async function showSpan(view, span, to) {
     ["Op", text("op")],
     ["Scope", text("scope")],
     ["Instance", text("instance")],
-    ["Ran as", text("kernel")],
+    ["Ran as", text("kernel") === trace.name(span) ? "" : text("kernel")],
     ["Copy", text("copy")],
     ["Bytes", bytes > 0 ? element("span", {}, aboutBytes(bytes), " ", rateOf(bytes, duration, "GB/s")) : ""],
     [
-      "Operations", flops > 0 ? element(
-                                  "span", {}, about(threeDigits(flops / 1e9) + " G", String(flops)), " ",
-                                  rateOf(flops, duration, "GFLOP/s"))
-                              : ""
+      "Operations",
+      flops > 0
+        ? element(
+            "span", {}, about(threeDigits(flops / 1e9) + " G", String(flops)), " ", rateOf(flops, duration, "GFLOP/s"))
+        : ""
     ],
   ]);
   const links = facts([
@@ -139,7 +152,8 @@ function callsOf(trace, span) {
 function sumsOf(trace, {from, to, tracks}) {
   const sums = new Map();
   const of = (label) => {
-    if (!sums.has(label)) sums.set(label, {name: trace.strings[label], count: 0, total: 0, self: 0});
+    if (!sums.has(label))
+      sums.set(label, {name: trace.strings[label], short: trace.shorts[label], count: 0, total: 0, self: 0});
     return sums.get(label);
   };
   for (const track of tracks) {
@@ -168,7 +182,7 @@ function showArea(view, to) {
         title: "Name",
         isWord: true,
         value: (row) => row.name,
-        show: (row) => element("button", {type: "button", class: "link", onclick: () => lookFor(row.name)}, row.name)
+        show: (row) => element("button", {type: "button", class: "link", onclick: () => lookFor(row.name)}, row.short)
       },
       {title: "Count", value: (row) => row.count, show: (row, n) => grouped(n)},
       column("Total, ms", "total"),
@@ -179,7 +193,7 @@ function showArea(view, to) {
   table.element.style.flex = "1 0 100%";
   to.replaceChildren(
     element(
-      "h2", {}, "Selected: ", about(roundTime(width), exactTime(width)),
+      "h2", {}, `Selected: ${area.name || ""} `, about(roundTime(width), exactTime(width)),
       ` from ${roundTime(area.from)}, ${grouped(count)} spans on ${grouped(area.tracks.length)} ${
         area.tracks.length === 1 ? "track" : "tracks"}`),
     table.element);

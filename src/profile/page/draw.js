@@ -60,7 +60,8 @@ function drawCut(context, text, x, y, width, charWidth) {
 }
 
 // Spans of one row, in order and beside each other. `model`: order, before, start, duration, and of a span name(i),
-// kind(i); isDim(i) fades spans that the search does not match. `toX`: {from, scale, left, right}, ns to pixels.
+// short(i), kind(i); isDim(i) fades spans that the search does not match. `toX`: {from, scale, left, right}, from ns to
+// pixels.
 function drawRow(context, model, row, toX, y, height, isDim) {
   const {order, before, start, duration} = model, {from, scale, left, right} = toX;
   const all = colors(), charWidth = 6.7;
@@ -87,7 +88,7 @@ function drawRow(context, model, row, toX, y, height, isDim) {
       context.fillRect(x0, y, Math.max(1, x1 - x0 - (width > 4 ? 0.75 : 0)), height - 1);
       if (x1 - x0 > 24) {
         context.fillStyle = kind === "wait" || kind === "recording" ? all.soft : all["on-fill"];
-        drawCut(context, model.name(i), x0 + 4, y + height / 2, x1 - x0 - 8, charWidth);
+        drawCut(context, model.short(i), x0 + 4, y + height / 2, x1 - x0 - 8, charWidth);
       }
       context.globalAlpha = 1;
       ++k;
@@ -144,8 +145,8 @@ function drawRuler(view) {
     context.fillStyle = all.line;
     context.fillRect(x, height - 7, 1, 7);
     context.fillStyle = all.soft;
-    const text = tickText(ns, step);
-    if (x + 4 + context.measureText(text).width < width - room) context.fillText(text, x + 4, height / 2);
+    const text = tickText(ns, step), wide = context.measureText(text).width;
+    context.fillText(text, x + 4 + wide < width - room ? x + 4 : x - 4 - wide, height / 2);
   }
   context.fillStyle = all.text;
   context.fillText(roundTime(view.to - view.from) + " seen", 10, height / 2);
@@ -354,7 +355,7 @@ function drawMinimap(view) {
   context.strokeRect(x0 + 0.5, 0.75, Math.max(2, x1 - x0 - 1), height - 2);
 }
 
-// The share of every of so many equal parts of the time in which the outermost spans were under way, over all tracks.
+// The share of every of so many equal parts of the time in which outermost spans of the busiest track were under way.
 function busyOver(trace, tracks, columns) {
   const busy = new Float64Array(Math.max(0, columns)), each = Math.max(1, trace.wall) / Math.max(1, columns);
   for (const track of tracks) {
@@ -366,7 +367,7 @@ function busyOver(trace, tracks, columns) {
     };
     for (let x = 0, [done, at] = [0, row.from]; x < columns; ++x) {
       const [now, next] = until((x + 1) * each, at);
-      busy[x] += (now - done) / each / tracks.length;
+      busy[x] = Math.max(busy[x], (now - done) / each);
       done = now, at = next;
     }
   }

@@ -1,54 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of the report, where it has some; nothing otherwise. report.findings:
-//   {abstained: why nothing is said or "", replay_error, step_ns, steps, silent: [{kind, why}],
-//    list: [{title, text, gain_ns: [low, high], share: [low, high] of the step, change, op, scope, line,
-//            evidence: [{name, track, track_number, start_ns, end_ns}] from the start of the recording}]}
+// The findings of the report, where it has some; nothing otherwise. docs/reference/findings.md has what stands in
+// report.findings; times of evidence count from the start of the recording.
 function findingsCard(report) {
   const found = report.findings;
   if (!found) return null;
-  const rows = (found.list || []).map((finding) => {
-    const places = (finding.evidence || [])
-                     .slice(0, 20)
-                     .map(
-                       (place, k) =>
-                         [k ? " " : "",
-                          element(
-                            "button", {type: "button", class: "link", onclick: () => showEvidence(place)},
-                            `${visible(place.name || "here")} at ${roundTime(place.start_ns)}`)])
-                     .flat();
-    const facts = [
-      ["Op", finding.op], ["Scope", finding.scope], ["Line", finding.line], ["Change", finding.change]
-    ].filter(([, text]) => text);
-    return element(
-      "li", {}, element("h3", {}, visible(finding.title || "")),
-      finding.gain_ns
-        ? element(
-            "p", {}, "Gain: about ", aboutTime(finding.predicted_ns), ` of a step (${roundPercent(finding.predicted_share, 1)}); `,
-            ...asInterval(finding.gain_ns, aboutTime))
-        : null,
-      finding.text ? element("p", {}, visible(finding.text)) : null,
-      ...facts.map(([name, text]) => element("p", {}, element("b", {}, name + ": "), visible(String(text)))),
-      places.length ? element("p", {}, element("b", {}, "Evidence: "), ...places) : null);
-  });
-  const silent = (found.silent || []).map(({kind, why}) => `${kind}: ${why}`).join("; ");
+  const fact = (name, ...children) => element("p", {}, element("b", {}, name + ": "), ...children);
+  const rows = (found.list || [])
+                 .map(
+                   (finding) => element(
+                     "li", {},
+                     element(
+                       "h3", {}, visible(finding.title || ""), " ",
+                       element("small", {title: "The kind, as in JSON and in the manual"}, finding.kind || "")),
+                     gainOf(finding, found), finding.effect ? fact("Steps", asTold(finding.effect)) : null,
+                     finding.bound ? fact("Limit", asTold(finding.bound)) : null,
+                     finding.text ? element("p", {}, asTold(finding.text)) : null,
+                     ...[["Op", finding.op], ["Scope", finding.scope], ["Line", finding.line]]
+                       .filter(([, text]) => text)
+                       .map(([name, text]) => fact(name, visible(String(text)))),
+                     finding.change ? fact("Change", visible(finding.change)) : null, evidenceOf(finding)));
+  const silent = (found.silent || []).map(({title, why}) => `${title} (${why})`).join("; ");
   return card(
-    "Findings", rows.length ? element("ol", {class: "findings"}, ...rows) : null,
-    found.abstained
-      ? element("p", {class: "warn"}, `Nothing is said about gains: ${visible(found.abstained)}`)
-      : rows.length ? null : element("p", {}, "Nothing that was looked for costs 1% of a step."),
-    silent ? element("p", {}, `Not looked for: ${visible(silent)}`) : null);
+    "Findings", found.about ? element("p", {}, asTold(found.about) + ".") : null,
+    rows.length ? element("ol", {class: "findings"}, ...rows) : null,
+    found.abstained ? element("p", {class: "warn"}, `Nothing is said about gains: ${visible(found.abstained)}`)
+      : rows.length ? null
+                    : element("p", {}, "Nothing that was looked for costs 1% of a step."),
+    found.no_lines ? element("p", {}, `No finding names a line: ${found.no_lines}.`) : null,
+    silent ? element("p", {}, `Not looked for: ${visible(silent)}.`) : null);
 }
 
-function asInterval([low, high], show) {
-  return low === high ? [show(high)] : [show(low), " to ", show(high)];
+// Times of the program's texts in the page's unit.
+const asTold = (text) => visible(text).replace(/(\d) us\b/g, "$1 \u00b5s").replace("->", "\u2192");
+
+function gainOf({predicted_ns: ns, predicted_share: share, gain_ns: [low, high]}, found) {
+  const isAverage = found.base_ns > found.step_ns;
+  return element(
+    "p", {}, element("b", {}, "Gain: "), "about ", aboutTime(ns), ` (${roundPercent(share, 1)}) of `,
+    ...found.base_ns ? [`the ${isAverage ? "average" : "median"} step of `, aboutTime(found.base_ns)] : ["a step"],
+    ", between ", aboutTime(low), " and ", aboutTime(high));
 }
 
-function showEvidence({start_ns: start, end_ns: end, track_number: number}) {
+// By name how often and how much is lost, and some of the spans, which a click selects.
+function evidenceOf({evidence = [], evidence_kinds: kinds = []}) {
+  const place = (one) => element(
+    "button", {
+      type: "button",
+      class: "link",
+      title: `${one.name}\n${roundTime(one.end_ns - one.start_ns)} long, at ${roundTime(one.start_ns)}`,
+      onclick: () => showEvidence(one)
+    },
+    roundTime(one.lost_ns) + (one.step ? ` in step ${one.step}` : ""));
+  const rows = kinds.map(
+    ({name, count, lost_ns: ns}, k) =>
+      [visible(name), grouped(count), about(roundTime(ns), exactTime(ns)),
+       element(
+         "td", {class: "word"},
+         ...evidence.filter((one) => one.kind === k).flatMap((one, n) => [n ? ", " : "", place(one)]))]);
+  return rows.length
+    ? plainTable("Evidence: a click selects the span", ["Name", "Times", "Lost in all", "Lost at some of them"], rows)
+    : null;
+}
+
+function showEvidence({span, start_ns: start, end_ns: end}) {
   showView("timeline");
   if (!timeline) return;
-  const room = Math.max(1000, (end - start) * 0.2);
+  const room = Math.max(1000, end - start);
   timeline.lookAt(start - room, end + room);
-  const tracks = timeline.lines.filter((line) => line.track).map((line) => line.track);
-  const own = tracks.filter((track) => track.number === number);
-  timeline.select({from: start, to: end, tracks: own.length ? own : tracks});
+  timeline.goTo(span);
+}
+
+// The side that a step waits for: of the findings, or whether GPUs are busy for most of the time.
+function limitOf({findings, wall_time: budgets}) {
+  if (findings && findings.limit) return findings.limit;
+  const busy =
+    budgets.filter(({of}) => /GPU \d+$/.test(of)).map((budget) => (budget.parts_ns.kernels || 0) / wholeOf(budget));
+  return Math.max(0, ...busy) >= 0.5 ? "GPU" : "host";
 }

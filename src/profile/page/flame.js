@@ -4,16 +4,22 @@
 
 // Frames in the shape that drawRow() takes: rows by depth, the width of a frame is its time.
 class Frames {
-  constructor(strings, kinds) {
-    this.strings = strings;
-    this.kinds = kinds;
+  constructor(trace) {
+    this.trace = trace;
     this.start = [], this.duration = [], this.labels = [], this.kindOf = [], this.parents = [], this.counts = [],
     this.selfs = [];
     this.rows = [];
     this.total = 0;
   }
-  name(i) { return this.strings[this.labels[i]]; }
-  kind(i) { return this.kinds[this.kindOf[i]]; }
+  name(i) {
+    return this.trace.strings[this.labels[i]];
+  }
+  short(i) {
+    return this.trace.shorts[this.labels[i]];
+  }
+  kind(i) {
+    return this.trace.meta.kinds[this.kindOf[i]];
+  }
   finish() {
     this.order = new Uint32Array(this.start.length).map((_, i) => i);
     this.before = new Float64Array(this.start.length + 1);
@@ -51,7 +57,7 @@ function callTree(trace, tracks) {
 
 // Trees as frames, row by row. `roots` and partsOf(node) are nodes; of(node) is {label, kind, total, self, count}.
 function framesOf(trace, roots, partsOf, of) {
-  const frames = new Frames(trace.strings, trace.meta.kinds);
+  const frames = new Frames(trace);
   let level = [];
   const add = (nodes, parent, x) => {
     for (const node of nodes.slice().sort((a, b) => of(b).total - of(a).total || of(a).label - of(b).label)) {
@@ -100,6 +106,7 @@ function inTimeOrder(trace, track) {
     start: trace.start,
     duration: trace.duration,
     name: (i) => trace.name(i),
+    short: (i) => trace.short(i),
     kind: (i) => trace.kind(i),
     rows: track.rows,
     total: trace.wall,
@@ -270,14 +277,22 @@ function setUpFlame(trace) {
     },
     onOpen: (label) => label >= 0 && openSandwich(label)
   });
+  // It opens on the side that a step's time goes to.
+  const isOfGpus = gpus.length && limitOf(report) === "GPU",
+        loop = threads.find((track) => report.steps && track.name === report.steps.thread);
   const fill = () => {
     const isTime = document.querySelector("input[name=order]:checked").value === "time", before = of.value;
     const choices = tracks.map((track) => [String(track.number), nameOf(track)]);
     if (!isTime && gpus.length) choices.unshift(["gpus", "all GPUs"]);
     if (!isTime && threads.length > 1) choices.unshift(["threads", "all threads"]);
     of.replaceChildren(...choices.map(([value, name]) => element("option", {value}, name)));
-    if (choices.some(([value]) => value === before)) of.value = before;
+    const isGpu = before === "gpus" || before !== "threads" && isOfGpus;
+    of.value = choices.some(([value]) => value === before) ? before
+      : isGpu                                              ? isTime ? gpus[0].number : "gpus"
+      : threads.length > 1 && !isTime                      ? "threads"
+                                                           : (loop || threads[0] || tracks[0]).number;
     const chosen = {threads, gpus}[of.value] || tracks.filter((track) => String(track.number) === of.value);
+    byId("flame-at").textContent = `The ${isOfGpus ? "GPU" : "host"} is the side that a step's time goes to.`;
     if (chosen.length) flame.show(isTime ? inTimeOrder(trace, chosen[0]) : leftHeavy(trace, chosen));
   };
   of.addEventListener("change", fill);

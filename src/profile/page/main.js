@@ -4,6 +4,7 @@ const kViews = ["overview", "timeline", "flame", "sandwich", "ops"];
 const kBrowsers = "Chrome 80, Firefox 113 and Safari 16.4";
 const currentView = () => kViews.find((name) => !byId("view-" + name).hidden);
 const made = new Set();
+let report = null;
 
 function showView(name) {
   hideTip();
@@ -111,7 +112,7 @@ function say(trace) {
 async function begin() {
   listenToKeys();
   listenToSearch();
-  const report = await unpackJson("report");
+  report = await unpackJson("report");
   if (!report)
     return announceProblem(
       `This browser cannot unpack what the page holds: it has no DecompressionStream (${kBrowsers} have one).`);

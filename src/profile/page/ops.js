@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Event Summary as a table that sorts and filters. Every number is the report's, to the nanosecond.
-const opColumn = (title, key, why) => ({title, why, value: (row) => row[key] || 0, show: (row, ns) => exactMs(ns)});
+const opColumn = (title, key, why) =>
+  ({title, why, value: (row) => row[key] || 0, show: (row, ns) => row.isBeside ? "" : exactMs(ns)});
 
-function opColumns(rows, whole) {
+function opColumns(rows, section, whole) {
   const has = (key) => rows.some((row) => row[key]);
   const scaled = (row, text) => row.scaled_ns ? "~" + text : text;
   return [
@@ -10,22 +11,30 @@ function opColumns(rows, whole) {
       title: "Event",
       isWord: true,
       value: (row) => row.name,
-      show: (row) => element(
-        "button",
-        {type: "button", class: "link", title: "Look for it in the timeline", onclick: () => lookFor(row.name)},
-        row.at_compile ? row.name + " (at compile)" : row.name)
+      show: (row) => row.isBeside ? row.name
+                                  : element(
+                                      "button", {
+                                        type: "button",
+                                        class: "link",
+                                        title: `${row.name}\nA click selects the longest call in the timeline`,
+                                        onclick: () => lookFor(row.name)
+                                      },
+                                      row.at_compile ? row.name + " (at compile)" : row.short)
     },
-    {title: "Calls", value: (row) => row.calls, show: (row, calls) => scaled(row, grouped(calls))},
-    {...opColumn("Total, ms", "total_ns"), show: (row, ns) => scaled(row, exactMs(ns))},
     {
-      title: "Ratio",
-      why: "The share of the time that paoding was at work in which one of the row's calls was under way",
-      value: (row) => row.ratio,
-      show: (row, ratio) => element(
-        "span", {}, about(roundPercent(ratio, 1), String(ratio)),
-        element(
-          "span", {class: "share", "aria-hidden": "true"},
-          element("i", {style: `width:${Math.min(100, 100 * ratio)}%`})))
+      title: "Calls",
+      value: (row) => row.calls || 0,
+      show: (row, calls) => row.isBeside ? "" : scaled(row, grouped(calls))
+    },
+    {
+      ...opColumn("Total, ms", "total_ns", "Of all calls, also those beside each other"),
+      show: (row, ns) => scaled(row, exactMs(ns))
+    },
+    {
+      title: "Under way",
+      why: "The part of the recording's wall time in which one of the row's calls was under way",
+      value: (row) => underWay(row, section),
+      show: (row, ns) => shareCell(ns, whole)
     },
     ...has("gpu_ns") ? [opColumn("CPU, ms", "cpu_ns"), opColumn("GPU, ms", "gpu_ns")] : [],
     opColumn("Self, ms", "self_ns", "In none of the rows below it"),
@@ -52,8 +61,12 @@ function opColumns(rows, whole) {
 let opsTable = null;
 
 function showOps(section, name) {
-  const rows = section.rows.map((row) => ({...row, name: visible(row.name)}));
-  opsTable = new Table(`Events of ${name}`, opColumns(rows, section.under_way_ns), rows, {
+  const rows = [
+    ...section.rows.map((row) => ({...row, name: visible(row.name), short: visible(row.short || row.name)})),
+    ...timeBeside(report, section)
+  ];
+  opsTable = new Table(`Events of ${name}`, opColumns(rows, section, report.overhead.total_ns), rows, {
+    onRow: (made, row) => row.isBeside && made.classList.add("beside"),
     hidesCaption: true,
     onDraw: (count) => {
       byId("ops-count").textContent =
@@ -66,10 +79,11 @@ function showOps(section, name) {
 
 async function writeOps(report) {
   const sections = [...report.merged, ...(await unpackJson("threads") || report.threads)];
-  const names = sections.map((section) => section.thread ? visible(section.thread) : "all threads");
+  const names = sections.map((section) => section.thread ? visible(section.thread) : "all threads and GPUs");
   byId("ops-of").append(...names.map((name, number) => element("option", {value: number}, name)));
   byId("ops-of").addEventListener("change", () => showOps(sections[byId("ops-of").value], names[byId("ops-of").value]));
   byId("ops-filter").addEventListener("input", () => opsTable && opsTable.filter(byId("ops-filter").value));
+  byId("ops-legend").textContent = kRows;
   if (sections.length)
     showOps(sections[0], names[0]);
   else

@@ -15,10 +15,12 @@ const kUses = {
   "run, between ops": 1,
   "launch": 5,
   "wait": -1,
+  "blocked": -1,
   "feed": 2,
   "fetch": 8,
   "copy": 6,
   "exposed copies": 6,
+  "exposed fills": 8,
   "compile": 3,
   "recording": 7,
   "not seen": 9,
@@ -27,10 +29,12 @@ const kUses = {
 // The host's work while a GPU was idle.
 const kIdle = {
   "inside a launch": "between two kernels of one launch",
+  "between kernels": "between kernels that were queued",
   "launch": "while the host launched",
   "feed": "while values were handed in",
   "fetch": "while values were handed out",
-  "sync": "while the host waited",
+  "sync": "while the host waited for it",
+  "blocked": "while the host was blocked",
   "compile": "while a program was made",
   "recording": "while the recorder worked",
   "your code": "while your code ran",
@@ -62,24 +66,6 @@ function partsTable(caption, parts, whole) {
 // Rows of everything: merged where there are several threads.
 const mainSections = (report) => report.merged.length ? report.merged : report.threads;
 
-// The row that has most time to itself; of a phase of an op the op.
-function largestOp(report) {
-  const [section] = mainSections(report);
-  if (!section) return null;
-  const isOp = (row) => !row.at_compile && !row.name.startsWith("(") && !/^(wait|launch|graph launch)\b/.test(row.name);
-  const around = [];
-  let best = null, most = 0;
-  for (const row of section.rows) {
-    around.length = row.depth;
-    around.push(row);
-    if (!isOp(row) || row.self_ns <= most) continue;
-    most = row.self_ns;
-    best = row;
-    for (let k = row.depth - 1; k >= 0 && best.name.startsWith(around[k].name + "/"); --k) best = around[k];
-  }
-  return best;
-}
-
 function writeSentence(report, to) {
   const {overhead, steps} = report, whole = overhead.total_ns, text = [];
   const bold = (...children) => element("b", {}, ...children);
@@ -91,10 +77,18 @@ function writeSentence(report, to) {
     to.append("No time went by while this was recorded.");
     return;
   }
-  text.push("In ", bold(aboutTime(whole)));
-  if (steps && steps.count > 1)
-    text.push(", ", grouped(steps.count), " steps of ", bold(aboutTime(steps.p50_ns)), " at the median");
-  text.push(", ");
+  const found = report.findings;
+  if (steps && steps.count > 1) {
+    text.push("In ", bold(aboutTime(whole)), ` there are ${grouped(steps.count)} steps. The median step takes `);
+    if (hasLengths(report))
+      text.push(
+        bold(aboutTime(found.step_ns)), " until its work on GPUs has ended, ", bold(aboutTime(found.host_step_ns)),
+        " on the host alone", ...found.limit ? [": the ", bold(found.limit), " is its limit"] : []);
+    else
+      text.push(bold(aboutTime(steps.p50_ns)), " on the host");
+    text.push(". Of the wall time ");
+  } else
+    text.push("Of ", bold(aboutTime(whole)), " of wall time ");
   const parts = kOverheads.map(([key, name]) => ({name: name.toLowerCase(), ns: overhead[key]}))
                   .filter((part) => part.ns > 0)
                   .sort((a, b) => b.ns - a.ns);
@@ -105,45 +99,45 @@ function writeSentence(report, to) {
                               : " and ",
       bold(aboutShare(part.ns, whole)), " was ", part.name);
   });
-  const largest = largestOp(report);
-  if (largest) {
-    text.push(
-      ". The largest piece of work was ", bold(visible(largest.name)), ", ",
-      bold(about(roundPercent(largest.ratio, 1), String(largest.ratio))), " of the time that programs were at work");
-  }
-  text.push(". ");
-  const gpu = report.wall_time.find(
-    (budget) => "kernels" in budget.parts_ns || Object.keys(budget.parts_ns).some((name) => name.startsWith("idle")));
+  const gpu = report.wall_time.find(isGpu);
   if (gpu) {
-    const all = Object.values(gpu.parts_ns).reduce((a, b) => a + b, 0);
-    const idle = Object.entries(gpu.parts_ns).filter(([name]) => name.startsWith("idle")).sort((a, b) => b[1] - a[1]);
+    const all = wholeOf(gpu),
+          idle = Object.entries(gpu.parts_ns).filter(([name]) => name.startsWith("idle")).sort((a, b) => b[1] - a[1]);
     const idleNs = idle.reduce((sum, [, ns]) => sum + ns, 0);
-    text.push(visible(gpu.of), " ran kernels for ", bold(aboutShare(gpu.parts_ns.kernels || 0, all)), " of it");
+    text.push("; ", visible(gpu.of), " ran kernels for ", bold(aboutShare(gpu.parts_ns.kernels || 0, all)));
     if (idle.length)
       text.push(
         " and was idle for ", bold(aboutShare(idleNs, all)), ", most of that ",
         kIdle[idle[0][0].replace(/^idle: */, "")] || idle[0][0]);
-    text.push(".");
   }
-  to.append(...text);
+  to.append(...text, ".");
 }
 
+const wholeOf = ({parts_ns: parts}) => Object.values(parts).reduce((a, b) => a + b, 0);
+// Whether findings have timed steps until their work on GPUs has ended.
+const hasLengths = ({findings: found, wall_time: budgets}) => found && found.step_ns && budgets.some(isGpu);
+const isGpu = ({of}) => /GPU \d+$/.test(of);
+
 function budgetElement(budget) {
-  const whole = Object.values(budget.parts_ns).reduce((a, b) => a + b, 0);
+  const whole = wholeOf(budget);
   const parts = Object.entries(budget.parts_ns).map(([name, ns]) => ({name, ns, color: colorOfUse(name)}));
   return element(
     "div", {class: "budget"}, element("h3", {}, visible(budget.of), aboutTime(whole)), bar(parts, whole),
     partsTable(element("span", {class: "unseen"}, `Wall time of ${visible(budget.of)}`), parts, whole));
 }
 
-function card(title, ...children) { return element("section", {class: "card"}, element("h2", {}, title), ...children); }
+function card(title, ...children) {
+  return element("section", {class: "card"}, element("h2", {}, title), ...children);
+}
 
 function budgetsCard(report) {
   const kFirst = 8;
   const list = element("div", {class: "columns"}),
-        all = report.wall_time.slice().sort((a, b) => a.is_worker - b.is_worker);
+        unknown = (budget) => (budget.parts_ns["idle or not recorded"] || 0) > 0.9 * wholeOf(budget),
+        all = report.wall_time.slice().sort((a, b) => a.is_worker - b.is_worker || unknown(a) - unknown(b));
+  const known = Math.min(kFirst, all.filter((budget) => !unknown(budget)).length || kFirst);
   const show = (count) => list.replaceChildren(...all.slice(0, count).map(budgetElement));
-  show(kFirst);
+  show(known);
   const more = element(
     "button", {
       type: "button",
@@ -153,65 +147,15 @@ function budgetsCard(report) {
         more.remove();
       }
     },
-    `Show ${grouped(all.length - kFirst)} more`);
+    `Show ${grouped(all.length - known)} more, which were idle or of which nothing is known`);
   return card(
-    "Wall time of every thread and GPU", list, all.length > kFirst ? element("p", {}, more) : null,
+    "Wall time of every thread and GPU", list, all.length > known ? element("p", {}, more) : null,
     element(
       "p", {},
-      "The parts of each add up to the wall time, to the nanosecond. An idle GPU waits for the host's work."));
-}
-
-// The rows that most time is in, as far as a glance goes; all of them are in the last view.
-function largestCard(report) {
-  const [section] = mainSections(report);
-  const rows = section
-    ? section.rows
-        .filter((row) => row.depth === 0 && !row.at_compile && row.total_ns > 0 && row.name !== "(between events)")
-        .sort((a, b) => b.total_ns - a.total_ns)
-        .slice(0, 8)
-    : [];
-  if (!rows.length) return null;
-  return card(
-    "What took longest",
-    plainTable(
-      "Outermost rows", ["", "Calls", "ms", "Ratio"],
-      rows.map(
-        (row) =>
-          [element("button", {type: "button", class: "link", onclick: () => lookFor(row.name)}, visible(row.name)),
-           (row.scaled_ns ? "~" : "") + grouped(row.calls), timeCell(row.total_ns),
-           element(
-             "span", {}, about(roundPercent(row.ratio, 1), String(row.ratio)),
-             element(
-               "span", {class: "share", "aria-hidden": "true"},
-               element("i", {style: `width:${Math.min(100, 100 * row.ratio)}%`})))]),
-      {class: "grows"}),
-    element(
-      "p", {},
-      element(
-        "button", {
-          type: "button",
-          class: "link",
-          onclick: () => {
-            showView("ops");
-            focusView();
-          }
-        },
-        "All rows, sorted and filtered as you like")));
-}
-
-function stepsCard({steps, steps_beside: beside}) {
-  const rows = [
-    ["p50", timeCell(steps.p50_ns)], ["p99", timeCell(steps.p99_ns)],
-    [`worst (number ${steps.worst_step})`, timeCell(steps.worst_ns)]
-  ];
-  if (beside)
-    rows.push(
-      [`p50 of ${beside.recorded_steps} recorded`, timeCell(beside.recorded_p50_ns)],
-      [`p50 of ${beside.plain_steps} around them, not recorded`, timeCell(beside.plain_p50_ns)]);
-  return card(
-    "Steps", plainTable(`${grouped(steps.count)} steps, from one run to the next`, ["", "ms"], rows),
-    steps.why ? element("p", {}, `The worst one was ${exactTime(steps.why_ns)} longer in ${visible(steps.why)}.`)
-              : null);
+      "The parts of each add up to the wall time. Blocked: the thread waits for another one, in a lock, a " +
+        "sleep or a read. Idle, between kernels: the next one was queued already. Idle, launch: the host was launching it. " +
+        "Other words behind idle are what the " +
+        "thread that launches was at."));
 }
 
 function otherCards(report) {
@@ -269,15 +213,27 @@ function otherCards(report) {
     "Completeness",
     plainTable(
       "Records", ["", "Count"],
-      ["received", "dropped", "timeless", "outside", "unattributed"].map(
+      ["received", "dropped", "timeless", "outside", "unattributed", ...records.unattributed ? ["unlaunched"] : []].map(
         (key) =>
-          [{timeless: "without a time", outside: "outside of the window", unattributed: "kernels of no op"}[key] || key,
+          [{
+            timeless: "without a time",
+            outside: "outside of the window",
+            unattributed: "kernels of no op",
+            unlaunched: "of those, with no launch recorded"
+          }[key] ||
+             key,
            element(
              "td", {"data-value": records[key], class: key !== "received" && records[key] && "warn"},
              grouped(records[key]))])),
     ...report.not_seen.map(
       (note) => element(
         "p", {class: "warn"}, `Not seen: ${visible(note.what)}${note.count ? ` (${grouped(note.count)})` : ""}`)),
+    records.unattributed
+      ? element(
+          "p", {},
+          "Kernels of no op: the call that launched them was before the recording, or is in no op, as that of a CUDA " +
+            "graph.")
+      : null,
     !lost && !report.not_seen.length ? element("p", {}, "Nothing is known to be missing.") : null));
   return cards;
 }
@@ -289,6 +245,10 @@ function writeOverview(report) {
   const summary = card(
     "Where the time went", bar(parts.filter(({ns}) => ns > 0), whole),
     partsTable("Wall time", [...parts, {name: "Total", ns: whole, color: "transparent"}], whole),
+    element(
+      "p", {},
+      "Computation: a kernel was under way. Framework overhead: anything else of the framework was. Your code: the " +
+        "rest."),
     report.recording_cost_ns
       ? element("p", {}, "Recording cost the threads of the host at most ", aboutTime(report.recording_cost_ns), ".")
       : null,
@@ -298,11 +258,11 @@ function writeOverview(report) {
                          grouped(report.replays.stamped)} of them stamped in full; rows with ~ are scaled from those.`)
                    : null);
   const cards = otherCards(report);
-  if (report.steps && report.steps.count > 1) cards.unshift(stepsCard(report));
   const largest = largestCard(report);
   byId("cards").append(
     ...
-      [findingsCard(report), largest ? element("div", {class: "columns"}, summary, largest) : summary,
+      [report.steps && report.steps.count > 1 ? stepsCard(report) : null, findingsCard(report),
+       largest ? element("div", {class: "columns"}, summary, largest) : summary,
        report.wall_time.length ? budgetsCard(report) : null, element("div", {class: "columns"}, ...cards)]
         .filter(Boolean));
 }

@@ -7,7 +7,8 @@ function setUpSandwich(trace) {
         rows = [], byLabel = new Map();
   tree.label.forEach((label, node) => {
     if (!byLabel.has(label)) {
-      byLabel.set(label, {label, name: trace.strings[label], nodes: [], total: 0, self: 0, count: 0});
+      byLabel.set(
+        label, {label, name: trace.strings[label], short: trace.shorts[label], nodes: [], total: 0, self: 0, count: 0});
       rows.push(byLabel.get(label));
     }
     const row = byLabel.get(label);
@@ -25,7 +26,7 @@ function setUpSandwich(trace) {
     row.total = row.outer.reduce((sum, node) => sum + tree.total[node], 0);
   }
   const whole = rows.reduce((sum, row) => sum + Math.max(0, row.self), 0);
-  const time = (title, key) => ({title, value: (row) => row[key], show: (row, ns) => msOfTrace(trace, ns)});
+  const time = (title, key, why) => ({title, why, value: (row) => row[key], show: (row, ns) => msOfTrace(trace, ns)});
   const table = new Table(
     "Names",
     [
@@ -33,12 +34,19 @@ function setUpSandwich(trace) {
         title: "Name",
         isWord: true,
         value: (row) => row.name,
-        show: (row) =>
-          element("button", {type: "button", class: "link", onclick: () => openSandwich(row.label)}, row.name)
+        show: (row) => element(
+          "span", {},
+          element("button", {type: "button", class: "link", onclick: () => openSandwich(row.label)}, row.short),
+          row.short !== row.name ? element("small", {}, row.name) : null)
       },
-      time("Self, ms", "self"),
-      {title: "Share", value: (row) => row.self, show: (row, ns) => aboutShare(Math.max(0, ns), whole)},
-      time("Total, ms", "total"),
+      time("Self, ms", "self", "In none of the spans inside of it"),
+      {
+        title: "Share",
+        why: "Its own time, of that of all spans of all tracks",
+        value: (row) => row.self,
+        show: (row, ns) => aboutShare(Math.max(0, ns), whole)
+      },
+      time("Total, ms", "total", "With the spans inside of it"),
       {title: "Calls", value: (row) => row.count, show: (row, n) => grouped(n)},
     ],
     rows, {

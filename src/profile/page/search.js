@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looking for names in every view: spans that have all the words in their name, op, scope or kernel stand out.
-// A row's name says more than its spans do: "lstm_cell/matmul", "group: mul #2".
+// A row's name says more than its spans do: "lstm_cell/matmul", "group: mul #2". Of all calls the longest is selected.
 function lookFor(name) {
   const plain = name.replace(/ #\d+$/, "");
   for (const text of [name, plain, plain.split("/").pop(), plain.split("/")[0]]) {
@@ -10,7 +10,16 @@ function lookFor(name) {
   }
   showView("timeline");
   focusView();
-  goToFound(1);
+  if (!timeline) return;
+  const {trace, matches} = timeline, exact = trace.strings.indexOf(byId("search").value),
+                isOne =
+                  timeline.matchedLabels.has(exact) ? (i) => trace.label(i) === exact : (i) => matches[trace.site[i]];
+  let longest = -1;
+  for (let i = 0; matches && i < trace.size; ++i)
+    if (isOne(i) && (longest < 0 || trace.duration[i] > trace.duration[longest])) longest = i;
+  if (longest < 0) return;
+  timeline.goTo(longest);
+  byId("found").textContent += ", at the longest";
 }
 
 function search() {

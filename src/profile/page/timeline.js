@@ -38,8 +38,13 @@ class Timeline {
     for (const place of [...places.values()].sort((a, b) => a.process - b.process || a.device - b.device)) {
       const process = meta.processes[place.process], of = process && process.name ? visible(process.name) + " · " : "";
       lines.push({head: of + (place.device < 0 ? "host" : "GPU " + place.device)});
+      // The loop's thread is first; those with next to nothing on them are folded.
+      const most = Math.max(...place.tracks.map((track) => track.count)),
+            isLoop = (track) => Boolean(report && report.steps && report.steps.thread.endsWith(track.name));
+      if (place.device < 0)
+        place.tracks.sort((a, b) => isLoop(b) - isLoop(a) || b.count - a.count || a.number - b.number);
       for (const track of place.tracks) {
-        track.isFolded = track.rows.length > kMostRows;
+        track.isFolded = track.rows.length > kMostRows || track.count < most / 20;
         lines.push({track});
       }
       for (const counter of place.counters) lines.push({counter});
@@ -59,10 +64,18 @@ class Timeline {
     byId("spacer").style.height = Math.max(0, Math.min(y + 8, 3e7)) + "px";
   }
 
-  get gutter() { return Math.min(170, Math.max(84, byId("canvas").clientWidth * 0.16)); }
-  get width() { return Math.max(1, byId("canvas").clientWidth - this.gutter); }
-  xOf(ns) { return this.gutter + (ns - this.from) / (this.to - this.from) * this.width; }
-  nsOf(x) { return this.from + (x - this.gutter) / this.width * (this.to - this.from); }
+  get gutter() {
+    return Math.min(170, Math.max(84, byId("canvas").clientWidth * 0.16));
+  }
+  get width() {
+    return Math.max(1, byId("canvas").clientWidth - this.gutter);
+  }
+  xOf(ns) {
+    return this.gutter + (ns - this.from) / (this.to - this.from) * this.width;
+  }
+  nsOf(x) {
+    return this.from + (x - this.gutter) / this.width * (this.to - this.from);
+  }
   lineAt(y) {
     const at = lowerBound(0, this.lines.length, (k) => this.lines[k].y + this.lines[k].height > y);
     return this.lines[at] || null;
