@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/launch_shape.h"
 #include "base/layout.h"
 #include "base/target.h"
 #include "paoding/op.h"
@@ -64,6 +65,8 @@ class PreparedKernel {
 
   /// Throws the error that a launch left in KernelRun::fault, when the run is waited for.
   virtual void raise(const std::uint64_t* /*fault*/) const {}
+  /// The size of its first launch, where that is of our own kernels.
+  virtual LaunchShape launch() const { return {}; }
 };
 
 namespace gpu {

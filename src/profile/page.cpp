@@ -111,6 +111,8 @@ std::string sites_json(const Trace& trace, const SiteNumbers& sites, StringNumbe
     columns.add("scope", strings->number(trace.text(site.scope)));
     columns.add("instance", strings->number(trace.text(site.instance)));
     columns.add("kernel", strings->number(trace.text(site.kernel)));
+    columns.add("operands", strings->number(trace.text(site.shapes)));
+    columns.add("launch", strings->number(to_string(site.launch)));
     columns.add("copy", strings->number(to_string(site.copy)));
     columns.add("kind", static_cast<int>(site.kind));
     columns.add("bytes", std::max<std::int64_t>(site.bytes, 0));

@@ -162,9 +162,14 @@ bool Recorder::next_chunk() {
 SiteId Recorder::add_site(const SiteInfo& info) { return add_sites(info, 1).first; }
 
 TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
-  std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
-                                info.kernel, static_cast<int>(info.kind), static_cast<int>(info.copy), info.async,
-                                info.bytes, info.flops, static_cast<int>(info.unit));
+  std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
+                  info.kernel, info.shapes, static_cast<int>(info.kind), static_cast<int>(info.copy), info.async,
+                  info.bytes, info.flops, static_cast<int>(info.unit));
+  if (const LaunchShape& launch = info.launch; launch.is_known()) {
+    key += fmt::format("\n{}x{}x{} {} {} {}", launch.grid[0], launch.grid[1], launch.grid[2], launch.threads,
+                       launch.registers, launch.shared_bytes);
+  }
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);

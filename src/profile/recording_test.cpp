@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings in files: what is read is what was written, of whole files, of torn ones, and of broken ones.
+// Recordings in files are read as they were written: whole files, torn ones and broken ones.
 #include "profile/recording.h"
 
 #include <fmt/format.h>
@@ -50,6 +50,8 @@ Trace random_trace(unsigned seed, int count) {
       site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9, site.unit = Unit::tf32;
     site.copy = static_cast<Copy>(below(6));
     if (below(4) == 0) site.kernel = "kernel" + std::to_string(below(3));
+    if (below(5) == 0) site.shapes = "f32[" + std::to_string(below(3)) + "] -> f32[]";
+    if (below(5) == 0) site.launch = {{1 + below(200), 1, 2}, 128, below(2) * 40, below(2) * 1024};
     const SpanId id = trace.add({.track = tracks[below(3)],
                                  .site = trace.add_site(site),
                                  .start_ns = 1'000'000'000'000 - 100 + below(100'200),
@@ -110,6 +112,7 @@ std::string text_of(const Trace& trace) {
                         trace.cut(i).at_end, site.name, site.op, site.scope, site.instance, to_string(site.kind),
                         to_string(site.copy), site.bytes, site.flops, static_cast<int>(site.unit), site.members.size(),
                         site.kernel);
+    text += site.shapes + " " + to_string(site.launch) + "\n";
   }
   for (const ReplayPart& part : trace.parts()) {
     text += fmt::format("{} {} {} {}\n", part.replay, part.site, part.calls, part.ns);
@@ -166,7 +169,7 @@ TEST(Recording, IsReadAsItWasWritten) {
   }
 }
 
-// What was written before there were processes, arguments, flows and instants, with the report of then.
+// A file from before there were processes, arguments, flows and instants gives the report of then.
 TEST(Recording, OfTheFirstVersionIsRead) {
   struct Then {
     const char* name;
@@ -202,6 +205,16 @@ TEST(Recording, OfTheSecondVersionIsRead) {
   EXPECT_TRUE(trace.notes().empty());
 }
 
+// The last one whose sites had no shapes of operands and no launches.
+TEST(Recording, OfTheFourthVersionIsRead) {
+  const std::string path = "tests/findings/traces/own_chain_not_fused.fault.paoding";
+  ASSERT_TRUE(slurp(path).starts_with(recording_head(4)));
+  const Trace trace = read_recording(path);
+  EXPECT_EQ(trace.size(), 138u);
+  EXPECT_TRUE(trace.notes().empty());
+  for (const Site& site : trace.sites()) EXPECT_TRUE(site.shapes == 0 && !site.launch.is_known());
+}
+
 TEST(Recording, OfALaterVersionIsSaidToBeOne) {
   std::string file = recording_head();
   file[file.size() - 2] = '9';
@@ -210,7 +223,7 @@ TEST(Recording, OfALaterVersionIsSaidToBeOne) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::file);
-    EXPECT_STREQ(error.what(), "later: it is a recording of version '9', this paoding reads 1 to 4");
+    EXPECT_STREQ(error.what(), "later: it is a recording of version '9', this paoding reads 1 to 5");
   }
 }
 
@@ -250,7 +263,7 @@ TEST(Recording, IsReadUpToWhereItWasCutOff) {
   EXPECT_EQ(trace.start(4), 400);
 }
 
-// Of a file that was whole once, and says in front how long the recording was: nobody knows what was behind the cut.
+// A file that was whole once says in front how long the recording was, but nobody knows the rest behind the cut.
 TEST(Recording, ThatWasCutOffEndsWithTheLastSpanThatIsLeft) {
   const TemporaryFolder folder;
   const std::string path = (folder / "whole.paoding").string();
@@ -325,7 +338,7 @@ TEST(Recording, SaysWhatIsNotOne) {
   EXPECT_THROW(read_recording((folder / "missing").string()), Error);
 }
 
-// 40 bytes are what an event may take; nested spans of a loop take a few.
+// An event may take 40 bytes; nested spans of a loop take a few.
 TEST(Recording, TakesFewBytesAnEvent) {
   Trace trace;
   const TrackId track = trace.add_track(TrackKind::thread, "thread0");

@@ -32,6 +32,34 @@ TEST(SiteFormat, KeepsEveryMemberUpToItsLimit) {
   EXPECT_EQ(read.members.back().bytes, 65535);
 }
 
+TEST(SiteFormat, KeepsShapesAndTheLaunch) {
+  SiteInfo info{.name = "matmul", .kernel = "product_1", .kind = SpanKind::kernel};
+  info.shapes = "bf16[8,64], bf16[64,16] -> bf16[8,16]";
+  info.launch = {.grid = {264, 2, 1}, .threads = 384, .registers = 168, .shared_bytes = 213'000};
+  const SiteInfo read = written_and_read(info);
+  EXPECT_EQ(read.kernel, info.kernel);
+  EXPECT_EQ(read.shapes, info.shapes);
+  EXPECT_EQ(read.launch, info.launch);
+  info.kernel.clear();
+  info.shapes.clear();
+  EXPECT_EQ(written_and_read(info).launch, info.launch);
+  EXPECT_EQ(to_string(info.launch), "264x2x1 CTAs of 384 threads, 168 registers, 213000 bytes shared");
+}
+
+// A file may say anything of a launch, and sums of it must not overflow.
+TEST(SiteFormat, RefusesALaunchThatNoGpuHas) {
+  for (const LaunchShape& launch :
+       {LaunchShape{.grid = {std::int64_t{1} << 31, 1, 1}}, LaunchShape{.grid = {1, 1 << 17, 1}},
+        LaunchShape{.grid = {-3, -1, 1}}, LaunchShape{.grid = {1, 1, 1}, .threads = -1},
+        LaunchShape{.grid = {1, 1, 1}, .shared_bytes = std::int64_t{1} << 40}}) {
+    BodyWriter body;
+    append_site(body, {.name = "matmul", .launch = launch});
+    BodyReader reader(body.bytes());
+    SiteInfo read;
+    EXPECT_FALSE(take_site(reader, &read)) << to_string(launch);
+  }
+}
+
 TEST(SiteFormat, JoinsMembersBeyondItsLimitInOneWithTheirBytes) {
   constexpr std::int64_t kMembers = 70'000;
   const SiteInfo read = written_and_read(group_of(kMembers));

@@ -162,6 +162,8 @@ class Timeline {
     append_text("scope", trace_.text(site.scope));
     append_text("instance", trace_.text(site.instance));
     append_text("kernel", trace_.text(site.kernel));
+    append_text("operands", trace_.text(site.shapes));
+    append_text("launch", to_string(site.launch));
     append_text("copy", to_string(site.copy));
     if (trace_.bytes(i) > 0) append(out_, ",\"bytes\":{}", trace_.bytes(i));
     if (trace_.flops(i) > 0) append(out_, ",\"flops\":{}", trace_.flops(i));
@@ -296,8 +298,8 @@ std::string_view shown(std::string_view text) {
 }
 
 std::string argument_name(const Trace& trace, const ArgumentColumn& column) {
-  static constexpr std::string_view kOwn[] = {"run",  "op",    "scope", "instance", "kernel",
-                                              "copy", "flops", "bytes", "members"};
+  static constexpr std::string_view kOwn[] = {"run",    "op",   "scope", "instance", "kernel", "operands",
+                                              "launch", "copy", "flops", "bytes",    "members"};
   std::string name(shown(trace.text(column.name)));
   if (std::ranges::find(kOwn, name) != std::end(kOwn)) name = "argument " + name;
   return name;

@@ -179,6 +179,8 @@ class Perfetto {
     annotate(event, "scope", trace_.text(site.scope));
     annotate(event, "instance", trace_.text(site.instance));
     annotate(event, "kernel", trace_.text(site.kernel));
+    annotate(event, "operands", shown(trace_.text(site.shapes)));
+    annotate(event, "launch", to_string(site.launch));
     annotate(event, "run", trace_.run(i));
     annotate(event, "copy", to_string(site.copy));
     annotate(event, "bytes", static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.bytes(i), 0)));

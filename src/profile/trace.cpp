@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filling a Trace, and finding in finish() what belongs to what.
+// Fills a Trace; finish() finds parents, causes and runs.
 #include "profile/trace.h"
 
 #include <algorithm>
@@ -111,9 +111,15 @@ SiteId Trace::add_site(const SiteInfo& info) {
   site.bytes = info.bytes;
   site.flops = info.flops;
   site.unit = info.unit;
-  std::string key = fmt::format("{},{},{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
+  site.shapes = intern(info.shapes);
+  site.launch = info.launch;
+  std::string key = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
                                 site.kernel, static_cast<int>(site.kind), static_cast<int>(site.copy), site.async,
-                                site.bytes, site.flops, static_cast<int>(site.unit));
+                                site.bytes, site.flops, static_cast<int>(site.unit), site.shapes);
+  if (const LaunchShape& launch = info.launch; launch.is_known()) {
+    key += fmt::format(",{}x{}x{},{},{},{}", launch.grid[0], launch.grid[1], launch.grid[2], launch.threads,
+                       launch.registers, launch.shared_bytes);
+  }
   for (const auto& member : info.members) key += fmt::format(",{}:{}", intern(member.op), member.bytes);
   const auto [found, is_new] = site_ids_.try_emplace(std::move(key), static_cast<SiteId>(sites_.size()));
   if (!is_new) return found->second;
@@ -204,7 +210,9 @@ SiteInfo Trace::site_info(SiteId i) const {
                 .async = site.async,
                 .bytes = site.bytes,
                 .flops = site.flops,
-                .unit = site.unit};
+                .unit = site.unit,
+                .shapes = text_of(site.shapes),
+                .launch = site.launch};
   for (auto m = site.members_begin; m < site.members_end; ++m) {
     info.members.push_back({text_of(members_[m].op), members_[m].bytes});
   }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/launch_shape.h"
 #include "base/unit_rates.h"
 #include "profile/clock.h"
 
@@ -108,6 +109,8 @@ struct SiteInfo {
   double flops = 0;                  // 0 is unknown
   Unit unit = Unit::none;            // that does them
   std::vector<Member> members = {};  // the ops of a fused group, in order; empty for a single op
+  std::string shapes = {};           // inputs and results, "f32[8,64], f32[64,16] -> f32[8,16]"; empty: not known
+  LaunchShape launch = {};           // of a kernel on a GPU
 };
 
 /// SiteInfo inside a Trace: text interned.
@@ -120,6 +123,8 @@ struct Site {
   double flops = 0;
   Unit unit = Unit::none;
   std::uint32_t members_begin = 0, members_end = 0;  // into Trace::members()
+  StringId shapes = 0;
+  LaunchShape launch = {};
 };
 
 struct Member {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "plan/step_cost.h"
+#include "plan/step_shapes.h"
 
 namespace paoding {
 
@@ -29,6 +30,7 @@ profile::SiteInfo info_of(const Step& step) {
   info.bytes = cost.bytes;
   info.flops = cost.flops;
   info.unit = cost.unit;
+  info.shapes = shapes_of(step);
   add_members(step, &info);
   return info;
 }
@@ -42,11 +44,13 @@ LaunchSites::LaunchSites(const std::vector<Launch>& launches, const KernelOf& ke
   }
   for (auto& [step, sites] : steps_) {
     profile::SiteInfo info = info_of(*step);
-    info.kernel = kernel_of(*step);
+    const StepKernel kernel = kernel_of(*step);
+    info.kernel = kernel.name;
     for (const auto& [kind, of_kind] :
          {std::pair{profile::SpanKind::op, &sites.op}, std::pair{profile::SpanKind::compute, &sites.compute},
           std::pair{profile::SpanKind::kernel, &sites.kernel}}) {
       info.kind = kind;
+      if (kind == profile::SpanKind::kernel) info.launch = kernel.launch;
       *of_kind = profile::Recorder::add_sites(info, sites.turns);
     }
   }
@@ -57,9 +61,9 @@ StepSites LaunchSites::of(const Launch& launch) const {
   return {sites.op.at(launch.instance), sites.compute.at(launch.instance), sites.kernel.at(launch.instance)};
 }
 
-StepSites sites_of_batch(const std::vector<const Step*>& groups, const std::string& kernel) {
+StepSites sites_of_batch(const std::vector<const Step*>& groups, const StepKernel& kernel) {
   profile::SiteInfo info;
-  info.kernel = kernel;
+  info.kernel = kernel.name;
   info.name = info.op = fmt::format("{} groups", groups.size());
   info.instance = fmt::format("{}{}", info.op, groups[0]->position);
   info.scope = groups[0]->label.scope;
@@ -83,6 +87,7 @@ StepSites sites_of_batch(const std::vector<const Step*>& groups, const std::stri
   info.kind = profile::SpanKind::compute;
   sites.compute = profile::Recorder::add_site(info);
   info.kind = profile::SpanKind::kernel;
+  info.launch = kernel.launch;
   sites.kernel = profile::Recorder::add_site(info);
   return sites;
 }

@@ -17,8 +17,12 @@ struct StepSites {
   profile::SiteId kernel;   // its kernel on a GPU's track
 };
 
-/// The name of a step's kernel: SiteInfo::kernel.
-using KernelOf = std::function<std::string(const Step&)>;
+/// How a step ran: SiteInfo::kernel and, of its first kernel on a GPU, SiteInfo::launch.
+struct StepKernel {
+  std::string name = {};
+  LaunchShape launch = {};
+};
+using KernelOf = std::function<StepKernel(const Step&)>;
 
 /// The sites of a program's launches: every step is registered once, for all turns of the loop around it.
 class LaunchSites {
@@ -35,6 +39,6 @@ class LaunchSites {
 };
 
 /// Registers groups that run together, as this kernel: one step whose members are all of theirs.
-StepSites sites_of_batch(const std::vector<const Step*>& groups, const std::string& kernel);
+StepSites sites_of_batch(const std::vector<const Step*>& groups, const StepKernel& kernel);
 
 }  // namespace paoding

@@ -74,6 +74,7 @@ namespace paoding::gpu {
 
 // Newer than the oldest driver that runs programs: nullptr where it is missing.
 #define PD_NEWER_DRIVER_FUNCTIONS(X) \
+  X(cuFuncGetAttribute)              \
   X(cuLaunchKernelEx)                \
   X(cuTensorMapEncodeTiled)          \
   X(cuTensorMapEncodeIm2col)         \

@@ -143,6 +143,21 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const LaunchScr
   PD_CUDA(driver.cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
 }
 
+// Registers, and shared memory of a fixed size, are the compiler's choice.
+LaunchShape LoadedKernel::shape() const {
+  const auto attribute = [&](CUfunction_attribute which) {
+    const Driver& driver = required_driver();
+    int value = 0;
+    const bool is_known =
+        driver.cuFuncGetAttribute != nullptr && driver.cuFuncGetAttribute(&value, which, function_) == CUDA_SUCCESS;
+    return is_known ? value : 0;
+  };
+  return {.grid = {launch_->grid[0], launch_->grid[1], launch_->grid[2]},
+          .threads = launch_->block,
+          .registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
+          .shared_bytes = launch_->shared_bytes + attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)};
+}
+
 namespace {
 
 class TextKernel : public PreparedKernel {
@@ -160,6 +175,7 @@ class TextKernel : public PreparedKernel {
     }
   }
   void raise(const std::uint64_t* fault) const override { text_->raise(fault); }
+  LaunchShape launch() const override { return kernels_.empty() ? LaunchShape{} : kernels_.front().shape(); }
 
  private:
   std::shared_ptr<const TextPlan> text_;

@@ -22,6 +22,7 @@ class LoadedKernel {
   LoadedKernel(const GpuDevice& device, const TextLaunch& launch, std::size_t operands);
 
   void start(CUstream stream, void* const* operands, const LaunchScratch& scratch) const;
+  LaunchShape shape() const;
 
  private:
   const TextLaunch* launch_;

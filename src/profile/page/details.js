@@ -73,6 +73,8 @@ async function showSpan(view, span, to) {
     ["Scope", text("scope")],
     ["Instance", text("instance")],
     ["Ran as", text("kernel") === trace.name(span) ? "" : text("kernel")],
+    ["Operands", text("operands")],
+    ["Launched as", text("launch")],
     ["Copy", text("copy")],
     ["Bytes", bytes > 0 ? element("span", {}, aboutBytes(bytes), " ", rateOf(bytes, duration, "GB/s")) : ""],
     [

@@ -297,7 +297,8 @@ class CpuExecutor : public Executor {
     pointers_.reserve(addresses);
     targets_.reserve(targets);
     launches_.reserve(schedule_.entries.size() + jumps);
-    const LaunchSites sites(schedule_.launches, [this](const Step& step) { return kernels_->name_of(step); });
+    const LaunchSites sites(schedule_.launches,
+                            [this](const Step& step) { return StepKernel{kernels_->name_of(step)}; });
     add_entries(0, schedule_.entries.size(), sites);
     find_segments();
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
@@ -385,7 +386,7 @@ class CpuExecutor : public Executor {
       steps.push_back(schedule_.launches[i].step);
       operands.push_back(add_operands(schedule_.launches[i]));
     }
-    const StepSites sites = sites_of_batch(steps, kernels_->name_of(*steps[0]));
+    const StepSites sites = sites_of_batch(steps, {kernels_->name_of(*steps[0])});
     launches_.push_back(
         {.batch = &kernels_->add_batch(steps, operands), .site = sites.op, .compute_site = sites.compute});
   }

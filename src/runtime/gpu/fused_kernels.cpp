@@ -46,7 +46,9 @@ profile::SiteId FusedKernels::site_of(const LaunchEntry& entry) {
   const auto [site, is_new] = sites_.try_emplace(number, 0);
   if (is_new) {
     const FusedLaunches::Kernel& kernel = schedule_->kernels->kernels[number];
-    site->second = sites_of_batch(kernel.steps, kernel.launches[0]->launch().entry).kernel;
+    const bool is_loaded = number < loaded_.size() && !loaded_[number].empty();
+    const LaunchShape shape = is_loaded ? loaded_[number].front().shape() : LaunchShape{};
+    site->second = sites_of_batch(kernel.steps, {kernel.launches[0]->launch().entry, shape}).kernel;
   }
   return site->second;
 }

@@ -63,6 +63,11 @@ std::string GpuKernels::name(const Step& step) const {
   return all;
 }
 
+LaunchShape GpuKernels::launch(const Step& step) const {
+  const auto found = kernels_.find(&step);
+  return found == kernels_.end() ? LaunchShape{} : found->second->launch();
+}
+
 std::string GpuKernels::text(const Plan& plan) {
   std::string all;
   for (const std::string& text : texts_of(plan)) all += text + "\n";

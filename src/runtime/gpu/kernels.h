@@ -23,8 +23,10 @@ class GpuKernels {
   const PreparedKernel& at(const Step* step) const { return *kernels_.at(step); }
   /// The symbol of the kernel that the step launches, of several all; of a library's kernel the library.
   std::string name(const Step& step) const;
+  /// The size of the step's first launch, where that is of our own kernels.
+  LaunchShape launch(const Step& step) const;
   KernelOf names() const {
-    return [this](const Step& step) { return name(step); };
+    return [this](const Step& step) { return StepKernel{name(step), launch(step)}; };
   }
   const KernelCost& cost() const { return cost_; }
   /// The sources of all, once each.

@@ -20,7 +20,8 @@ class PlacedCpuPlan : public PlacedPlan {
       : PlacedPlan(name, std::move(compiled), max_threads() > 1), kernels_(plan()) {
     require_threads();
     place_own();
-    const LaunchSites sites(schedule().launches, [this](const Step& step) { return kernels_.name_of(step); });
+    const LaunchSites sites(schedule().launches,
+                            [this](const Step& step) { return StepKernel{kernels_.name_of(step)}; });
     for (const LaunchEntry& entry : schedule().entries) {
       starts_.push_back(entry.kind == LaunchEntry::Kind::fused ? batch(entry)
                                                                : alone(schedule().launches[entry.launch], sites));
@@ -57,7 +58,7 @@ class PlacedCpuPlan : public PlacedPlan {
     }
     Start start;
     start.batch = &kernels_.add_batch(steps, operands);
-    start.sites = sites_of_batch(steps, kernels_.name_of(*steps[0]));
+    start.sites = sites_of_batch(steps, {kernels_.name_of(*steps[0])});
     return start;
   }
 

@@ -179,6 +179,11 @@ CUresult cuFuncSetAttribute(CUfunction kernel, CUfunction_attribute attribute, i
   if (is_shared) kernel->shared_bytes = static_cast<std::size_t>(value);
   return CUDA_SUCCESS;
 }
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction) {
+  PD_ENTER(cuFuncGetAttribute);
+  *value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS ? 40 : 0;
+  return CUDA_SUCCESS;
+}
 CUresult cuLaunchKernel(CUfunction kernel, unsigned x, unsigned y, unsigned z, unsigned block, unsigned, unsigned,
                         unsigned shared, CUstream stream, void** arguments, void**) {
   PD_ENTER(cuLaunchKernel);
