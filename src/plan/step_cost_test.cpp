@@ -15,12 +15,15 @@ namespace paoding::testing_program {
 namespace {
 
 // Keyed by the op of each step; a group's key is "group".
+std::map<std::string, StepCost> costs_as_it_is(const Graph& graph) {
+  std::map<std::string, StepCost> costs;
+  for (const Step& step : make_plan(graph, {}).steps) costs[step.label.op] = cost_of(step);
+  return costs;
+}
 std::map<std::string, StepCost> costs_of(const Graph& graph) {
   const auto copy = graph.clone();
   run_passes(*copy, {});
-  std::map<std::string, StepCost> costs;
-  for (const Step& step : make_plan(*copy, {}).steps) costs[step.label.op] = cost_of(step);
-  return costs;
+  return costs_as_it_is(*copy);
 }
 
 TEST(StepCost, OfProductsGroupsConvolutionsAndGathers) {
@@ -40,6 +43,17 @@ TEST(StepCost, OfProductsGroupsConvolutionsAndGathers) {
   EXPECT_EQ(at("conv2d").flops, 2.0 * (2 * 5 * 6 * 6) * (3 * 3 * 3));
   EXPECT_EQ(at("gather").flops, 0);
   EXPECT_EQ(at("gather").bytes, 6 * 8 + 2 * 6 * 4 * 4);  // six rows of a table of a thousand
+}
+
+// The pass mixed_precision makes it of products whose result is f32.
+TEST(StepCost, OfAProductWithAWideResultIsThatOfAnyOther) {
+  Graph g;
+  const Value x = g.input("x", bf16, {64, 32}), w = g.input("w", bf16, {32, 48});
+  g.fetch("y", call("matmul_wide", {x, w}));
+  const auto costs = costs_as_it_is(g);
+  ASSERT_TRUE(costs.contains("matmul_wide"));
+  EXPECT_EQ(costs.at("matmul_wide").flops, 2.0 * 64 * 32 * 48);
+  EXPECT_EQ(costs.at("matmul_wide").unit, Unit::half);
 }
 
 // A sum over rows reads the factors of a product of two of them once; alone it would read as much as it does now.
