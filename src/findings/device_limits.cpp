@@ -86,6 +86,11 @@ double bandwidth_share() {
 
 }  // namespace
 
+std::string_view DeviceLimits::reservation() const {
+  if (is_of_recording) return " (in the fastest kernel of this recording)";
+  return is_measured ? "" : " (the vendor's number, times the share that an H200 reaches)";
+}
+
 DeviceLimits limits_of_device(std::string_view name) {
   DeviceLimits limits;
   limits.name = std::string(name);

@@ -21,9 +21,12 @@ struct DeviceLimits {
   std::int64_t cache_bytes = 0;  // last level; 0: not known
   // Rates were measured on such a device; else the vendor's are taken, times the share that an H200 reaches of its own.
   bool is_measured = false;
+  bool is_of_recording = false;        // the fastest kernels of the recording reach them, on a CPU
   bool has_measured_products = false;  // product_time.h
   bool is_known() const { return bytes_per_ns > 0; }
   double rate(Unit unit) const { return flops_per_ns[static_cast<std::size_t>(unit)]; }
+  /// " (the vendor's number ..)", behind a number; "" where it was measured.
+  std::string_view reservation() const;
 };
 
 /// Nothing is known of a name that is not known.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a trace to its findings: steps, whether to abstain, the replay, rules, claims.
+#include <algorithm>
 #include <array>
 #include <future>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "findings/claims.h"
 #include "findings/finding.h"
 #include "findings/replay.h"
+#include "findings/replays_apart.h"
 #include "findings/rules.h"
 
 namespace paoding::findings {
@@ -100,7 +102,9 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
-Findings find(const profile::Trace& trace, const FindOptions& options) {
+namespace {
+
+Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   Findings made;
   const Steps steps(trace);
   made.steps = static_cast<int>(steps.count());
@@ -134,6 +138,30 @@ Findings find(const profile::Trace& trace, const FindOptions& options) {
   made.limit = unchanged.limit();
   made.found = claim(replay, steps, std::move(candidates.all), unchanged, made.base_ns, options);
   made.no_lines = how_to_record_lines(steps, made.found);
+  return made;
+}
+
+// Spans that were recorded stand in front of those that a replay was taken apart into, which all stand for it.
+void name_originals(const profile::Trace& trace, const std::vector<SpanId>& original, std::vector<Example>* examples) {
+  std::vector<Example> found;
+  for (const bool are_replays : {false, true}) {
+    for (Example one : *examples) {
+      one.span = original[one.span];
+      const bool is_replay = trace.kind(one.span) == profile::SpanKind::replay;
+      if (is_replay == are_replays && std::ranges::find(found, one.span, &Example::span) == found.end())
+        found.push_back(one);
+    }
+  }
+  *examples = std::move(found);
+}
+
+}  // namespace
+
+Findings find(const profile::Trace& trace, const FindOptions& options) {
+  const std::optional<ReplaysApart> apart = take_replays_apart(trace);
+  if (!apart) return find_in(trace, options);
+  Findings made = find_in(apart->trace, options);
+  for (Finding& finding : made.found) name_originals(trace, apart->original, &finding.evidence.spans);
   return made;
 }
 

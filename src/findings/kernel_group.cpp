@@ -29,6 +29,7 @@ std::string how_to_record_shapes(profile::Source source) {
   switch (source) {
     case profile::Source::pytorch: return "torch.profiler.profile(record_shapes=True) records them";
     case profile::Source::nsight_systems: return "torch.autograd.profiler.emit_nvtx(record_shapes=True) records them";
+    case profile::Source::paoding: return "recordings of version 5 and later have them";
     default: return "this profiler does not record them";
   }
 }

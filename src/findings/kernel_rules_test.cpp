@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "tests/support/expected_gain.h"
 #include "tests/support/made_trace.h"
 
 namespace paoding::findings {
@@ -64,34 +65,6 @@ class MadeSteps {
 
   MadeTrace made_;
 };
-
-struct Expected {
-  double low_us = 0, high_us = 0;
-};
-
-void expect_gain(const Trace& trace, Kind kind, Expected gain, std::string_view change = "") {
-  const Findings all = find(trace);
-  EXPECT_EQ(all.abstained, "");
-  const auto found = std::ranges::find(all.found, kind, &Finding::kind);
-  ASSERT_NE(found, all.found.end()) << to_string(kind);
-  constexpr double kNear = 5;  // us: a launch that goes takes the gap behind its kernel along
-  EXPECT_NEAR(static_cast<double>(found->replayed_low_ns) / 1e3, gain.low_us, kNear) << found->text;
-  EXPECT_NEAR(static_cast<double>(found->replayed_high_ns) / 1e3, gain.high_us, kNear) << found->text;
-  EXPECT_NE(found->change.find(change), std::string::npos) << found->change;
-  EXPECT_FALSE(found->evidence.spans.empty());
-}
-
-void expect_nothing(const Trace& trace, Kind kind) {
-  const Findings all = find(trace);
-  EXPECT_EQ(all.abstained, "");
-  EXPECT_EQ(std::ranges::count(all.found, kind, &Finding::kind), 0) << to_string(kind);
-}
-
-std::string why_silent(const Trace& trace, Kind kind) {
-  const Findings all = find(trace);
-  const auto found = std::ranges::find(all.silent, kind, &Silence::kind);
-  return found == all.silent.end() ? "" : found->why;
-}
 
 const std::string kAdd =
     "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float>, std::array<char*, "

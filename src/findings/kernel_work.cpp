@@ -2,7 +2,10 @@
 #include "findings/kernel_work.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "findings/cpu_limits.h"
+#include "findings/hlo_work.h"
+#include "findings/own_work.h"
 
 namespace paoding::findings {
 
@@ -15,60 +18,6 @@ std::string_view text_in(const Trace& trace, const ArgumentColumn* column, SpanI
   const auto found = std::ranges::lower_bound(column->of, i);
   if (found == column->of.end() || *found != i) return {};
   return trace.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
-}
-
-// A call of a library has two factors [.. m k] and [.. k n] with a result [.. m n] say how long the sums are, in any
-// the order of their axes: k is the root of |a| |b| / |c| for each of the batch. 0 where that is no extent of both.
-double flops_of_two(const HloShapes& all, const OperandShape& result) {
-  if (all.inputs.size() != 2) return 0;
-  const auto& a = all.inputs[0].extents;
-  const auto& b = all.inputs[1].extents;
-  std::int64_t batch = 1;
-  const std::size_t batched = result.extents.size() > 2 ? result.extents.size() - 2 : 0;
-  for (std::size_t i = 0; i < batched; ++i) batch *= std::max<std::int64_t>(result.extents[i], 1);
-  const double squared = static_cast<double>(all.inputs[0].elements()) * static_cast<double>(all.inputs[1].elements()) /
-                         (static_cast<double>(result.elements()) * static_cast<double>(batch));
-  const auto k = static_cast<std::int64_t>(std::llround(std::sqrt(squared)));
-  const auto has = [&](const std::vector<std::int64_t>& extents) {
-    return std::ranges::find(extents, k) != extents.end();
-  };
-  if (k <= 0 || static_cast<double>(k) * static_cast<double>(k) != squared || !has(a) || !has(b)) return 0;
-  return 2.0 * static_cast<double>(result.elements()) * static_cast<double>(k);
-}
-
-// XLA's instruction has shapes of its inputs and results; its operations say how long the inner sums are.
-OpWork work_of_hlo(std::string_view shapes, KernelKind kind, double flops) {
-  const HloShapes all = operands_of_hlo(shapes);
-  OpWork work;
-  for (const OperandShape& input : all.inputs) {
-    work.read += input.bytes();
-    work.elements = std::max(work.elements, input.elements());
-  }
-  for (const OperandShape& result : all.results) {
-    work.written += result.bytes();
-    work.elements = std::max(work.elements, result.elements());
-    work.element_bytes = std::max(work.element_bytes, result.element_bytes);
-  }
-  work.flops = flops;
-  if (!all.inputs.empty()) work.unit = all.inputs.front().unit;
-  const bool is_product = kind == KernelKind::product && !all.results.empty() && !all.results.front().extents.empty();
-  if (!is_product) return work;
-  const OperandShape& result = all.results.front();
-  if (flops <= 0) {
-    flops = flops_of_two(all, result);
-    work.flops = flops;
-  }
-  if (flops <= 0) return work;
-  ProductShape shape;
-  shape.n = result.extents.back();
-  shape.m = result.extents.size() > 1 ? result.extents[result.extents.size() - 2] : 1;
-  if (shape.m <= 0 || shape.n <= 0) return work;
-  shape.batch = result.elements() / (shape.m * shape.n);
-  shape.element_bytes = all.inputs.empty() ? result.element_bytes : all.inputs.front().element_bytes;
-  const double sums = 2.0 * static_cast<double>(result.elements());
-  shape.k = static_cast<std::int64_t>(flops / sums + 0.5);
-  if (shape.k > 0) work.product = shape;
-  return work;
 }
 
 }  // namespace
@@ -84,13 +33,58 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
   }
   has_shapes_ = shapes_ != nullptr && !shapes_->of.empty();
   no_call_.work = &works_.emplace_back();
-  std::vector<SpanId> order = steps.device_spans();
+  add_all();
+  std::ranges::stable_sort(all_, {}, [&](const KernelWork& one) { return trace.start(one.span); });
+  share_work_of_calls();
+  if (steps.source() == Source::paoding) find_sizes_of_casts(trace, &all_);
+  find_floor();
+}
+
+void KernelWorks::add_all() {
+  are_on_cpu_ = steps_.device_spans().empty() && steps_.source() == Source::paoding;
+  if (are_on_cpu_) return add_ops_of_cpu();
+  std::vector<SpanId> order = steps_.device_spans();
   std::ranges::sort(order);  // facts are read fastest so
-  FactReader facts(steps);
+  FactReader facts(steps_);
   all_.reserve(order.size());
   for (const SpanId i : order) add(i, facts);
-  std::ranges::stable_sort(all_, {}, [&](const KernelWork& one) { return trace.start(one.span); });
-  // An op's only kernel does all of the op's work.
+}
+
+// The innermost ops: others are branches and loops around them.
+void KernelWorks::add_ops_of_cpu() {
+  const Trace& trace = steps_.trace();
+  const SpanRange own = steps_.spans(steps_.track());
+  const auto is_op = [&](SpanId i) { return trace.kind(i) == SpanKind::op && trace.source(i) == Source::paoding; };
+  for (SpanId i = own.begin; i < own.end; ++i) {
+    const std::size_t step = steps_.at(trace.start(i));
+    if (step == Steps::kOutside || !is_op(i)) continue;
+    const auto is_inside = [&](SpanId other) { return other < own.end && trace.end(other) <= trace.end(i); };
+    SpanId inside = i + 1;
+    while (is_inside(inside) && !is_op(inside)) ++inside;
+    if (is_inside(inside)) continue;
+    const Site& site = trace.site(i);
+    KernelWork kernel{.span = i, .call = static_cast<std::uint32_t>(calls_.size())};
+    kernel.step = static_cast<std::uint32_t>(step);
+    kernel.is_kernel = true;
+    kernel.device = kCpu;
+    kernel.ns = trace.duration(i);
+    kernel.kind = known(trace.site_id(i), trace.text(site.op)).kind;
+    kernel.arithmetic = {Arithmetic::By::ordinary_lanes, site.unit};
+    kernel.bytes = std::max<std::int64_t>(trace.bytes(i), 0);
+    kernel.flops = sound_flops(trace.flops(i));
+    const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    calls_.push_back({.op = i,
+                      .kernels = 1,
+                      .products = is_product ? 1u : 0u,
+                      .ns = kernel.ns,
+                      .product_ns = is_product ? kernel.ns : 0,
+                      .work = work_of(i, i)});
+    all_.push_back(kernel);
+  }
+}
+
+// An op's only kernel does all of the op's work.
+void KernelWorks::share_work_of_calls() {
   for (KernelWork& kernel : all_) {
     const OpCall& call = call_of(kernel);
     const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
@@ -110,7 +104,6 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
         kernel.elements = std::max(call.work->elements, std::int64_t{0});
     }
   }
-  find_floor();
 }
 
 void KernelWorks::add(SpanId span, FactReader& facts) {
@@ -142,9 +135,13 @@ void KernelWorks::add(SpanId span, FactReader& facts) {
     kernel.shared = all.shared_bytes;
     has_grids_ = has_grids_ || kernel.ctas > 0;
     kernel.bytes = std::max<std::int64_t>(trace.bytes(span), 0);
-    kernel.flops = std::max(trace.flops(span), 0.0);
+    kernel.flops = sound_flops(trace.flops(span));
     if (trace.site(span).unit != Unit::none && kernel.arithmetic.unit == Unit::none) {
       kernel.arithmetic.unit = trace.site(span).unit;
+    }
+    const bool is_product = kernel.kind == KernelKind::product || kernel.kind == KernelKind::convolution;
+    if (is_product && trace.source(span) == Source::paoding && own.arithmetic.by == Arithmetic::By::unknown) {
+      kernel.arithmetic = own_arithmetic(trace.site(span).unit);
     }
     if (own.form.elements_of_thread > 0 && kernel.ctas > 0) {
       kernel.elements = kernel.ctas * kernel.threads * own.form.elements_of_thread;
@@ -177,9 +174,8 @@ const KernelWorks::Known& KernelWorks::known(SiteId site, std::string_view op) {
     const Site& own = trace.sites()[site];
     const std::string_view name = trace.text(own.kernel != 0 ? own.kernel : own.name);
     Known& known = found->second;
-    known.kind = own.op != 0 && own.members_end > own.members_begin + 1 && kind_of_kernel(name) == KernelKind::other
-                     ? KernelKind::pointwise
-                     : kind_of_kernel(name, op);
+    const KernelKind of_ours = steps_.source() == Source::paoding ? own_kind(trace, own) : KernelKind::other;
+    known.kind = of_ours != KernelKind::other ? of_ours : kind_of_kernel(name, op);
     known.arithmetic = arithmetic_of(name);
     known.element_bytes = known.kind == KernelKind::cast ? 0 : element_bytes(name);
     known.form = elementwise_form(name);
@@ -189,6 +185,11 @@ const KernelWorks::Known& KernelWorks::known(SiteId site, std::string_view op) {
 
 const OpWork* KernelWorks::work_of(SpanId op, SpanId kernel) {
   const Trace& trace = steps_.trace();
+  if (trace.source(op) == Source::paoding) {
+    const auto [found, is_new] = work_by_site_.try_emplace(trace.site_id(op), no_call_.work);
+    if (is_new) found->second = &works_.emplace_back(own_work(trace, trace.site(op)));
+    return found->second;
+  }
   const std::string_view shapes = text_in(trace, shapes_, op);
   if (shapes.empty()) return no_call_.work;
   const std::string_view types = text_in(trace, types_, op), concrete = text_in(trace, concrete_, op);
@@ -201,7 +202,7 @@ const OpWork* KernelWorks::work_of(SpanId op, SpanId kernel) {
   OpWork work;
   if (is_hlo) {
     const KernelKind kind = kind_of_kernel(trace.text(trace.site(kernel).kernel), name);
-    work = work_of_hlo(shapes, kind, std::max(trace.flops(op), 0.0));
+    work = work_of_hlo(shapes, kind, sound_flops(trace.flops(op)));
   } else {
     work = op_work(name, operands_of_kineto(shapes, types), concrete);
   }
@@ -253,9 +254,12 @@ void KernelWorks::find_floor() {
   std::vector<std::int64_t> ns;
   for (const KernelWork& kernel : all_) {
     if (kernel.is_kernel) ns.push_back(kernel.ns);
-    if (!limits_.contains(kernel.device)) limits_[kernel.device] = limits_of_device(steps_.trace(), kernel.device);
+    if (!limits_.contains(kernel.device) && !are_on_cpu_) {
+      limits_[kernel.device] = limits_of_device(steps_.trace(), kernel.device);
+    }
   }
   if (ns.empty()) return;
+  if (are_on_cpu_) limits_[kCpu] = limits_of_cpu(steps_.trace(), all_);
   const auto tenth = ns.begin() + static_cast<std::ptrdiff_t>(ns.size() / 10);
   std::ranges::nth_element(ns, tenth);
   constexpr std::int64_t kMostFloor = 3'000;  // where all kernels are large they say nothing of small ones

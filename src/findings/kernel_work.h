@@ -29,6 +29,8 @@ struct OpCall {
   const OpWork* work = nullptr;  // never null
 };
 
+inline constexpr int kCpu = -1;  // KernelWork::device
+
 struct KernelWork {
   SpanId span = kNone;
   std::uint32_t call = kNone;  // into KernelWorks::calls(); kNone: no op is known
@@ -65,6 +67,8 @@ class KernelWorks {
   const DeviceLimits& limits(int device) const;
   /// All steps together: on the host, or the GPUs' work where that takes longer.
   double all_steps_ns() const;
+  /// Whether the kernels are those of a CPU: spans of the thread that steps.
+  bool are_on_cpu() const { return are_on_cpu_; }
   /// Whether any op of the trace says its shapes, any kernel its grid.
   bool has_shapes() const { return has_shapes_; }
   bool has_grids() const { return has_grids_; }
@@ -83,6 +87,9 @@ class KernelWorks {
   const Known& known(profile::SiteId site, std::string_view op);
   const OpWork* work_of(SpanId op, SpanId kernel);
   void add(SpanId span, FactReader& facts);
+  void add_all();
+  void add_ops_of_cpu();
+  void share_work_of_calls();
   void find_floor();
 
   const Steps& steps_;
@@ -93,9 +100,10 @@ class KernelWorks {
   std::map<std::pair<profile::SiteId, std::string_view>, Known> known_;
   std::deque<OpWork> works_;
   std::map<std::string, const OpWork*, std::less<>> work_by_text_;
+  std::unordered_map<profile::SiteId, const OpWork*> work_by_site_;  // of our programs
   std::map<int, DeviceLimits> limits_;
   const profile::ArgumentColumn *shapes_ = nullptr, *types_ = nullptr, *concrete_ = nullptr;
-  bool has_shapes_ = false, has_grids_ = false;
+  bool are_on_cpu_ = false, has_shapes_ = false, has_grids_ = false;
   std::int64_t floor_ns_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 
 #include "findings/kernel_kind.h"
@@ -43,6 +44,8 @@ constexpr auto kTypes = std::to_array<TypeOfElement>({
     {"c10::Float8_e4m3fn", 1, Unit::none},
     {"c10::Float8_e5m2", 1, Unit::none},
     {"c10::complex<float>", 8, Unit::none},
+    {"i32", 4, Unit::none},
+    {"i64", 8, Unit::none},
     {"f32", 4, Unit::f32},
     {"f64", 8, Unit::f64},
     {"f16", 2, Unit::half},
@@ -136,13 +139,15 @@ bool take_hlo(std::string_view text, std::size_t* at, OperandShape* operand) {
   operand->is_tensor = true;
   std::size_t i = open + 1;
   std::int64_t value = 0;
-  bool has_digit = false;
+  bool has_digit = false, is_apart = false;
   for (; i < text.size(); ++i) {
     if (is_digit(text[i])) {
       value = std::min(value * 10 + (text[i] - '0'), kMostElements);
       has_digit = true;
-    } else if (text[i] == ',' || text[i] == ']') {
-      if (has_digit) operand->extents.push_back(value);
+    } else if (text[i] == ',' || text[i] == ']' || text[i] == ':') {
+      if (is_apart) operand->apart = value;
+      if (has_digit && !is_apart) operand->extents.push_back(value);
+      is_apart = is_apart || text[i] == ':';
       value = 0;
       has_digit = false;
       if (text[i] == ']') break;
@@ -153,8 +158,13 @@ bool take_hlo(std::string_view text, std::size_t* at, OperandShape* operand) {
   if (i == text.size()) return false;
   ++i;
   if (i < text.size() && text[i] == '{') {
+    const std::size_t digits = i + 1;
     i = text.find('}', i);
     if (i == text.npos) return false;
+    const std::string_view order = text.substr(digits, i - digits);
+    std::size_t inner = 0;
+    const auto [end, problem] = std::from_chars(order.data(), order.data() + order.size(), inner);
+    if (problem == std::errc{} && inner < operand->extents.size()) operand->inner = inner;
     ++i;
   }
   *at = i;
@@ -414,6 +424,11 @@ std::int64_t OperandShape::elements() const {
   return all;
 }
 
+std::int64_t OperandShape::row() const {
+  if (extents.empty()) return 1;
+  return inner < extents.size() ? extents[inner] : extents.back();
+}
+
 std::vector<OperandShape> operands_of_kineto(std::string_view shapes, std::string_view types) {
   std::vector<std::string_view> each, named;
   std::vector<OperandShape> operands;
@@ -431,7 +446,7 @@ HloShapes operands_of_hlo(std::string_view shapes) {
   HloShapes found;
   const std::size_t arrow = shapes.find(" -> ");
   if (arrow == shapes.npos) {
-    read_hlo(shapes, &found.results);
+    read_hlo(shapes.starts_with("-> ") ? shapes.substr(3) : shapes, &found.results);
     return found;
   }
   read_hlo(shapes.substr(0, arrow), &found.inputs);

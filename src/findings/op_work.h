@@ -15,11 +15,17 @@ namespace paoding::findings {
 /// An input or result of an op. Numbers and lists of numbers have no type of elements.
 struct OperandShape {
   std::vector<std::int64_t> extents;
-  int element_bytes = 0;   // 0: not known, or no tensor
-  Unit unit = Unit::none;  // that multiplies such values exactly: f32 of float, half of both types of 16 bits
-  bool is_tensor = false;  // it has extents, or a type that only tensors have
+  int element_bytes = 0;      // 0: not known, or no tensor
+  Unit unit = Unit::none;     // that multiplies such values exactly: f32 of float, half of both types of 16 bits
+  bool is_tensor = false;     // it has extents, or a type that only tensors have
+  std::size_t inner = kLast;  // the axis whose elements lie side by side, where the text says it
+  static constexpr std::size_t kLast = ~std::size_t{0};
   std::int64_t elements() const;
   std::int64_t bytes() const { return elements() * element_bytes; }
+  std::int64_t apart = 0;  // elements from the beginning of a row to the next, where the text says it
+  /// Elements that lie side by side, and from the beginning of such a row to the next.
+  std::int64_t row() const;
+  std::int64_t row_apart() const { return apart > 0 ? apart : row(); }
 };
 
 /// Kineto's "[[8, 16], [16, 4], []]" with types "[\"float\", \"float\", \"Scalar\"]", which may be missing; of lists of
@@ -56,9 +62,14 @@ struct OpWork {
   int element_bytes = 0;                // of its elements
   Unit unit = Unit::none;               // of the factors
   std::optional<ProductShape> product;  // of products
-  bool is_users = false;                // an op that PyTorch does not have, by its shapes taken for an elementwise one
+  std::optional<bool>
+      has_aligned_rows;   // whether rows of all operands begin at multiples of 16 bytes, where it is known
+  bool is_users = false;  // an op that PyTorch does not have, by its shapes taken for an elementwise one
   std::int64_t bytes() const { return read + written; }
 };
+
+/// The operations that a file says of a span; 0 where that is no number of them.
+inline double sound_flops(double flops) { return flops > 0 && flops < 1e30 ? flops : 0; }
 
 /// The work of an op by its name ("aten::addmm", "mm"), its inputs, and Kineto's "Concrete Inputs" (may be empty):
 /// strides of convolutions, whether attention is causal.

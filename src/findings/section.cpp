@@ -92,11 +92,23 @@ std::string steps_text(const Findings& all) {
   return fmt::format("{} ({}{}{})", which, one_line(all.stepped_by), why.empty() ? "" : "; ", why);
 }
 
+// Kinds that have a reason in common stand together.
 std::string silent_text(const Findings& all) {
-  std::string silent;
-  for (const Silence& one : all.silent)
-    silent += fmt::format("{}{} ({})", silent.empty() ? "" : "; ", title_of(one.kind), one_line(one.why));
-  return silent;
+  std::vector<std::pair<std::string, std::string>> reasons;  // and their kinds
+  for (const Silence& one : all.silent) {
+    const auto same = [&](const auto& other) { return other.first == one.why; };
+    const auto found = std::ranges::find_if(reasons, same);
+    if (found == reasons.end()) {
+      reasons.emplace_back(one.why, title_of(one.kind));
+    } else {
+      found->second += fmt::format(", {}", title_of(one.kind));
+    }
+  }
+  std::string text;
+  for (const auto& [why, kinds] : reasons) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", kinds, one_line(why));
+  }
+  return text;
 }
 
 std::string about(const Findings& all) {

@@ -63,6 +63,10 @@ std::array<std::int64_t, 3> extents_of(std::string_view text) {
     if (problem != std::errc{} || extent < 0 || extent > std::int64_t{1} << 31) return {};
     at = next == end ? next : next + 1;
   }
+  constexpr double kMost = 1e12;  // a broken file may name any, and rules multiply them
+  const double all =
+      static_cast<double>(extents[0]) * static_cast<double>(extents[1]) * static_cast<double>(extents[2]);
+  if (all > kMost) return {};
   return extents;
 }
 
@@ -197,10 +201,14 @@ FactReader::FactReader(const Steps& steps) : steps_(steps) {
                                                       {"shapes", &shapes_},
                                                       {"types", &types_},
                                                       {"collective", &collective_},
+                                                      {"CTAs", &ctas_},
+                                                      {"threads", &threads_},
+                                                      {"shared bytes", &shared_bytes_},
                                                       {"occupancy %", &occupancy_}};
   for (const ArgumentColumn& column : steps.trace().columns()) {
     for (const auto& [name, to] : all) {
-      const bool is_number = to == &registers_ || to == &shared_, is_real = to == &occupancy_;
+      const bool is_real = to == &occupancy_, is_number = to == &registers_ || to == &shared_ || to == &ctas_ ||
+                                                          to == &threads_ || to == &shared_bytes_;
       const ArgumentType type = is_number ? ArgumentType::integer : is_real ? ArgumentType::real : ArgumentType::text;
       if (column.type == type && steps.trace().text(column.name) == name) to->column = &column;
     }
@@ -217,11 +225,26 @@ std::int64_t FactReader::integer(Column& column, SpanId i) {
   return column.find(i, &at) ? column.column->integer(at) : 0;
 }
 
+// The trace has it of the span, or a program of ours has said it of its kernel.
+void FactReader::read_launch(SpanId i, KernelFacts* facts) {
+  facts->grid = extents_of(text(grid_, i)), facts->block = extents_of(text(block_, i));
+  facts->registers = integer(registers_, i), facts->shared_bytes = integer(shared_, i);
+  if (facts->ctas() > 0) return;
+  if (const std::int64_t ctas = integer(ctas_, i); ctas > 0 && ctas < std::int64_t{1} << 40) {
+    facts->grid = {ctas, 1, 1};
+    facts->block = {std::clamp<std::int64_t>(integer(threads_, i), 0, 1 << 16), 1, 1};
+    facts->shared_bytes = integer(shared_bytes_, i);
+  } else if (const LaunchShape& launch = steps_.trace().site(i).launch; launch.is_known()) {
+    facts->grid = launch.grid;
+    facts->block = {launch.threads, 1, 1};
+    facts->registers = launch.registers, facts->shared_bytes = launch.shared_bytes;
+  }
+}
+
 KernelFacts FactReader::of(SpanId i) {
   const Trace& trace = steps_.trace();
   KernelFacts facts;
-  facts.grid = extents_of(text(grid_, i)), facts.block = extents_of(text(block_, i));
-  facts.registers = integer(registers_, i), facts.shared_bytes = integer(shared_, i);
+  read_launch(i, &facts);
   facts.memory = text(memory_, i), facts.collective = text(collective_, i);
   std::size_t at = 0;
   if (occupancy_.find(i, &at)) facts.occupancy = occupancy_.column->real(at);

@@ -175,7 +175,10 @@ class FactReader {
   std::int64_t integer(Column& column, SpanId i);
 
   const Steps& steps_;
+  void read_launch(SpanId i, KernelFacts* facts);
+
   Column grid_, block_, registers_, shared_, occupancy_, memory_, shapes_, types_, collective_;
+  Column ctas_, threads_, shared_bytes_;  // as our recordings have them of CUPTI
 };
 
 }  // namespace paoding::findings

@@ -26,7 +26,10 @@ std::string text_of(const Layout& layout) {
   }
   const std::vector<std::size_t> before = real;
   std::ranges::stable_sort(real, {}, [&](std::size_t axis) { return layout.strides[axis]; });
-  std::string text = fmt::format("{}[{}]", to_string(layout.type.dtype), fmt::join(extents, ","));
+  std::string text = fmt::format("{}[{}", to_string(layout.type.dtype), fmt::join(extents, ","));
+  const bool has_rows = real.size() > 1 && layout.strides[real[0]] == 1;
+  if (has_rows && layout.strides[real[1]] != extents[real[0]]) text += fmt::format(":{}", layout.strides[real[1]]);
+  text += "]";
   if (real == before) return text;
   auto next = real.begin();
   for (std::size_t& axis : order) {

@@ -31,6 +31,12 @@ TEST(StepShapes, SayTheOrderWhereItIsNotThatOfTheAxes) {
             "f32[64,16]{0,1} -> f16[2,3,5,7]{1,3,2,0}");
 }
 
+// Such rows are a slice of others, or have padding behind them.
+TEST(StepShapes, SayHowFarRowsAreApart) {
+  EXPECT_EQ(shapes_of(kernel_of({{{bf16, {8, 60}}, {64, 1}}}, {{{bf16, {60, 8}}, {1, 64}}})),
+            "bf16[8,60:64] -> bf16[60,8:64]{0,1}");
+}
+
 TEST(StepShapes, KeepAxesOfOneElementWhereTheyAre) {
   EXPECT_EQ(shapes_of(kernel_of({{{f32, {64, 1, 16}}, {1, 7, 64}}}, {})), "f32[64,1,16]{0,1,2}");
   EXPECT_EQ(shapes_of(kernel_of({{{f32, {4, 1, 16}}, {16, 1, 1}}}, {})), "f32[4,1,16]");

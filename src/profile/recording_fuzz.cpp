@@ -4,6 +4,7 @@
 // rank.
 #include <cstring>
 
+#include "findings/finding.h"
 #include "paoding/error.h"
 #include "profile/page.h"
 #include "profile/recording.h"
@@ -52,6 +53,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     other.add_process(1 << 30, 1 << 30, "");
     other.add_anchor(0, "other", {0, 0, 0});
     other.finish();
+    const findings::Findings found = findings::find(trace, {.least_steps = 1, .most_replay_error = 1e18});
+    for (const findings::Finding& one : found.found) {
+      if (one.gain_low_ns < 0 || one.gain_high_ns < one.gain_low_ns) __builtin_trap();
+      for (const SpanId i : one.evidence) {
+        if (i >= trace.size()) __builtin_trap();
+      }
+    }
     std::vector<NamedTrace> both;
     both.push_back({"input", read_recording_text(file, "input")});
     both.push_back({"other", std::move(other)});

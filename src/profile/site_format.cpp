@@ -17,9 +17,11 @@ bool take_launch(BodyReader& body, LaunchShape* launch) {
   const auto is_in = [](std::int64_t value, std::int64_t least, std::int64_t most) {
     return value >= least && value <= most;
   };
+  constexpr std::int64_t kMostInAll = std::int64_t{1} << 40;
   return is_in(launch->grid[0], 1, kMostCtas) && is_in(launch->grid[1], 1, kMostAcross) &&
-         is_in(launch->grid[2], 1, kMostAcross) && is_in(launch->threads, 0, kMostOfCta) &&
-         is_in(launch->registers, 0, kMostOfCta) && is_in(launch->shared_bytes, 0, kMostOfCta);
+         is_in(launch->grid[2], 1, kMostAcross) && launch->ctas() <= kMostInAll &&
+         is_in(launch->threads, 0, kMostOfCta) && is_in(launch->registers, 0, kMostOfCta) &&
+         is_in(launch->shared_bytes, 0, kMostOfCta);
 }
 
 }  // namespace

@@ -27,10 +27,9 @@ constexpr const char* kSeeded = "tests/findings/";
 
 // Goals that all findings together are held to.
 constexpr double kLeastRecall = 0.90, kLeastPrecision = 0.95;
-// Recordings of ours do not say shapes and grids yet, which most rules about kernels need; their faults are counted
-// apart.
+// Faults of our own programs are counted apart: those recorded on a GPU are of version 4, without shapes and grids.
 constexpr const char* kOurs = "paoding";
-constexpr double kLeastRecallOfOurs = 0.11;
+constexpr double kLeastRecallOfOurs = 0.66;
 // The median error of predicted gains, and the share of gains that lie in their interval.
 constexpr double kMostError = 0.15, kLeastHeld = 0.75;  // a goal is 0.80
 

@@ -6,6 +6,7 @@
 
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
+#include "findings/own_work.h"
 
 namespace paoding::findings {
 
@@ -28,6 +29,18 @@ bool only_moves(KernelKind kind) {
   }
 }
 
+// On a CPU many instructions an element take longer than memory does.
+bool may_be_bound_by_memory(const KernelWorks& works, const KernelWork& kernel) {
+  return only_moves(kernel.kind) &&
+         (!works.are_on_cpu() || is_of_simple_operations(works.trace(), works.trace().site(kernel.span)));
+}
+
+std::string reason_not_to_know(const KernelWorks& works, bool has_sizes) {
+  if (!has_sizes) return "the trace does not say how many bytes kernels move";
+  return works.are_on_cpu() ? "no kernel of this recording is large enough to show the bandwidth of the CPU's memory"
+                            : "the bandwidth of the GPU is not known: the trace does not say which it is";
+}
+
 }  // namespace
 
 void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
@@ -42,7 +55,7 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
   const KernelWork* worst = nullptr;
   double worst_saved = 0;
   for (const KernelWork& kernel : works.all()) {
-    if (!kernel.is_kernel || !only_moves(kernel.kind) || kernel.ns <= 0) continue;
+    if (!kernel.is_kernel || !may_be_bound_by_memory(works, kernel) || kernel.ns <= 0) continue;
     moving_ns += kernel.ns;
     if (kernel.bytes <= 0) continue;
     sized_ns += kernel.ns;
@@ -59,9 +72,7 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
     candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(least)));
   }
   if (moving_ns > 0 && !is_known) {
-    out->say_nothing(Kind::far_from_bandwidth,
-                     sized_ns == 0 ? "the trace does not say how many bytes kernels move"
-                                   : "the bandwidth of the GPU is not known: the trace does not say which it is");
+    out->say_nothing(Kind::far_from_bandwidth, reason_not_to_know(works, sized_ns > 0));
   }
   if (group.is_empty() || group.saved_ns() < kLeastSaved * works.all_steps_ns()) return;
   const DeviceLimits& limits = works.limits(worst->device);
@@ -70,10 +81,8 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
       "{} a step ({}) move {:.0f} MB at {}, where the {} reaches {}{}; the worst is {}: {:.1f} MB in {}. Mostly {}.",
       count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
       time_text(group.per_step(group.ns())), group.per_step(bytes) / 1e6, rate_text(bytes / group.ns()), limits.name,
-      rate_text(limits.bytes_per_ns),
-      limits.is_measured ? "" : " (the vendor's number, times the share that an H200 reaches)",
-      kernel_title(works, *worst), static_cast<double>(worst->bytes) / 1e6, time_text(static_cast<double>(worst->ns)),
-      group.ops());
+      rate_text(limits.bytes_per_ns), limits.reservation(), kernel_title(works, *worst),
+      static_cast<double>(worst->bytes) / 1e6, time_text(static_cast<double>(worst->ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
   candidate.change =

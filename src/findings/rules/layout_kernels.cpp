@@ -8,6 +8,7 @@
 
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
+#include "findings/own_work.h"
 
 namespace paoding::findings {
 
@@ -28,10 +29,15 @@ bool is_of_bucket(const KernelWorks& works, const KernelWork& kernel) {
   return false;
 }
 
+bool is_ours(const KernelWorks& works) { return works.steps().source() == Source::paoding; }
+
 Reason reason_of(const KernelWorks& works, const KernelWork& kernel) {
   const bool is_layout = kernel.kind == KernelKind::layout;
   const std::string_view name = works.kernel_name(kernel);
   if (name.find("AddPadding") != name.npos) return Reason::none;  // of odd channels
+  if (is_layout && is_ours(works)) {  // the planner makes others only where a kernel needs them
+    return is_copied_view(works.trace(), works.trace().site(kernel.span)) ? Reason::copy : Reason::none;
+  }
   const bool is_conversion = name.find("chwToN") != name.npos || name.find("hwcToN") != name.npos;
   if (is_layout && (is_conversion || kind_of_op(works.op_name(kernel)) == KernelKind::convolution))
     return Reason::convolution;
@@ -136,8 +142,9 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
       const KernelWork* before = i > 0 && kernels[i - 1]->step == kernel.step ? kernels[i - 1] : nullptr;
       const KernelWork* after =
           i + 1 < kernels.size() && kernels[i + 1]->step == kernel.step ? kernels[i + 1] : nullptr;
-      // The bucket's view makes all of it needless.
-      if (reason == Reason::bucket || computes_elementwise(before) || computes_elementwise(after)) {
+      // The bucket's view makes all of it needless, and a view of ours is read where it lies.
+      const bool is_view = reason == Reason::copy && kernel.kind == KernelKind::layout && is_ours(works);
+      if (reason == Reason::bucket || is_view || computes_elementwise(before) || computes_elementwise(after)) {
         candidate.least.push_back(Edit::remove(kernel.span));
         taken_ns += static_cast<double>(kernel.ns);
       }
@@ -174,7 +181,9 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
                        {"avoid .contiguous(), permute and cat between kernels: write results where they are read, or "
                         "torch.compile(model)",
                         "avoid transposes and concatenations between products: jnp.einsum with the axes as they lie",
-                        "let ops read the other order: transposed operands of products need no copy"});
+                        "let views be read where they lie: no --no-pass alias_views; paoding dump --plan says why one "
+                        "is copied"});
+  if (is_ours(works) && !is_cast) candidate.verify = "pass alias_views";
   out->add(std::move(candidate));
 }
 

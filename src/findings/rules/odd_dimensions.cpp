@@ -6,6 +6,7 @@
 
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
+#include "findings/own_work.h"
 #include "findings/product_time.h"
 
 namespace paoding::findings {
@@ -62,10 +63,40 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
   out->add(std::move(candidate));
 }
 
+// The pass align_products pads factors, which takes copies of those that nothing in the program computes, and fills.
+void add_padded_factors(const KernelWorks& works, Candidates* out) {
+  if (works.steps().source() != Source::paoding) return;
+  const Trace& trace = works.trace();
+  Candidate candidate{.kind = Kind::odd_dimensions};
+  KernelGroup group(works);
+  const KernelWork* largest = nullptr;
+  for (const KernelWork& kernel : works.all()) {
+    const Site& site = trace.site(kernel.span);
+    if (kernel.kind == KernelKind::fill) candidate.most.push_back(Edit::remove(kernel.span));
+    if (!is_alignment(trace, site)) continue;
+    group.add(kernel, static_cast<double>(kernel.ns));
+    if (largest == nullptr || kernel.ns > largest->ns) largest = &kernel;
+    candidate.most.push_back(Edit::remove(kernel.span));
+    candidate.least.push_back(Edit::remove(kernel.span));
+  }
+  if (group.is_empty()) return;
+  candidate.title = "factors of products are copied into padded ones";
+  candidate.text = fmt::format(
+      "{} a step ({}) copy factors whose rows are no multiples of 16 bytes between rows of zeros, as fast products "
+      "need them; the longest is {}.",
+      count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+      time_text(group.per_step(group.ns())), trace.text(trace.site(largest->span).shapes));
+  candidate.where = group.where();
+  candidate.evidence = group.examples();
+  candidate.change = "make widths multiples of 8 (16 bits) or 4 (TF32): then no factor is copied";
+  out->add(std::move(candidate));
+}
+
 }  // namespace
 
 void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
   add_padded_convolutions(works, out);
+  add_padded_factors(works, out);
   Candidate candidate{.kind = Kind::odd_dimensions};
   KernelGroup group(works);
   std::string worst;
@@ -82,7 +113,8 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
     can_tell = can_tell || alignment > 0 || work.product.has_value();
     if (is_exact || bytes == 0 || kernel.ns < kLeastNs) continue;
     // The name tells which kernel ran; shapes alone would accuse products whose kernels were found for them.
-    const bool is_odd = alignment > 0 ? alignment * bytes < 16 : work.product && !is_aligned(*work.product);
+    const bool is_odd = alignment > 0 ? alignment * bytes < 16
+                                      : work.product && !work.has_aligned_rows.value_or(is_aligned(*work.product));
     if (!is_odd) continue;
     const auto ns = static_cast<double>(kernel.ns);
     double most = ns * kBestRatio, least = ns * kWorstRatio;

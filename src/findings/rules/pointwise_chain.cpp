@@ -8,6 +8,7 @@
 
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
+#include "findings/own_work.h"
 
 namespace paoding::findings {
 
@@ -71,10 +72,43 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
   const auto ns = [&](double moved) { return std::min(chain.ns, std::max(floor, rate > 0 ? moved / rate : 0)); };
   // Each link saves a write and a read. Other inputs may come from outside, or be results in between.
   // A kernel that is slow for its strides makes the fused one slow.
-  chain.least_ns = std::max(longest, ns(std::max(bytes - 2 * links * tensor, 2 * tensor)));
-  chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));
+  const double fewer = std::max(bytes - 2 * links * tensor, 2 * tensor);
+  if (works.are_on_cpu()) {
+    // Its arithmetic takes as long as before; the bytes that do not move are saved.
+    const auto without = [&](double moved) {
+      return rate > 0 ? std::max(longest, chain.ns - (bytes - moved) / rate) : chain.ns;
+    };
+    chain.least_ns = without(fewer);
+    chain.most_ns = std::min(chain.least_ns, without(2 * tensor));
+  } else {
+    chain.least_ns = std::max(longest, ns(fewer));
+    chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));
+  }
   chain.kernels = std::move(kernels);
   chains->push_back(std::move(chain));
+}
+
+// One kernel in the place of the first. Replays only shorten the host's time: there each takes its share.
+void add_edits(const KernelWorks& works, const PointwiseChain& chain, double fused_ns, std::vector<Edit>* edits) {
+  for (const KernelWork* kernel : chain.kernels) {
+    const double share = fused_ns / chain.ns;
+    const bool is_first = kernel == chain.kernels.front();
+    if (works.are_on_cpu()) {
+      edits->push_back(
+          Edit::duration(kernel->span, static_cast<std::int64_t>(share * static_cast<double>(kernel->ns))));
+    } else {
+      edits->push_back(is_first ? Edit::duration(kernel->span, static_cast<std::int64_t>(fused_ns))
+                                : Edit::remove(kernel->span));
+    }
+  }
+}
+
+// Where the pass has put steps together, it left others apart for a reason.
+bool was_fused(const KernelWorks& works) {
+  const Trace& trace = works.trace();
+  return works.steps().source() == Source::paoding && std::ranges::any_of(works.all(), [&](const KernelWork& kernel) {
+           return is_fused(trace, trace.site(kernel.span));
+         });
 }
 
 }  // namespace
@@ -115,7 +149,7 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
     all_ns += kernel.ns;
     if (kernel.elements > 0 && kernel.bytes > 0) sized_ns += kernel.ns;
   }
-  if (all_ns == 0) return;
+  if (all_ns == 0 || was_fused(works)) return;
   if (sized_ns * 2 < all_ns) {
     out->say_nothing(Kind::pointwise_chain,
                      fmt::format("the trace does not say the sizes of {} of the elementwise kernels, by time: {}",
@@ -128,17 +162,13 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
   std::size_t chains = 0, longest = 0;
   double fused_ns = 0, kept_ns = 0;
   for (const PointwiseChain& chain : pointwise_chains(works)) {
-    const KernelWork* first = chain.kernels.front();
     const double together = chain.ns;
     if (chain.most_ns >= together || chain.is_of_casts()) continue;
-    candidate.least.push_back(Edit::duration(first->span, static_cast<std::int64_t>(chain.least_ns)));
-    candidate.most.push_back(Edit::duration(first->span, static_cast<std::int64_t>(chain.most_ns)));
     for (const KernelWork* kernel : chain.kernels) {
       group.add(*kernel, static_cast<double>(kernel->ns) * (1 - chain.most_ns / together));
-      if (kernel == first) continue;
-      candidate.least.push_back(Edit::remove(kernel->span));
-      candidate.most.push_back(Edit::remove(kernel->span));
     }
+    add_edits(works, chain, chain.least_ns, &candidate.least);
+    add_edits(works, chain, chain.most_ns, &candidate.most);
     ++chains;
     longest = std::max(longest, chain.kernels.size());
     fused_ns += chain.most_ns;

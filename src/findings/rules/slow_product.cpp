@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "findings/cpu_limits.h"
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
 #include "findings/product_time.h"
@@ -22,14 +23,47 @@ bool is_of_one_factor(const DeviceLimits& limits, const ProductShape& shape, dou
          shape.bytes() > 4.0 * static_cast<double>(limits.cache_bytes);
 }
 
+// Products that are slow, and the one that would save most.
+struct SlowOnes {
+  explicit SlowOnes(const KernelWorks& works) : group(works) {}
+  void add(const KernelWork& kernel, double least, double most, double flops_of_it) {
+    group.add(kernel, static_cast<double>(kernel.ns) - most);
+    flops += flops_of_it;
+    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    candidate.least.push_back(
+        Edit::duration(kernel.span, static_cast<std::int64_t>(std::min(least, static_cast<double>(kernel.ns)))));
+  }
+  bool is_worst(double saved) {
+    if (saved <= worst_saved) return false;
+    worst_saved = saved;
+    return true;
+  }
+  KernelGroup group;
+  Candidate candidate{.kind = Kind::slow_product};
+  double flops = 0, worst_saved = 0;
+  std::string worst = {};
+};
+
+// Beside the fastest product of the recording.
+void add_on_cpu(const KernelWorks& works, const KernelWork& kernel, SlowOnes* slow) {
+  const OpCall& call = works.call_of(kernel);
+  const ProductShape& shape = *call.work->product;
+  const double expected = cpu_product_ns(works.limits(kernel.device), call.work->unit, shape);
+  const auto ns = static_cast<double>(kernel.ns);
+  const double least = expected * kCpuProductSpread + kProductSpreadNs;
+  if (expected <= 0 || ns < least) return;
+  slow->add(kernel, least, expected, shape.flops());
+  if (!slow->is_worst(ns - expected)) return;
+  slow->worst =
+      fmt::format("{} [{} x {}] by [{} x {}] takes {}, {} at the rate of this recording's fastest product",
+                  kernel_title(works, kernel), shape.m, shape.k, shape.k, shape.n, time_text(ns), time_text(expected));
+}
+
 }  // namespace
 
 void find_slow_product(const KernelWorks& works, Candidates* out) {
-  Candidate candidate{.kind = Kind::slow_product};
-  KernelGroup group(works);
+  SlowOnes slow(works);
   bool has_products = false, has_sizes = false, is_measured = false;
-  double flops = 0, worst_saved = 0;
-  std::string worst;
   for (const KernelWork& kernel : works.all()) {
     if (kernel.kind != KernelKind::product) continue;
     has_products = true;
@@ -37,6 +71,10 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     if (!call.work->product || call.products != 1) continue;
     has_sizes = true;
     const DeviceLimits& limits = works.limits(kernel.device);
+    if (works.are_on_cpu()) {
+      add_on_cpu(works, kernel, &slow);
+      continue;
+    }
     is_measured = is_measured || limits.has_measured_products;
     if (kernel.arithmetic.by == Arithmetic::By::ordinary_lanes && call.work->unit != Unit::half) continue;
     ProductShape shape = *call.work->product;
@@ -54,41 +92,45 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     if (expected <= 0 || ns < expected * kProductSpread + kProductSpreadNs) continue;
     // The call's other kernels stay.
     const double others = ns - static_cast<double>(kernel.ns);
-    flops += shape.flops();
     const double most = std::max(0.0, expected - others),
                  least = std::max(0.0, expected * kProductSpread + kProductSpreadNs - others);
     if (most >= static_cast<double>(kernel.ns)) continue;
-    group.add(kernel, static_cast<double>(kernel.ns) - most);
-    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
-    candidate.least.push_back(
-        Edit::duration(kernel.span, static_cast<std::int64_t>(std::min(least, static_cast<double>(kernel.ns)))));
-    if (ns - expected > worst_saved) {
-      worst_saved = ns - expected;
+    slow.add(kernel, least, most, shape.flops());
+    if (slow.is_worst(ns - expected)) {
       const ProductShape& own = *call.work->product;
-      worst = fmt::format("{}{} [{} x {}] by [{} x {}] takes {}, {} is usual{}", kernel_title(works, kernel),
-                          own.batch > 1 ? fmt::format(" of {}", own.batch) : "", own.m, own.k, own.k, own.n,
-                          time_text(ns), time_text(expected),
-                          has_one_factor ? " for one product, since all of the batch have a factor in common" : "");
+      slow.worst =
+          fmt::format("{}{} [{} x {}] by [{} x {}] takes {}, {} is usual{}", kernel_title(works, kernel),
+                      own.batch > 1 ? fmt::format(" of {}", own.batch) : "", own.m, own.k, own.k, own.n, time_text(ns),
+                      time_text(expected),
+                      has_one_factor ? " for one product, since all of the batch have a factor in common" : "");
     }
   }
   if (has_products && !has_sizes) {
     out->say_nothing(Kind::slow_product,
                      "the trace does not say the shapes of products: " + how_to_record_shapes(works.steps().source()));
-  } else if (has_products && !is_measured) {
+  } else if (has_products && !is_measured && !works.are_on_cpu()) {
     out->say_nothing(Kind::slow_product, "products were measured on H100 and H200 only");
   }
+  const KernelGroup& group = slow.group;
+  Candidate& candidate = slow.candidate;
   if (group.is_empty()) return;
   candidate.title = "products take longer than their size explains";
-  candidate.text = fmt::format("{} a step ({}) reach {:.0f} TFLOP/s: {}. Mostly {}.",
-                               count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-                               time_text(group.per_step(group.ns())), flops / group.ns() / 1e3, worst, group.ops());
+  const double rate = slow.flops / group.ns();  // GFLOP/s
+  candidate.text =
+      fmt::format("{} a step ({}) reach {}: {}. Mostly {}.",
+                  count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                  time_text(group.per_step(group.ns())),
+                  rate < 1e3 ? fmt::format("{:.0f} GFLOP/s", rate) : fmt::format("{:.0f} TFLOP/s", rate / 1e3),
+                  slow.worst, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
-  candidate.change = change_for(
-      works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
-                               "weight); torch.backends.cudnn.benchmark = True for convolutions",
-                               "XLA_FLAGS=--xla_gpu_autotune_level=4", "--tune"});
-  if (works.steps().source() == Source::paoding) candidate.verify = "tune";
+  candidate.change =
+      change_for(works.steps().source(),
+                 {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
+                  "weight); torch.backends.cudnn.benchmark = True for convolutions",
+                  "XLA_FLAGS=--xla_gpu_autotune_level=4",
+                  works.are_on_cpu() ? "another shape or type: --explain says which kernel refused it" : "--tune"});
+  if (works.steps().source() == Source::paoding && !works.are_on_cpu()) candidate.verify = "tune";
   out->add(std::move(candidate));
 }
 

@@ -218,6 +218,7 @@ void GpuTrace::Step::ended(profile::SiteId kernel, std::uint32_t run) {
   }
   const auto on_device_ns = static_cast<std::int64_t>(end_->milliseconds_since(*begin_) * 1e6);
   const std::int64_t duration_ns = std::min(on_device_ns, end_ns - start_ns_);
+  Recorder::add_limit(limit_of(device_));
   const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", device_.index());
   Recorder::add_gpu(kernel, run, end_ns - duration_ns, duration_ns, track);
 }
