@@ -123,6 +123,11 @@ void add_train(CLI::App& app, Commands* commands) {
             ->check(CLI::Validator(problem_with_minutes, ""))
             ->type_name("NUMBER")
             ->capture_default_str();
+    CLI::Option* ahead = sub->add_option("--read-ahead", r.read_ahead,
+                                         "Batches that a thread makes in advance; 0: each when its step begins")
+                             ->check(whole_number(0, 1000))
+                             ->type_name("N")
+                             ->capture_default_str();
     sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
         ->check(whole_number(1, 1000))
         ->type_name("N")
@@ -155,7 +160,7 @@ void add_train(CLI::App& app, Commands* commands) {
             ->check(whole_number(0, 4096))
             ->type_name("N")
             ->capture_default_str();
-    command->again = {data, save, device, threads};
+    command->again = {data, save, ahead, device, threads};
     sub->footer(
         fmt::format("Examples:\n"
                     "  paoding train {0} --out runs/a                    checkpoints and curve.svg in runs/a\n"

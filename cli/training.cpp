@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/run_switches.h"
 #include "command.h"
 #include "interruption.h"
 #include "io/checkpoint_names.h"
@@ -290,10 +291,11 @@ void Training::run_epoch() {
   data::Prefetch<models::Batch> ahead(
       std::max<std::int64_t>(0, count),
       [&](std::int64_t i) {
+        const ProfileRange seen("read a batch");
         const data::BatchExamples& examples = batches[static_cast<std::size_t>(first + i)];
         return task_.batch(models::Part::train, examples, buckets_[static_cast<std::size_t>(examples[0])], rows_);
       },
-      8);
+      static_cast<std::size_t>(request_.read_ahead));
   while (true) {
     const auto start = Clock::now();
     if (request_.profile_steps && !profiled_) {
@@ -346,6 +348,7 @@ void Training::run_step(models::Batch batch) {
   }
   finish_step(1);
   under_way_ = std::move(next);
+  if (!run_switches().fetch_later.value_or(true)) finish_step();
 }
 
 // `behind`: steps that have been started since.

@@ -23,6 +23,7 @@ struct TrainRequest {
   bool other_data = false;                  // goes on though the data differs from the run's
   std::string go_on;                        // the command that goes on with this run
   double save_minutes = 5;                  // between checkpoints within an epoch; 0: one after every step
+  std::int64_t read_ahead = 8;              // batches that are made in advance; 0: each when its step begins
   std::int64_t profile = 0;                 // steps at the end whose report is shown
   std::optional<StepWindow> profile_steps;  // or these, counted from 0
   StepWindow cupti_steps;                   // of them, whose kernels CUPTI tells
@@ -84,7 +85,8 @@ class Training {
   std::optional<ProfiledSteps> profiled_;
   std::string report_;  // of the last steps
   Manifest manifest_;   // where training is: after the last step whose loss is known
-  // A step that has been started. Its loss is read when the next one has been: a GPU never waits for the host.
+  // A step that has been started. Its loss is read when the next one has been, so that a GPU never waits for the host,
+  // unless PAODING_RUN says fetch_later=0.
   struct StartedStep {
     models::Batch batch;
     Fetched loss, norm;

@@ -12,6 +12,10 @@ std::span<const EnvVariable> env_variables() {
        "switches of every program over those of its own: pass=NAME, no_pass=NAME, tf32=1, tune=1, precision=bf16, "
        "execution=captured, with ; between them (paoding verify sets it)",
        "none", true},
+      {"PAODING_RUN",
+       "switches of how every program is fed and read: read_ahead=N, fetch_later=1, pinned_feeds=1, "
+       "double_buffered_feeds=1, with ; between them (paoding verify sets it)",
+       "none", true},
       {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
       {"PAODING_CUDA_PATH", "folders (from / on, split at ':') searched first for NVIDIA's libraries", "none", true},
       {"PAODING_CACHE_DIR", "where compiled GPU kernels, and what --tune found, are kept; empty: nowhere",

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/run_switches.h"
 #include "scalar/philox.h"
 
 namespace paoding::data {
@@ -62,6 +63,11 @@ std::vector<BatchExamples> batches_of(std::span<const std::int64_t> order, std::
 }
 
 }  // namespace
+
+std::size_t read_ahead(std::size_t depth) {
+  const std::optional<std::int64_t> switched = run_switches().read_ahead;
+  return switched ? static_cast<std::size_t>(*switched) : depth;
+}
 
 std::thread start_thread(std::function<void()> body) {
   try {

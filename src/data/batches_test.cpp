@@ -183,9 +183,43 @@ TEST(Prefetch, StaysNoFurtherAheadThanAsked) {
         depth);
     for (int taken = 1; taken <= 20; ++taken) {
       ASSERT_EQ(items.next(), taken - 1);
-      EXPECT_LE(made, taken + static_cast<int>(std::max<std::size_t>(depth, 1)));
+      EXPECT_LE(made, taken + static_cast<int>(depth));
     }
   }
+}
+
+TEST(Prefetch, WithoutAThreadMakesEachItemWhenItIsAskedFor) {
+  const std::thread::id own = std::this_thread::get_id();
+  Prefetch<bool> items(
+      3,
+      [&](std::int64_t i) {
+        if (i == 2) throw std::runtime_error("no item 2");
+        return std::this_thread::get_id() == own;
+      },
+      0);
+  EXPECT_EQ(items.next(), true);
+  EXPECT_EQ(items.next(), true);
+  EXPECT_THROW(items.next(), std::runtime_error);
+  EXPECT_THROW(items.next(), std::runtime_error);
+  Prefetch<int> few(
+      1, [](std::int64_t) { return 7; }, 0);
+  EXPECT_EQ(few.next(), 7);
+  EXPECT_EQ(few.next(), std::nullopt);
+}
+
+TEST(Prefetch, WorksAheadAsTheEnvironmentSays) {
+  const auto is_beside = [](std::size_t depth) {
+    const std::thread::id own = std::this_thread::get_id();
+    return *Prefetch<bool>(
+                1, [&](std::int64_t) { return std::this_thread::get_id() != own; }, depth)
+                .next();
+  };
+  EXPECT_TRUE(is_beside(4));
+  ::setenv("PAODING_RUN", "read_ahead=0", 1);
+  EXPECT_FALSE(is_beside(4));
+  ::setenv("PAODING_RUN", "read_ahead=2", 1);
+  EXPECT_TRUE(is_beside(0));
+  ::unsetenv("PAODING_RUN");
 }
 
 TEST(Prefetch, ThrowsWhereItsItemWouldBe) {

@@ -20,8 +20,8 @@ std::string recording_head(int version = kRecordingVersion);
 /// Whether a file that begins so is a recording (files::IsOurs).
 bool begins_recording(std::string_view head);
 inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;  // "chnk"
-/// Of the number of a site that holds its unit: behind its members follow, in this order, its kernel, its shapes, and
-/// the size of its launch.
+/// Bits of the number of a site that holds its unit: behind its members follow, in this order, its kernel, its shapes,
+/// and the size of its launch.
 inline constexpr std::uint64_t kHasKernel = 64, kHasShapes = 128, kHasLaunch = 256;
 inline constexpr std::size_t kMostChunkBytes = std::size_t{1} << 26;  // of a body
 inline constexpr std::size_t kMostChunkSpans = 1 << 16;               // as many as any version has written

@@ -32,6 +32,23 @@ TEST_F(Train, PrintsPlainLinesAndWritesCheckpointsAndTheCurve) {
   EXPECT_EQ(manifest.options.at("hidden"), "16");
 }
 
+// Both change the time at which things are done, and no result.
+TEST_F(Train, HasTheSameParametersHoweverFarItReadsAheadAndWhenItReadsItsLoss) {
+  trained("ahead");
+  trained("each", "--read-ahead 0 --no-test --show 0");
+  ::setenv("PAODING_RUN", "read_ahead=0;fetch_later=0", 1);
+  trained("waits");
+  ::setenv("PAODING_RUN", "read_ahead=none", 1);
+  const Ran wrong = shell(train("--out wrong"));
+  ::unsetenv("PAODING_RUN");
+  const auto parameters = [&](const std::string& out) { return last(out).at("parameters.safetensors"); };
+  ASSERT_FALSE(parameters("ahead").empty());
+  EXPECT_EQ(parameters("each"), parameters("ahead"));
+  EXPECT_EQ(parameters("waits"), parameters("ahead"));
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_TRUE(has(wrong.err, "PAODING_RUN: read_ahead is 'none'")) << wrong.err;
+}
+
 TEST_F(Train, RenewsALineOnATerminalAsWideAsThat) {
   winsize size = {};
   size.ws_col = 50;

@@ -41,32 +41,35 @@ std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t len
 /// Starts a thread. Error (device) when the system does not.
 std::thread start_thread(std::function<void()> body);
 
-/// A thread that makes the items for next() in advance, at most `depth` ahead (at least one): items 0 .. count - 1 of
-/// `make`, in order. next() is for one thread; items that were made and not asked for are dropped at the end. The
-/// CancelScopes around its construction count in its thread too, those around next() end its waiting. Error (device)
-/// when the system starts no thread.
+/// How many items are made in advance where a program asks for `depth`: that, or read_ahead=N of PAODING_RUN, by which
+/// `paoding verify` measures the gain of a reader that works ahead.
+std::size_t read_ahead(std::size_t depth);
+
+/// A thread that makes the items for next() in advance, at most read_ahead(depth) of them; with 0 there is no thread,
+/// and next() makes its item itself. Items are 0 .. count - 1 of `make`, in order. next() is for one thread; items that
+/// were made and not asked for are dropped at the end. The CancelScopes around its construction count in its thread
+/// too, those around next() end its waiting. Error (device) when the system starts no thread.
 template <class T>
 class Prefetch {
  public:
   Prefetch(std::int64_t count, std::function<T(std::int64_t)> make, std::size_t depth = 4)
-      : count_(count),
-        make_(std::move(make)),
-        depth_(depth == 0 ? 1 : depth),
-        cancellations_(CancelScope::active()),
-        thread_(start_thread([this] { work(); })) {}
+      : count_(count), make_(std::move(make)), depth_(read_ahead(depth)), cancellations_(CancelScope::active()) {
+    if (depth_ > 0) thread_ = start_thread([this] { work(); });
+  }
   ~Prefetch() {
     {
       const std::lock_guard lock(mutex_);
       is_stopped_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
   /// The next item; nothing after the last. Errors of `make` are thrown here; else Error (cancelled) alone.
   std::optional<T> next() {
+    if (depth_ == 0) return made_now();
     std::unique_lock lock(mutex_);
     do {
       CancelScope::poll();
@@ -84,6 +87,19 @@ class Prefetch {
 
  private:
   static constexpr std::chrono::milliseconds kBetweenPolls{50};
+
+  std::optional<T> made_now() {
+    if (error_) std::rethrow_exception(error_);
+    if (made_ == count_) return std::nullopt;
+    const CancelScope scope(cancellations_);
+    try {
+      CancelScope::poll();
+      return make_(made_++);
+    } catch (...) {
+      error_ = std::current_exception();
+      throw;
+    }
+  }
 
   void work() {
     const CancelScope scope(cancellations_);
@@ -114,6 +130,7 @@ class Prefetch {
   const std::function<T(std::int64_t)> make_;
   const std::size_t depth_;
   const std::vector<Cancellation> cancellations_;
+  std::int64_t made_ = 0;  // without a thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> ready_;

@@ -7,6 +7,10 @@
 
 namespace paoding {
 
+std::int64_t GpuFeeds::more_bytes(std::int64_t bytes) {
+  return run_switches().double_buffered_feeds.value_or(bytes > kMostInline) ? bytes : 0;
+}
+
 void GpuFeeds::add(int slot, CUdeviceptr at, std::int64_t bytes) {
   Feed& feed = feeds_[slot];
   feed.at = at;
@@ -33,7 +37,7 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
   if (bytes == 0 || packed_.write(slot, tensor)) return;
   Feed& feed = feeds_.at(slot);
-  const bool is_aside = feed.beside.size_bytes() != 0, is_pinned = tensor.size_bytes() <= kMostPinned;
+  const bool is_aside = feed.beside.size_bytes() != 0, is_pinned = this->is_pinned(tensor.size_bytes());
   const gpu::Stream& stream = is_aside ? aside_ : stream_;
   Staging& staging = feed.staging[feed.next];
   feed.next ^= 1;

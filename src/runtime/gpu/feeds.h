@@ -8,9 +8,11 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/run_switches.h"
 #include "gpu/driver/driver.h"
 #include "paoding/tensor.h"
 #include "runtime/device_tensor.h"
@@ -27,8 +29,8 @@ class GpuFeeds {
   /// Where an input has to lie; 0 where it has memory of its own.
   CUdeviceptr packed_address(int slot) const { return packed_.address_of(slot); }
 
-  /// Memory that an input of this size needs beside its own.
-  static std::int64_t more_bytes(std::int64_t bytes) { return bytes > kMostInline ? bytes : 0; }
+  /// Memory that an input of this size needs beside its own. PAODING_RUN may say so of all inputs, or of none.
+  static std::int64_t more_bytes(std::int64_t bytes);
   void add(int slot, CUdeviceptr at, std::int64_t bytes);
   /// Later writes to it go elsewhere.
   void move(int slot, CUdeviceptr at) { feeds_.at(slot).at = at; }
@@ -64,9 +66,11 @@ class GpuFeeds {
     gpu::Event read;
     std::shared_ptr<DeviceTensor::State> value;
   };
+  bool is_pinned(std::int64_t bytes) const { return has_pinned_.value_or(bytes <= kMostPinned); }
   const void* staged(Staging& staging, const Tensor& tensor);
   void move_new();
 
+  const std::optional<bool> has_pinned_ = run_switches().pinned_feeds;
   bool has_new_ = false;
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
