@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <map>
 
+#include "base/env.h"
 #include "base/one_line.h"
 #include "command.h"
 #include "diff_turns.h"
@@ -26,14 +28,34 @@ struct VerifyFlags {
   const CLI::Option* most_runs = nullptr;
 };
 
-// A switch of a finding in the words of PAODING_COMPILE; empty where the change is one of the program.
-std::string switch_of(const std::string& verify) {
+// A switch of a finding: the environment variable, and its word.
+struct Switch {
+  const char* variable = "";
+  std::string word = {};  // empty where the change is one of the program
+};
+
+Switch switch_of(const std::string& verify) {
+  constexpr const char *kCompile = "PAODING_COMPILE", *kRun = "PAODING_RUN";
   for (const auto& [word, key] : {std::pair("pass ", "pass="), std::pair("dtype ", "precision=")}) {
-    if (verify.starts_with(word)) return key + verify.substr(std::string_view(word).size());
+    if (verify.starts_with(word)) return {kCompile, key + verify.substr(std::string_view(word).size())};
   }
-  if (verify == "tf32" || verify == "tune") return verify + "=1";
-  if (verify == "captured") return "execution=captured";
-  return "";
+  static const std::map<std::string, Switch> kSwitches = {
+      {"tf32", {kCompile, "tf32=1"}},
+      {"tune", {kCompile, "tune=1"}},
+      {"captured", {kCompile, "execution=captured"}},
+      {"reader-ahead", {kRun, "read_ahead=8"}},
+      {"fetch-later", {kRun, "fetch_later=1"}},
+      {"pinned-feeds", {kRun, "pinned_feeds=1"}},
+      {"double-buffered-feeds", {kRun, "double_buffered_feeds=1"}},
+  };
+  const auto found = kSwitches.find(verify);
+  return found == kSwitches.end() ? Switch{} : found->second;
+}
+
+// Behind the words that both commands have: of a switch that comes twice the last counts.
+std::string with_word(const Switch& made) {
+  const std::string words = env_text(made.variable);
+  return words.empty() ? made.word : words + ";" + made.word;
 }
 
 // Where nothing can be run the change is made by hand.
@@ -91,15 +113,15 @@ int run_verify(VerifyFlags& flags) {
     turns.b.assign(between + 1, flags.words.end());
   } else {
     turns.b = turns.a;
-    const std::string words = switch_of(prediction.verify);
-    if (words.empty()) {
+    const Switch made = switch_of(prediction.verify);
+    if (made.word.empty()) {
       throw UsageError(fmt::format(
           "verify: finding {} has no switch. Change the program ({}), then: paoding verify {} {} -- COMMAND -- "
           "CHANGED_COMMAND",
           prediction.number, one_line(prediction.change), one_line(flags.file), flags.number));
     }
-    switched = "PAODING_COMPILE=" + words;
-    turns.variables_of_b["PAODING_COMPILE"] = words;
+    switched = fmt::format("{}={}", made.variable, made.word);
+    turns.variables_of_b[made.variable] = with_word(made);
   }
   if (flags.most_runs->count() == 0) turns.most_runs = turns.runs;
   if (turns.most_runs < turns.runs) {
@@ -126,7 +148,8 @@ void add_verify(CLI::App& app, Commands* commands) {
       "in\n"
       "it. Behind -- stands the command that was recorded, a program of paoding's. It is run in turns as it is (A) "
       "and\n"
-      "with the finding's switch (B: in PAODING_COMPILE), as `paoding diff` runs two commands, or, where a second\n"
+      "with the finding's switch (B: in PAODING_COMPILE or PAODING_RUN), as `paoding diff` runs two commands, or, "
+      "where a second\n"
       "command follows behind another --, with that. Of a program that is not paoding's the change is shown, which\n"
       "`paoding diff BEFORE AFTER --finding NUMBER` judges once it is made. Exit code: 0; 1 when the gain is smaller "
       "than\n"

@@ -63,6 +63,29 @@ TEST_F(VerifyCli, FlipsTheSwitchThatTheFindingNames) {
   EXPECT_TRUE(is_fused) << ran.out;  // the ops of A are a group in B
 }
 
+// A reader that works ahead, in a program that does not ask for it; the words that A has stay.
+TEST_F(VerifyCli, FlipsTheSwitchOfAReaderThatDoesNotWorkAhead) {
+  write_report("reader.json", "reader-ahead", 0.5, 0.999);
+  const Ran ran = run("verify $D/reader.json 1 --runs 5 --warm-up 0 --json -- " + slow_reader(kLate),
+                      "OMP_NUM_THREADS=1 PAODING_RUN=pinned_feeds=1");
+  EXPECT_TRUE(ran.code == 0 || ran.code == 1) << ran.err << ran.out;  // less, where a step takes as long as the reader
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(simdjson::padded_string(ran.out)).get(json), simdjson::SUCCESS) << ran.err << ran.out;
+  EXPECT_EQ(std::string_view(json["switched"]), "PAODING_RUN=read_ahead=8");
+  EXPECT_GT(double(json["finding"]["measured"]["gain"]), 0) << ran.out;
+}
+
+TEST_F(VerifyCli, KnowsTheSwitchesOfFeedsAndFetches) {
+  for (const auto& [verify, word] :
+       {std::pair("fetch-later", "PAODING_RUN=fetch_later=1"), std::pair("pinned-feeds", "PAODING_RUN=pinned_feeds=1"),
+        std::pair("double-buffered-feeds", "PAODING_RUN=double_buffered_feeds=1")}) {
+    write_report("feeds.json", verify, -0.9, 0.9);
+    const Ran ran = run("verify $D/feeds.json 1 --runs 2 --warm-up 0 --json -- run $D/scale.txt --random 1 --repeat 9");
+    EXPECT_TRUE(has(ran.out, std::string("\"switched\":\"") + word)) << ran.err << ran.out;
+  }
+}
+
 // Recordings of a training whose reader is late, and of one whose reader is not. How late it is follows the machine.
 TEST_F(VerifyCli, JudgesTheFindingOfARecordingByALaterOne) {
   for (const char* folder : {"late", "early"}) {
