@@ -169,7 +169,8 @@ std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
   if (const std::string_view note = note_of_damage(trace); !note.empty()) {
     return fmt::format("the trace is not whole: {}", one_line(note));
   }
-  if (const std::size_t empty = empty_steps(steps); empty > 0) {
+  // Our recordings count their losses, and a run of another program may be a small one.
+  if (const std::size_t empty = empty_steps(steps); empty > 0 && steps.source() != Source::paoding) {
     return fmt::format("next to nothing was recorded of {} of {} steps", empty, steps.count());
   }
   if (const double lost = lost_work_share(steps); lost > kMostLost) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rates of a CPU, as far as the kernels of a recording show them: it does not say those of its machine.
+// The rate of a CPU's memory, as far as the kernels of a recording show it: it does not say that of its machine.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,9 @@
 
 namespace paoding::findings {
 
-/// The rates of the fastest kernels, by the medians of their sites: bytes of those that move more than caches hold,
-/// operations of large products. 0 where there are none.
+/// The rate of the memory is that of the fastest kernel that moves more than caches hold, by the medians of their
+/// sites; 0 where there is none. Rates of products are not known: they vary with sizes, and with whatever else the
+/// cores do.
 DeviceLimits limits_of_cpu(const profile::Trace& trace, const std::vector<KernelWork>& kernels);
-
-/// How long a product takes at these rates; 0: they are not known.
-double cpu_product_ns(const DeviceLimits& limits, Unit unit, const ProductShape& shape);
-/// Products of some sizes reach that much less on a CPU though nothing is wrong with them.
-inline constexpr double kCpuProductSpread = 3;
 
 }  // namespace paoding::findings

@@ -6,6 +6,7 @@
 #include "findings/cpu_limits.h"
 #include "findings/hlo_work.h"
 #include "findings/own_work.h"
+#include "profile/step_times.h"
 
 namespace paoding::findings {
 
@@ -37,7 +38,18 @@ KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
   std::ranges::stable_sort(all_, {}, [&](const KernelWork& one) { return trace.start(one.span); });
   share_work_of_calls();
   if (steps.source() == Source::paoding) find_sizes_of_casts(trace, &all_);
+  if (are_on_cpu_) find_usual();
   find_floor();
+}
+
+void KernelWorks::find_usual() {
+  std::unordered_map<SiteId, std::vector<std::int64_t>> times;
+  for (const KernelWork& kernel : all_) times[steps_.trace().site_id(kernel.span)].push_back(kernel.ns);
+  for (auto& [site, ns] : times) usual_ns_[site] = median(std::move(ns));
+}
+
+std::int64_t KernelWorks::usual_ns(const KernelWork& kernel) const {
+  return are_on_cpu_ ? usual_ns_.at(steps_.trace().site_id(kernel.span)) : kernel.ns;
 }
 
 void KernelWorks::add_all() {

@@ -74,6 +74,9 @@ class KernelWorks {
   bool has_grids() const { return has_grids_; }
   /// How many CTAs of a kernel a multiprocessor holds at once by threads, registers and shared memory; 0: not known.
   int ctas_of_sm(const KernelWork& kernel) const;
+  /// How long such a kernel takes: on a GPU its own time, on a CPU, whose cores do other work too, the median of its
+  /// site.
+  std::int64_t usual_ns(const KernelWork& kernel) const;
   /// The shortest time that kernels of the trace take who hardly do anything: a tenth of them is shorter.
   std::int64_t floor_ns() const { return floor_ns_; }
 
@@ -90,6 +93,7 @@ class KernelWorks {
   void add_all();
   void add_ops_of_cpu();
   void share_work_of_calls();
+  void find_usual();
   void find_floor();
 
   const Steps& steps_;
@@ -102,6 +106,7 @@ class KernelWorks {
   std::map<std::string, const OpWork*, std::less<>> work_by_text_;
   std::unordered_map<profile::SiteId, const OpWork*> work_by_site_;  // of our programs
   std::map<int, DeviceLimits> limits_;
+  std::unordered_map<profile::SiteId, std::int64_t> usual_ns_;  // of a CPU's kernels
   const profile::ArgumentColumn *shapes_ = nullptr, *types_ = nullptr, *concrete_ = nullptr;
   bool are_on_cpu_ = false, has_shapes_ = false, has_grids_ = false;
   std::int64_t floor_ns_ = 0;

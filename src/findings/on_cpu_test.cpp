@@ -44,8 +44,8 @@ TEST(KernelsOfACpu, InAChainSaveTheBytesThatDoNotMove) {
 TEST(KernelsOfACpu, FarFromTheBandwidthAreThoseThatDoNotCompute) {
   OwnStep turned = {
       own_site("copy_transposed", "f32[4096,4096]{0,1} -> f32[4096,4096]", 0, Unit::none, 8 * kElementsOfCpu), 40'000};
-  // At the rate of the fastest kernel 6,711 us, at half of it 13,422.
-  expect_gain(own_runs_on_cpu({scale_of_cpu(), product_of_cpu(), turned}), Kind::far_from_bandwidth, {26'578, 33'289});
+  // At the rate of the fastest kernel 6,711 us, at 0.3 of it 22,370.
+  expect_gain(own_runs_on_cpu({scale_of_cpu(), product_of_cpu(), turned}), Kind::far_from_bandwidth, {17'630, 33'289});
   OwnStep tanh = scale_of_cpu(6);
   tanh.site.op = tanh.site.name = "tanh";
   expect_nothing(own_runs_on_cpu({scale_of_cpu(), product_of_cpu(), tanh}), Kind::far_from_bandwidth);
@@ -58,11 +58,19 @@ TEST(KernelsOfACpu, SayNothingOfAMemoryThatNoneOfThemShows) {
             std::string::npos);
 }
 
-TEST(KernelsOfACpu, OfProductsFarBelowTheFastestAreSlow) {
-  // Six times 21,475 us: at the fastest's rate that, at a third of it three times as much and a bit.
-  expect_gain(own_runs_on_cpu({product_of_cpu(1, 2048), product_of_cpu(6)}), Kind::slow_product,
-              {128'849 - 64'430, 128'849 - 21'475});
-  expect_nothing(own_runs_on_cpu({product_of_cpu(1, 2048), product_of_cpu(2)}), Kind::slow_product);
+// A kernel beside other work of the cores is slow now and then: the median of its calls counts.
+TEST(KernelsOfACpu, AreNotBlamedForTheWorkOfOthers) {
+  OwnStep turned = {
+      own_site("copy_transposed", "f32[4096,4096]{0,1} -> f32[4096,4096]", 0, Unit::none, 8 * kElementsOfCpu), 7'000};
+  Trace trace = own_runs_on_cpu({scale_of_cpu(), turned}, 9);
+  const SiteId site = trace.site_id(static_cast<SpanId>(trace.size()) - 1);
+  ASSERT_EQ(trace.sites()[site].kind, SpanKind::op);
+  const std::int64_t begin = trace.last_ns() + 1'000, ns = 70'000'000;
+  for (const SiteId of : {trace.site_id(0), site}) {
+    trace.add({.track = trace.track_id(0), .site = of, .start_ns = begin, .duration_ns = ns, .run = 99});
+  }
+  trace.finish();
+  expect_nothing(trace, Kind::far_from_bandwidth);
 }
 
 TEST(KernelsOfACpu, HaveNoFindingsThatAreAboutAGpu) {
@@ -78,6 +86,40 @@ TEST(KernelsOfACpu, HaveNoFindingsThatAreAboutAGpu) {
                           Kind::late_launches, Kind::exposed_copies, Kind::sync_in_step}) {
     EXPECT_TRUE(silent.contains(kind)) << to_string(kind);
   }
+}
+
+// Runs of 3 ms, and behind nine of the ten a wait of 2 ms for a batch, which the loop or another thread reads for so
+// long.
+Trace runs_that_wait(double read_us, bool is_read_beside) {
+  Trace trace;
+  const ProcessId process = trace.add_process(1, -1, "made");
+  const TrackId loop = trace.add_track(TrackKind::thread, "thread0", -1, process),
+                reader = trace.add_track(TrackKind::thread, "thread1", -1, process);
+  const SiteId wait = trace.add_site({.name = "wait for a batch", .kind = SpanKind::range}),
+               read = trace.add_site({.name = "read a batch", .kind = SpanKind::range}),
+               run = trace.add_site({.name = "run", .kind = SpanKind::run});
+  for (int k = 0; k < 10; ++k) {
+    const std::int64_t at = 5'000'000 * k;
+    const auto number = static_cast<std::uint32_t>(k + 1);
+    trace.add({.track = loop, .site = run, .start_ns = at, .duration_ns = 3'000'000, .run = number});
+    trace.add({.track = loop, .site = wait, .start_ns = at + 3'000'000, .duration_ns = 2'000'000});
+    const TrackId by = is_read_beside ? reader : loop;
+    trace.add({.track = by, .site = read, .start_ns = at + 5'000'000 - ns_of(read_us), .duration_ns = ns_of(read_us)});
+  }
+  trace.finish();
+  return trace;
+}
+
+TEST(LateData, OfAReaderOnTheLoopsThreadIsReadBesideTheStep) {
+  expect_gain(runs_that_wait(2'000, false), Kind::late_data, {1'800, 1'800}, "thread of its own");
+  EXPECT_EQ(find(runs_that_wait(2'000, false)).found.front().verify, "reader-ahead");
+}
+
+// A reader that is ahead already and does not keep up has to be faster; one that is idle is not to blame for a wait.
+TEST(LateData, OfAReaderThatIsAheadIsItsOwnTime) {
+  expect_gain(runs_that_wait(1'500, true), Kind::late_data, {0, 1'350}, "faster");
+  EXPECT_EQ(find(runs_that_wait(1'500, true)).found.front().verify, "");
+  expect_nothing(runs_that_wait(20, true), Kind::late_data);
 }
 
 }  // namespace

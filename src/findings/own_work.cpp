@@ -91,11 +91,11 @@ std::size_t groups_together(std::string_view label) {
   return is_batch ? count : 1;
 }
 
-// Formulas of one operation on each element: their operations are their elements.
+// Formulas and reductions of one operation on each element: their operations are their elements.
 bool is_one_operation(std::string_view label) {
-  static constexpr auto kNames =
-      std::to_array<std::string_view>({"add", "sub", "mul", "div", "maximum", "minimum", "exp", "log", "sqrt", "rsqrt",
-                                       "tanh", "sigmoid", "neg", "abs", "greater", "less", "equal", "select"});
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"add",     "sub", "mul", "div",     "maximum", "minimum", "exp",    "log", "sqrt", "rsqrt", "tanh",
+       "sigmoid", "neg", "abs", "greater", "less",    "equal",   "select", "sum", "max",  "min"});
   return std::ranges::find(kNames, op_of_label(label)) != kNames.end();
 }
 
@@ -124,7 +124,7 @@ OpWork own_work(const Trace& trace, const Site& site) {
     OpWork work;
     work.flops = flops;
     work.unit = site.unit;
-    if (kind == pointwise && member_count(site) <= 1 && is_one_operation(label)) {
+    if ((kind == pointwise || kind == reduction) && member_count(site) <= 1 && is_one_operation(label)) {
       work.elements = static_cast<std::int64_t>(std::min(flops, 1e15));
     }
     return work;
@@ -169,10 +169,17 @@ bool is_fused(const Trace& trace, const Site& site) {
 }
 
 bool is_copied_view(const Trace& trace, const Site& site) {
-  const OpDef* const found = find_op(op_of_label(trace.text(site.op)));
-  if (found == nullptr || found->kind != OpKind::view) return false;
-  // A recording without shapes does not tell padding of products from other padding.
-  return found->role != OpRole::concatenate || (site.shapes != 0 && !is_alignment(trace, site));
+  const auto is_view = [&](StringId label) {
+    const OpDef* const found = find_op(op_of_label(trace.text(label)));
+    if (found == nullptr || found->kind != OpKind::view) return false;
+    // A step without shapes does not tell padding of products from other padding.
+    return found->role != OpRole::concatenate || (site.shapes != 0 && !is_alignment(trace, site));
+  };
+  if (member_count(site) == 0) return is_view(site.op);
+  for (auto m = site.members_begin; m < site.members_end; ++m) {
+    if (!is_view(trace.members()[m].op)) return false;
+  }
+  return true;
 }
 
 bool is_of_simple_operations(const Trace& trace, const Site& site) {

@@ -246,6 +246,12 @@ KernelFacts FactReader::of(SpanId i) {
   KernelFacts facts;
   read_launch(i, &facts);
   facts.memory = text(memory_, i), facts.collective = text(collective_, i);
+  // Our own copies that nobody waits for go by memory that we have pinned; the others use the caller's.
+  const Copy way = trace.site(i).copy;
+  const bool is_ours = trace.source(i) == Source::paoding && trace.kind(i) == SpanKind::memcpy;
+  if (is_ours && facts.memory.empty() && (way == Copy::host_to_device || way == Copy::device_to_host)) {
+    facts.memory = trace.site(i).async ? "pinned" : "pageable";
+  }
   std::size_t at = 0;
   if (occupancy_.find(i, &at)) facts.occupancy = occupancy_.column->real(at);
   facts.bytes = trace.bytes(i), facts.flops = trace.flops(i), facts.unit = trace.site(i).unit;

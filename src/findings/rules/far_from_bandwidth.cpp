@@ -45,7 +45,8 @@ std::string reason_not_to_know(const KernelWorks& works, bool has_sizes) {
 
 void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
   constexpr std::int64_t kLeastBytes = 8 << 20;  // below, latency and the launch decide
-  constexpr double kLeastShare = 0.6, kTarget = 0.5;
+  // Rates on a CPU spread: its cores and its memory do other work too.
+  const double least_share = works.are_on_cpu() ? 0.3 : 0.6, target = works.are_on_cpu() ? 0.3 : 0.5;
   constexpr double kLeastSaved = 0.05;  // of all steps: for less another kernel seldom pays
   std::int64_t moving_ns = 0, sized_ns = 0;
   bool is_known = false;
@@ -63,8 +64,10 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
     is_known = is_known || limits.is_known();
     if (!limits.is_known() || kernel.bytes < kLeastBytes) continue;
     const auto ns = static_cast<double>(kernel.ns), own = static_cast<double>(kernel.bytes);
-    if (own / ns >= kLeastShare * limits.bytes_per_ns) continue;
-    const double most = own / limits.bytes_per_ns, least = std::min(ns, own / (kTarget * limits.bytes_per_ns));
+    const auto usual = static_cast<double>(works.usual_ns(kernel));
+    if (own / usual >= least_share * limits.bytes_per_ns) continue;
+    const double most = std::min(ns, own / limits.bytes_per_ns),
+                 least = std::min(ns, own / (target * limits.bytes_per_ns));
     group.add(kernel, ns - most);
     bytes += own;
     if (ns - most > worst_saved) worst_saved = ns - most, worst = &kernel;

@@ -2,6 +2,7 @@
 // The step waits for its input: the thread of the loop is in a data loader while GPUs are idle.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "findings/rules.h"
@@ -24,13 +25,47 @@ bool brings_input(const Trace& trace, SpanId i) {
                          "wait for a batch", "read a batch", "load batch", "IteratorGetNext", "Iterator::GetNext"});
 }
 
-Candidate made_of_loader(const Steps& steps) {
+// When another thread of a program of ours was reading, and how many times it did.
+struct ReadBeside {
+  std::vector<Interval> united;
+  std::size_t count = 0;
+};
+
+ReadBeside read_beside(const Steps& steps) {
   const Trace& trace = steps.trace();
-  const bool has_gpu = !steps.device_spans().empty();
+  ReadBeside reading;
+  if (steps.source() != Source::paoding) return reading;
+  for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+    const Track& of = trace.tracks()[track];
+    if (of.kind != TrackKind::thread || of.process != steps.process() || track == steps.track()) continue;
+    for (SpanId i = steps.spans(track).begin; i < steps.spans(track).end; ++i) {
+      if (trace.kind(i) != SpanKind::range || !brings_input(trace, i)) continue;
+      reading.united.push_back({trace.start(i), trace.end(i)});
+      reading.count += 1;
+    }
+  }
+  unite(reading.united);
+  return reading;
+}
+
+std::int64_t covered_by_reading(const std::vector<Interval>& united, std::int64_t start, std::int64_t end) {
+  std::int64_t sum = 0;
+  auto next = std::ranges::upper_bound(united, start, {}, &Interval::end);
+  for (; next != united.end() && next->start < end; ++next)
+    sum += std::min(next->end, end) - std::max(next->start, start);
+  return sum;
+}
+
+// `*is_ahead`: a thread of its own reads while the loop waits.
+Candidate made_of_loader(const Steps& steps, bool* is_ahead) {
+  const Trace& trace = steps.trace();
+  const bool has_gpu = !steps.device_spans().empty(), has_one_reader = steps.source() == Source::paoding;
   Candidate found{.kind = Kind::late_data};
   Evidence evidence;
   double inside = 0, steps_with = 0;
   std::vector<signed char> brings(trace.sites().size(), -1);
+  const ReadBeside beside = read_beside(steps);
+  *is_ahead = 2 * beside.count >= steps.count();
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const SpanRange own = steps.spans(steps.track(), step);
     const double before = evidence.sum();
@@ -40,11 +75,18 @@ Candidate made_of_loader(const Steps& steps) {
       if (is_one < 0) is_one = brings_input(trace, i) ? 1 : 0;
       if (is_one == 0 || trace.start(i) < until) continue;
       until = trace.end(i);
-      const std::int64_t lost = has_gpu ? steps.idle_in(trace.start(i), until) : trace.duration(i);
-      inside += static_cast<double>(trace.duration(i));
-      evidence.add(i, static_cast<double>(lost));
-      found.least.push_back(Edit::move(i));
-      found.most.push_back(Edit::remove(i));
+      const std::int64_t ns = trace.duration(i), lost = has_gpu ? steps.idle_in(trace.start(i), until) : ns;
+      inside += static_cast<double>(ns);
+      if (*is_ahead) {  // only a faster reader would shorten the wait, and only while it reads
+        const std::int64_t read = covered_by_reading(beside.united, trace.start(i), until);
+        evidence.add(i, static_cast<double>(std::min(lost, read)));
+        found.most.push_back(Edit::duration(i, ns - read));
+      } else {
+        evidence.add(i, static_cast<double>(lost));
+        found.least.push_back(Edit::move(i));
+        // A reader of ours is one thread; others have as many as are wanted.
+        found.most.push_back(has_one_reader ? Edit::move(i) : Edit::remove(i));
+      }
     }
     steps_with += evidence.sum() > before ? 1 : 0;
   }
@@ -59,6 +101,15 @@ Candidate made_of_loader(const Steps& steps) {
       quoted(trace.name(found.evidence.spans.front().span)), of_a_step(steps, evidence.sum()),
       has_gpu ? "idle time in one of them is" : "one takes", time_text(evidence.longest()),
       time_text(inside / static_cast<double>(steps.count())));
+  const auto each = inside / static_cast<double>(steps.count()), rest = static_cast<double>(steps.median_ns()) - each;
+  if (*is_ahead) {
+    found.text += " A thread of its own reads meanwhile, and does not keep up.";
+  } else if (has_one_reader && each > rest) {
+    found.text += fmt::format(
+        " A reader beside the step takes longer than the rest of it, and has to become faster too: "
+        "the loop would still wait for {} a step.",
+        time_text(each - rest));
+  }
   found.where = steps.where(found.evidence.spans.front().span);
   return found;
 }
@@ -104,18 +155,22 @@ Candidate made_by_the_loop(const Steps& steps) {
 }  // namespace
 
 void find_late_data(const Steps& steps, Candidates* out) {
-  for (Candidate found : {made_of_loader(steps), made_by_the_loop(steps)}) {
+  bool is_ahead = false;
+  const Candidate by_loader = made_of_loader(steps, &is_ahead);
+  for (Candidate found : {by_loader, made_by_the_loop(steps)}) {
     if (found.most.empty()) continue;
+    const bool has_reader = is_ahead && found.title == by_loader.title;
     const bool has_workers = has_word(steps.trace().name(found.evidence.spans.front().span), {"MultiProcessing"});
     found.change =
         Changes{.pytorch = has_workers ? "DataLoader: more num_workers, a larger prefetch_factor or cheaper "
                                          "transforms: its workers do not keep up"
                                        : "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
                 .jax = "prefetch: make the next batch on another thread, and jax.device_put it while this step runs",
-                .paoding = "read the next batch on a thread of its own while this step runs",
+                .paoding = has_reader ? "make the reader faster, or read with several threads"
+                                      : "read the next batch on a thread of its own while this step runs",
                 .others = "prepare the next batch on another thread while this step runs"}
             .of(steps.source());
-    found.verify = steps.source() == Source::paoding ? "reader-ahead" : "";
+    found.verify = steps.source() == Source::paoding && !has_reader ? "reader-ahead" : "";
     out->add(std::move(found));
   }
 }

@@ -145,7 +145,9 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
       // The bucket's view makes all of it needless, and a view of ours is read where it lies.
       const bool is_view = reason == Reason::copy && kernel.kind == KernelKind::layout && is_ours(works);
       if (reason == Reason::bucket || is_view || computes_elementwise(before) || computes_elementwise(after)) {
-        candidate.least.push_back(Edit::remove(kernel.span));
+        // On a CPU the copy has brought its values into caches; without it they are read where they lay.
+        candidate.least.push_back(works.are_on_cpu() ? Edit::duration(kernel.span, kernel.ns / 2)
+                                                     : Edit::remove(kernel.span));
         taken_ns += static_cast<double>(kernel.ns);
       }
     }

@@ -45,12 +45,13 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
   if (copies.empty()) return;
   Candidate found{.kind = Kind::pageable_copies};
   Evidence evidence;
-  double bytes = 0, ns = 0, calls = 0;
+  double bytes = 0, bytes_to_gpu = 0, ns = 0, calls = 0;
   std::unordered_set<SpanId> pageable(copies.begin(), copies.end());
   constexpr std::int64_t kCall = 10'000;  // that the call takes once it waits for nothing
   for (const SpanId i : copies) {
-    bytes += static_cast<double>(std::max<std::int64_t>(trace.bytes(i), 0)),
-        ns += static_cast<double>(trace.duration(i));
+    const auto own = static_cast<double>(std::max<std::int64_t>(trace.bytes(i), 0));
+    bytes += own, ns += static_cast<double>(trace.duration(i));
+    if (trace.site(i).copy == Copy::host_to_device) bytes_to_gpu += own;
     const SpanId call = trace.cause(i);
     evidence.add(i, static_cast<double>(trace.duration(i)));
     if (trace.bytes(i) >= kLarge) {
@@ -82,11 +83,13 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
       ns > 0 ? bytes / ns : 0, time_text(calls / count),
       waits > 0 ? fmt::format(", and synchronisations after them for {}", time_text(waits / count)) : "");
   if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
+  const bool are_feeds = 2 * bytes_to_gpu >= bytes;
   found.change = Changes{.pytorch = "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)",
-                         .paoding = "feeds in pinned memory",
+                         .paoding = are_feeds ? "feeds in pinned memory"
+                                              : "fetch_later: results come by pinned memory while the next run goes on",
                          .others = "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"}
                      .of(steps.source());
-  found.verify = steps.source() == Source::paoding ? "pinned-feeds" : "";
+  found.verify = steps.source() != Source::paoding ? "" : are_feeds ? "pinned-feeds" : "fetch-later";
   out->add(std::move(found));
 }
 

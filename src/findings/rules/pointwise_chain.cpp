@@ -54,6 +54,12 @@ bool goes_on_with(const Trace& trace, const KernelWork& before, const KernelWork
   return before.step == kernel.step && !is_same_cast && are_as_many(before, kernel);
 }
 
+// Passes of ours make a reduction part of the group that computes its operand.
+bool is_reduction_behind(const KernelWorks& works, const KernelWork& before, const KernelWork& kernel) {
+  return works.steps().source() == Source::paoding && kernel.kind == KernelKind::reduction && kernel.bytes > 0 &&
+         kernel.elements > 0 && goes_on_with(works.trace(), before, kernel);
+}
+
 void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*> kernels,
             std::vector<PointwiseChain>* chains) {
   if (kernels.size() < 2) return;
@@ -64,6 +70,7 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
     bytes += static_cast<double>(kernel->bytes);
     chain.ns += static_cast<double>(kernel->ns);
     if (kernel->kind == KernelKind::cast) chain.casts_ns += static_cast<double>(kernel->ns);
+    if (kernel->kind == KernelKind::reduction) continue;  // its result is small
     const double own = tensor_bytes(*kernel);
     tensor = tensor == 0 ? own : std::min(tensor, own);
   }
@@ -72,17 +79,23 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
   const auto ns = [&](double moved) { return std::min(chain.ns, std::max(floor, rate > 0 ? moved / rate : 0)); };
   // Each link saves a write and a read. Other inputs may come from outside, or be results in between.
   // A kernel that is slow for its strides makes the fused one slow.
-  const double fewer = std::max(bytes - 2 * links * tensor, 2 * tensor);
+  const double at_least = kernels.back()->kind == KernelKind::reduction ? tensor : 2 * tensor;
+  const double fewer = std::max(bytes - 2 * links * tensor, at_least);
   if (works.are_on_cpu()) {
-    // Its arithmetic takes as long as before; the bytes that do not move are saved.
+    // Kernels that memory keeps busy take as much less as bytes are fewer. Where they compute much, that takes as long
+    // as before, and only the bytes that do not move are saved.
+    const bool is_simple = std::ranges::all_of(kernels, [&](const KernelWork* kernel) {
+      return is_of_simple_operations(works.trace(), works.trace().site(kernel->span));
+    });
     const auto without = [&](double moved) {
+      if (is_simple) return std::max(longest, chain.ns * moved / bytes);
       return rate > 0 ? std::max(longest, chain.ns - (bytes - moved) / rate) : chain.ns;
     };
     chain.least_ns = without(fewer);
-    chain.most_ns = std::min(chain.least_ns, without(2 * tensor));
+    chain.most_ns = std::min(chain.least_ns, without(at_least));
   } else {
     chain.least_ns = std::max(longest, ns(fewer));
-    chain.most_ns = std::min(chain.least_ns, ns(2 * tensor));
+    chain.most_ns = std::min(chain.least_ns, ns(at_least));
   }
   chain.kernels = std::move(kernels);
   chains->push_back(std::move(chain));
@@ -128,6 +141,7 @@ std::vector<PointwiseChain> pointwise_chains(const KernelWorks& works) {
     const bool fits =
         is_elementwise(kernel) && kernel.elements > 0 && kernel.bytes > 0 && !works.call_of(kernel).work->is_users;
     const bool goes_on = fits && !chain.empty() && goes_on_with(trace, *chain.back(), kernel);
+    if (!chain.empty() && is_reduction_behind(works, *chain.back(), kernel)) chain.push_back(&kernel);
     if (!goes_on) {
       finish(works, rate(kernel.device), std::move(chain), &chains);
       chain.clear();

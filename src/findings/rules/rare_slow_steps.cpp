@@ -2,10 +2,10 @@
 // Few steps that take far longer than the median, and the stretch of the loop's thread in which they do.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "findings/rules.h"
 #include "findings/words.h"
@@ -35,16 +35,24 @@ Uses uses_in(const std::vector<UseSegment>& segments, Interval of) {
   return uses;
 }
 
-// Where steps are the time from one run to the next, and the runs are not all of one program.
-bool are_of_several_programs(const Steps& steps) {
+// The program that a step runs, where steps are the time from one run of ours to the next: its first op or kernel.
+SiteId program_of(const Steps& steps, std::size_t step) {
   const Trace& trace = steps.trace();
-  std::set<StringId> names;
-  for (std::size_t k = 0; k < steps.count(); ++k) {
-    const SpanId first = steps.spans(steps.track(), k).begin;
-    if (first >= steps.spans(steps.track()).end || trace.start(first) != steps.of()[k].start) continue;
-    if (trace.kind(first) == SpanKind::run) names.insert(trace.site(first).name);
+  if (steps.source() != Source::paoding) return kNone;
+  const SpanRange own = steps.spans(steps.track(), step);
+  for (SpanId i = own.begin; i < own.end; ++i) {
+    const std::span<const SpanId> works = steps.launched_by(i);
+    if (!works.empty()) return trace.site_id(works.front());
+    if (trace.kind(i) == SpanKind::op) return trace.site_id(i);
   }
-  return names.size() > 1;
+  return kNone;
+}
+
+// Steps of the program that most of them run: a training scores with another one now and then.
+std::vector<std::size_t> steps_of_one_program(const Steps& steps) {
+  std::map<SiteId, std::vector<std::size_t>> programs;
+  for (std::size_t k = 0; k < steps.count(); ++k) programs[program_of(steps, k)].push_back(k);
+  return std::ranges::max_element(programs, {}, [](const auto& one) { return one.second.size(); })->second;
 }
 
 }  // namespace
@@ -55,21 +63,23 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
                                                                steps.count(), kLeastOfAll));
   }
   const Trace& trace = steps.trace();
-  if (are_of_several_programs(steps)) {
+  const std::vector<std::size_t> alike = steps_of_one_program(steps);
+  if (alike.size() < kLeastOfAll) {
     return out->say_nothing(Kind::rare_slow_steps,
                             "steps are runs of several programs, which take as long as they take");
   }
   const std::vector<std::int64_t>& ns = steps.lengths();
-  std::vector<std::int64_t> off;
-  const std::int64_t usual = steps.median_ns();
-  for (const std::int64_t one : ns) off.push_back(std::abs(one - usual));
+  std::vector<std::int64_t> lengths, off;
+  for (const std::size_t k : alike) lengths.push_back(ns[k]);
+  const std::int64_t usual = median(std::move(lengths));
+  for (const std::size_t k : alike) off.push_back(std::abs(ns[k] - usual));
   const double spread = 1.4826 * static_cast<double>(median(std::move(off)));
   const double slow = std::max(kSlow * static_cast<double>(usual), static_cast<double>(usual) + kSpreads * spread);
   std::vector<std::size_t> slow_ones;
-  for (std::size_t k = 0; k < ns.size(); ++k) {
+  for (const std::size_t k : alike) {
     if (static_cast<double>(ns[k]) > slow) slow_ones.push_back(k);
   }
-  if (slow_ones.empty() || static_cast<double>(slow_ones.size()) > kMostRare * static_cast<double>(steps.count()))
+  if (slow_ones.empty() || static_cast<double>(slow_ones.size()) > kMostRare * static_cast<double>(alike.size()))
     return;
   const std::vector<UseSegment>& segments = steps.thread_times()[steps.track()].segments;
   std::array<std::vector<std::int64_t>, kHostUses> all_uses;
@@ -78,7 +88,11 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
     for (std::size_t use = 0; use < kHostUses; ++use) all_uses[use].push_back(uses[use]);
   }
   Uses middle{};
-  for (std::size_t use = 0; use < kHostUses; ++use) middle[use] = median(all_uses[use]);
+  for (std::size_t use = 0; use < kHostUses; ++use) {
+    std::vector<std::int64_t> of_alike;
+    for (const std::size_t k : alike) of_alike.push_back(all_uses[use][k]);
+    middle[use] = median(std::move(of_alike));
+  }
 
   Candidate found{.kind = Kind::rare_slow_steps};
   Evidence evidence;
@@ -126,7 +140,7 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
       "{} of {} steps take more than {} where the median is {}; {} of it all is in single stretches of the loop's "
       "thread, "
       "most in {}.",
-      slow_ones.size(), steps.count(), time_text(slow), time_text(static_cast<double>(usual)), time_text(more),
+      slow_ones.size(), alike.size(), time_text(slow), time_text(static_cast<double>(usual)), time_text(more),
       most->first == "your code" ? "code that is no op" : most->first);
   found.change =
       Changes{.pytorch =

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "findings/cpu_limits.h"
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
 #include "findings/product_time.h"
@@ -44,21 +43,6 @@ struct SlowOnes {
   std::string worst = {};
 };
 
-// Beside the fastest product of the recording.
-void add_on_cpu(const KernelWorks& works, const KernelWork& kernel, SlowOnes* slow) {
-  const OpCall& call = works.call_of(kernel);
-  const ProductShape& shape = *call.work->product;
-  const double expected = cpu_product_ns(works.limits(kernel.device), call.work->unit, shape);
-  const auto ns = static_cast<double>(kernel.ns);
-  const double least = expected * kCpuProductSpread + kProductSpreadNs;
-  if (expected <= 0 || ns < least) return;
-  slow->add(kernel, least, expected, shape.flops());
-  if (!slow->is_worst(ns - expected)) return;
-  slow->worst =
-      fmt::format("{} [{} x {}] by [{} x {}] takes {}, {} at the rate of this recording's fastest product",
-                  kernel_title(works, kernel), shape.m, shape.k, shape.k, shape.n, time_text(ns), time_text(expected));
-}
-
 }  // namespace
 
 void find_slow_product(const KernelWorks& works, Candidates* out) {
@@ -71,10 +55,6 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
     if (!call.work->product || call.products != 1) continue;
     has_sizes = true;
     const DeviceLimits& limits = works.limits(kernel.device);
-    if (works.are_on_cpu()) {
-      add_on_cpu(works, kernel, &slow);
-      continue;
-    }
     is_measured = is_measured || limits.has_measured_products;
     if (kernel.arithmetic.by == Arithmetic::By::ordinary_lanes && call.work->unit != Unit::half) continue;
     ProductShape shape = *call.work->product;
@@ -108,7 +88,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
   if (has_products && !has_sizes) {
     out->say_nothing(Kind::slow_product,
                      "the trace does not say the shapes of products: " + how_to_record_shapes(works.steps().source()));
-  } else if (has_products && !is_measured && !works.are_on_cpu()) {
+  } else if (has_products && !is_measured) {
     out->say_nothing(Kind::slow_product, "products were measured on H100 and H200 only");
   }
   const KernelGroup& group = slow.group;
@@ -124,13 +104,11 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
                   slow.worst, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
-  candidate.change =
-      change_for(works.steps().source(),
-                 {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
-                  "weight); torch.backends.cudnn.benchmark = True for convolutions",
-                  "XLA_FLAGS=--xla_gpu_autotune_level=4",
-                  works.are_on_cpu() ? "another shape or type: --explain says which kernel refused it" : "--tune"});
-  if (works.steps().source() == Source::paoding && !works.are_on_cpu()) candidate.verify = "tune";
+  candidate.change = change_for(
+      works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
+                               "weight); torch.backends.cudnn.benchmark = True for convolutions",
+                               "XLA_FLAGS=--xla_gpu_autotune_level=4", "--tune"});
+  if (works.steps().source() == Source::paoding) candidate.verify = "tune";
   out->add(std::move(candidate));
 }
 
