@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the committed traces and expected.tsv of what record.sh recorded.
 
-    python3 tests/findings/pack.py RECORDED     RECORDED: the folder that seeded.tar.xz was unpacked in
+    python3 tests/findings/pack.py RECORDED          RECORDED: the folder that seeded.tar.xz was unpacked in
+    python3 tests/findings/pack.py --add RECORDED    traces of other programs stay as they are: those of own.tar.xz alone
 A trace loses what no finding reads: flows, blanks, numbers of events. Times, ids, shapes and stacks stay as they were.
 """
 import gzip
@@ -168,17 +169,34 @@ def pack(recorded, name, which, out):
     return stem + suffix + ".gz", os.path.getsize(path)
 
 
+def remove(path):
+    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+def kept_rows(programs, out):
+    """Lines of programs that were not recorded anew; the traces of the others go."""
+    with open(os.path.join(HERE, "expected.tsv"), encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1:]
+    for trace, program, *_ in rows:
+        if program in programs:
+            remove(os.path.join(out, trace))
+    return [row for row in rows if row[1] not in programs]
+
+
 def main():
-    recorded = sys.argv[1]
+    is_added = sys.argv[1] == "--add"
+    recorded = sys.argv[-1]
     out = os.path.join(HERE, "traces")
-    shutil.rmtree(out, ignore_errors=True)
-    os.makedirs(out)
-    rows, total = [], 0
+    if not is_added:
+        shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out, exist_ok=True)
+    rows, total = kept_rows(set(numbers_of(recorded)), out) if is_added else [], 0
     for name, numbers in sorted(numbers_of(recorded).items(), key=lambda one: (one[1]["kind"] or "~", one[0])):
         if not is_wanted(numbers):
             print(f"{'left out':>9} {name}")
             continue
         for which in ("fault", "clean"):
+            # Programs without a fault are clean themselves, and so are some twins.
             if (which == "fault") != bool(numbers["kind"]) and not (which == "clean" and name in CLEAN_TWINS):
                 continue
             trace, bytes_ = pack(recorded, name, which, out)
@@ -186,6 +204,9 @@ def main():
             rows.append(row_of(numbers, which, trace, idle_share(plain) if os.path.exists(plain) else 0))
             total += bytes_
             print(f"{bytes_:9} {trace}")
+    column = {name: at for at, name in enumerate(COLUMNS)}
+    with_kind = {row[column["program"]]: row[column["kind"]] for row in rows if row[column["kind"]] != "-"}
+    rows.sort(key=lambda row: (with_kind.get(row[column["program"]], "~"), row[column["program"]], row[column["kind"]] == "-"))
     with open(os.path.join(HERE, "expected.tsv"), "w", encoding="utf-8") as file:
         print("\t".join(COLUMNS), file=file)
         for row in rows:
