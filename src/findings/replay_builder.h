@@ -45,6 +45,7 @@ class ReplayBuilder {
   void number_nodes();
   void link_work(NodeId node, SpanId span);
   void link_wait(NodeId node, SpanId span);
+  void align_with(const std::vector<NodeId>& first, std::vector<NodeId>* own) const;
   void link_collectives();
   NodeId ended_before(NodeId node, SpanId span, std::int64_t* ns) const;
   bool is_in_window(SpanId i) const { return trace_.start(i) >= from_ && trace_.start(i) < to_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The edges of the graph: why work of a GPU began when it did, and which work a wait waited for.
 #include <algorithm>
+#include <cstdlib>
 
 #include "findings/replay_builder.h"
 
@@ -164,7 +165,24 @@ void ReplayBuilder::link_wait(NodeId n, SpanId span) {
   node.more_end = static_cast<std::uint32_t>(made_.more_.size());
 }
 
-// The n-th collective of every rank is one, where all have as many.
+// The collectives of a rank that are those of the first, which end together; where ranks do not have as many, some of
+// them are at an end of the window. Empty where they are not told apart.
+void ReplayBuilder::align_with(const std::vector<NodeId>& first, std::vector<NodeId>* own) const {
+  if (own->size() == first.size()) return;
+  constexpr std::int64_t kMostApart = 1'000'000;
+  std::vector<NodeId> found;
+  std::size_t next = 0;
+  for (const NodeId node : first) {
+    const std::int64_t end = trace_.end(entries_[node].span);
+    const auto apart = [&](std::size_t i) { return std::abs(trace_.end(entries_[(*own)[i]].span) - end); };
+    while (next + 1 < own->size() && apart(next + 1) < apart(next)) ++next;
+    const bool is_one = next < own->size() && apart(next) < kMostApart;
+    found.push_back(is_one ? (*own)[next++] : kNone);
+  }
+  *own = std::move(found);
+}
+
+// The n-th collective of every rank is one.
 void ReplayBuilder::link_collectives() {
   std::map<ProcessId, std::vector<NodeId>> by_process;
   for (NodeId n = 0; n < entries_.size(); ++n) {
@@ -173,11 +191,13 @@ void ReplayBuilder::link_collectives() {
       by_process[trace_.track(span).process].push_back(n);
   }
   if (by_process.size() < 2) return;
-  const std::size_t count = by_process.begin()->second.size();
-  if (std::ranges::any_of(by_process, [&](const auto& one) { return one.second.size() != count; })) return;
-  for (std::size_t c = 0; c < count; ++c) {
+  const std::vector<NodeId> first = by_process.begin()->second;
+  for (auto& [process, nodes] : by_process) align_with(first, &nodes);
+  for (std::size_t c = 0; c < first.size(); ++c) {
     Replay::Group group;
     std::int64_t last_start = 0, first_end = 0;
+    const bool is_of_all = std::ranges::none_of(by_process, [&](const auto& one) { return one.second[c] == kNone; });
+    if (!is_of_all) continue;
     for (const auto& [process, nodes] : by_process) {
       const SpanId span = entries_[nodes[c]].span;
       last_start = group.members.empty() ? trace_.start(span) : std::max(last_start, trace_.start(span));

@@ -151,8 +151,8 @@ void Replay::apply_cuts(Run* run) const {
   const auto shorten = [&](const Host& host, std::int64_t start, std::int64_t end, double kept) {
     if (end <= start || kept >= 1) return;
     while (at < host.times.size() && host.times[at] <= start) ++at;
-    // From behind the node before to this node is its delay.
-    for (std::size_t n = at; n > 0 && n < host.times.size() && host.times[n - 1] < end; ++n) {
+    // From behind the node before to this node is its delay. Nothing is known of the time in front of the first.
+    for (std::size_t n = std::max<std::size_t>(at, 1); n < host.times.size() && host.times[n - 1] < end; ++n) {
       const std::int64_t inside = std::min(end, host.times[n]) - std::max(start, host.times[n - 1]);
       if (inside <= 0) continue;
       const std::int64_t measured = host.times[n] - host.times[n - 1];

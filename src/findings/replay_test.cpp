@@ -184,5 +184,43 @@ TEST(Replay, IsOffByLessThanTwoPercentOnRecordedTraces) {
   }
 }
 
+// Two ranks with a collective in each step, to which the second comes late: its host needs 700 us from one to the next.
+// The first that is known of it is in the middle of the first step.
+TEST(Replay, ShortensTheHostOfAnotherRankThatIsFirstSeenLater) {
+  Trace trace;
+  const ProcessId ranks[] = {trace.add_process(1, 0, "made", Source::pytorch),
+                             trace.add_process(2, 1, "made", Source::pytorch)};
+  TrackId hosts[2], streams[2];
+  for (int r = 0; r < 2; ++r) {
+    hosts[r] = trace.add_track(TrackKind::thread, "thread 1", -1, ranks[r]);
+    streams[r] = trace.add_track(TrackKind::stream, "stream 7", r, ranks[r]);
+  }
+  const SiteId step = trace.add_site({.name = "ProfilerStep", .kind = SpanKind::step}),
+               launch = trace.add_site({.name = "cudaLaunchKernel", .kind = SpanKind::launch}),
+               wait = trace.add_site({.name = "cudaStreamSynchronize", .kind = SpanKind::wait}),
+               sum = trace.add_site({.name = "ncclDevKernel_AllReduce", .kind = SpanKind::kernel});
+  for (int k = 0; k < 8; ++k) {
+    const std::int64_t at = 700'000 * k, late = at + 600'000;
+    const auto number = static_cast<std::uint32_t>(k + 1);
+    const auto add = [&](TrackId track, SiteId site, std::int64_t from, std::int64_t to, std::uint32_t correlation) {
+      trace.add({.track = track, .site = site, .start_ns = from, .duration_ns = to - from, .correlation = correlation});
+    };
+    add(hosts[0], step, at, at + 700'000, 0);
+    add(hosts[0], launch, at + 10'000, at + 14'000, number);
+    add(streams[0], sum, at + 20'000, late + 60'000, number);
+    add(hosts[0], wait, at + 15'000, late + 65'000, 0);
+    add(hosts[1], launch, late, late + 4'000, number);
+    add(streams[1], sum, late + 10'000, late + 60'000, number);
+  }
+  trace.finish();
+  const Steps steps(trace);
+  const Replay replay(steps);
+  ASSERT_EQ(steps.process(), ranks[0]);
+  EXPECT_EQ(replay.step_ns(), replay.measured_step_ns());
+  // From the second step on it comes after half the time.
+  const std::int64_t halved = with(replay, {Edit::host(hosts[1], 0, trace.last_ns(), trace.last_ns() / 2)});
+  EXPECT_NEAR(static_cast<double>(halved), 350'000, 60'000);
+}
+
 }  // namespace
 }  // namespace paoding::findings
