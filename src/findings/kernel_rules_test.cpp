@@ -148,6 +148,22 @@ TEST(SmallGrid, CouldUseAllMultiprocessors) {
             std::string::npos);
 }
 
+TEST(SmallGrid, OfEqualPartsInARowCouldBeOneLaunch) {
+  // Six softmax of 22 CTAs each are 132 CTAs as one launch, which takes no less than one of them did.
+  const MadeKernel part = {"void softmax_warp_forward<float, float, float, 11, false, false>(int)",
+                           "aten::_softmax",
+                           "[[22, 64], [], []]",
+                           R"(["float", "Scalar", "Scalar"])",
+                           60,
+                           22};
+  const Findings all = find(MadeSteps({product(190), part, part, part, part, part, part}).finish());
+  const auto found = std::ranges::find(all.found, Kind::small_grid, &Finding::kind);
+  ASSERT_NE(found, all.found.end());
+  EXPECT_NEAR(static_cast<double>(found->replayed_high_ns) / 1e3, 5 * 60, 10);
+  // Two of them stay two launches, each of which could use all multiprocessors: 60 us with 22 CTAs are 10 with 132.
+  expect_gain(MadeSteps({product(190), part, part}).finish(), Kind::small_grid, {80, 100});
+}
+
 TEST(ExactF32Product, WouldTakeTensorCores) {
   // 137 GFLOP in 2,690 us. TF32: 350 us at the rate of large ones; a turn of 132 tiles is lost, so 365, and half more.
   const std::string name =

@@ -55,6 +55,26 @@ TEST(SyncInStep, GainsTheIdleTimeBehindTheWait) {
   EXPECT_NE(item->change.find(".item()"), std::string::npos);
 }
 
+// A step that the host limits: a read of 160 us, of which it waits for 38, with a copy of the value.
+TEST(SyncInStep, TakesTheReadAlongWithItsWait) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 1'000.0 * k;
+    made.step(at, at + 1'000);
+    made.launch(at + 10, at + 15, at + 100, "first", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::item", at + 20, at + 180);
+    made.copy(Copy::device_to_host, "Device -> Pinned", 4, at + 60, at + 65, at + 101, at + 103);
+    made.host(SpanKind::wait, "cudaStreamSynchronize", at + 70, at + 108);
+    made.host(SpanKind::op, "aten::view", at + 190, at + 890);
+    made.launch(at + 900, at + 905, at + 950, "second", 7, "aten::add");
+    made.host(SpanKind::op, "aten::view", at + 910, at + 990);
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::sync_in_step);
+  const auto item = std::ranges::find(found, "aten::item", &Finding::op);
+  ASSERT_NE(item, found.end());
+  EXPECT_NEAR(static_cast<double>(item->replayed_high_ns) / 1e3, 160, 6);
+}
+
 TEST(SyncInStep, IsNotTheRecordersOwnWaitAtTheEnd) {
   MadeTrace made;
   for (int k = 0; k < 8; ++k) {

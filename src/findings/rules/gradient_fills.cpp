@@ -42,6 +42,34 @@ double passes_of_step(const KernelWorks& works) {
 
 constexpr std::int64_t kLeastBytes = 1 << 20;
 
+// With the kernel goes the host's time for the op that launches it. One that the user's code calls costs that code
+// about as much again, until it calls the next.
+void remove_with_op(const KernelWorks& works, const KernelWork& kernel, std::vector<Edit>* edits) {
+  const Trace& trace = works.trace();
+  edits->push_back(Edit::remove(kernel.span));
+  const SpanId op = kernel.call == kNone ? kNone : works.call_of(kernel).op;
+  if (op == kNone || trace.on_gpu(op)) return;
+  const TrackId track = trace.track_id(op);
+  std::int64_t end = trace.end(op);
+  if (works.steps().outermost_op_of(op) == op) {
+    SpanId next = op + 1;
+    while (next < works.steps().spans(track).end && (trace.start(next) < end || trace.kind(next) != SpanKind::op))
+      ++next;
+    const std::int64_t until = next < works.steps().spans(track).end ? trace.start(next) : end;
+    end = std::min(until, end + trace.duration(op));
+  }
+  edits->push_back(Edit::host(track, trace.start(op), end, 0));
+}
+
+// The call of an optimizer that sets gradients to zero; None in their place takes it next to nothing.
+SpanId zeroing_call(const Trace& trace, SpanId i) {
+  for (int out = 0; i != kNone && out < kFurthestOut; ++out) {
+    if (trace.kind(i) == SpanKind::range && trace.name(i).find("zero_grad") != std::string_view::npos) return i;
+    i = trace.on_gpu(i) && trace.cause(i) != kNone ? trace.cause(i) : trace.parent(i);
+  }
+  return kNone;
+}
+
 bool is_add_in_place(const KernelWorks& works, const KernelWork& kernel) {
   return kernel.is_kernel && works.op_name(kernel) == "aten::add_";
 }
@@ -64,14 +92,19 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
     if (!is_list && !is_fill) continue;
     fills.add(kernel, static_cast<double>(kernel.ns));
     seen.insert(kernel.span);
-    candidate.least.push_back(Edit::remove(kernel.span));
+    remove_with_op(works, kernel, &candidate.least);
+    if (const SpanId call = zeroing_call(trace, kernel.span); call != kNone) {
+      candidate.most.push_back(Edit::host(trace.track_id(call), trace.start(call), trace.end(call), 0));
+    }
   }
   // A buffer is filled and then added to in the same step: the first sum could be a plain result.
   std::map<std::pair<std::uint32_t, std::int64_t>, std::vector<const KernelWork*>> open;
   for (const KernelWork& kernel : works.all()) {
     const std::int64_t bytes = works.call_of(kernel).work->elements * works.call_of(kernel).work->element_bytes;
     if (bytes < kLeastBytes) continue;
-    const bool is_zero = works.op_name(kernel) == "aten::zero_" || lies_in(trace, kernel.span, "zeros");
+    // Ops of the backward pass fill buffers of their own.
+    const bool is_zero = (works.op_name(kernel) == "aten::zero_" || lies_in(trace, kernel.span, "zeros")) &&
+                         !lies_in(trace, kernel.span, "evaluate_function");
     if (kernel.kind == KernelKind::fill && is_zero && !seen.contains(kernel.span)) {
       open[{kernel.step, bytes}].push_back(&kernel);
     } else if (is_add_in_place(works, kernel) && !lies_in(trace, kernel.span, "AccumulateGrad")) {
@@ -79,8 +112,8 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
       if (before.empty()) continue;
       fills.add(*before.back(), static_cast<double>(before.back()->ns));
       sums.add(kernel, static_cast<double>(kernel.ns));
-      candidate.least.push_back(Edit::remove(before.back()->span));
-      candidate.most.push_back(Edit::remove(kernel.span));
+      remove_with_op(works, *before.back(), &candidate.least);
+      remove_with_op(works, kernel, &candidate.most);
       before.pop_back();
     }
   }
@@ -92,7 +125,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
     for (const KernelWork& kernel : works.all()) {
       if (!is_add_in_place(works, kernel) || !lies_in(trace, kernel.span, "AccumulateGrad")) continue;
       sums.add(kernel, static_cast<double>(kernel.ns));
-      candidate.most.push_back(Edit::remove(kernel.span));
+      remove_with_op(works, kernel, &candidate.most);
     }
   }
   // A replayed graph has no ops: sums right behind products may be those of their gradients.

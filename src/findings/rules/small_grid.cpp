@@ -112,6 +112,50 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
   out->add(std::move(candidate));
 }
 
+// With its launch goes the host's time for the op around it.
+void remove_with_host(const KernelWorks& works, const KernelWork& kernel, std::vector<Edit>* edits) {
+  const Trace& trace = works.trace();
+  edits->push_back(Edit::remove(kernel.span));
+  const SpanId op = works.steps().outermost_op_of(kernel.span);
+  if (op != kNone && !trace.on_gpu(op)) {
+    edits->push_back(Edit::host(trace.track_id(op), trace.start(op), trace.end(op), 0));
+  }
+}
+
+// Sums and softmax of one shape right behind each other are of independent parts: nothing stands in between that could
+// make one's operand of another's result. For each kernel the first of those that it stands with, kAlone of others.
+constexpr std::size_t kAlone = ~std::size_t{0};
+
+std::vector<std::size_t> leads_of_equal_kernels(const KernelWorks& works) {
+  constexpr std::size_t kLeast = 4;
+  const Trace& trace = works.trace();
+  std::vector<std::size_t> leads(works.all().size(), kAlone);
+  std::map<TrackId, std::vector<std::size_t>> open;
+  const auto close = [&](std::vector<std::size_t>& run) {
+    if (run.size() >= kLeast) {
+      for (const std::size_t i : run) leads[i] = run.front();
+    }
+    run.clear();
+  };
+  for (std::size_t i = 0; i < works.all().size(); ++i) {
+    const KernelWork& kernel = works.all()[i];
+    if (!kernel.is_kernel) continue;
+    std::vector<std::size_t>& run = open[trace.track_id(kernel.span)];
+    const bool may_be_one = (kernel.kind == KernelKind::softmax || kernel.kind == KernelKind::reduction) &&
+                            kernel.call != kNone && works.call_of(kernel).work->elements > 0;
+    if (!run.empty()) {
+      const KernelWork& first = works.all()[run.front()];
+      const bool is_equal = may_be_one && first.step == kernel.step && first.ctas == kernel.ctas &&
+                            trace.site_id(first.span) == trace.site_id(kernel.span) &&
+                            works.call_of(first).work == works.call_of(kernel).work;
+      if (!is_equal) close(run);
+    }
+    if (may_be_one) run.push_back(i);
+  }
+  for (auto& [track, run] : open) close(run);
+  return leads;
+}
+
 bool are_equal_products(const KernelWorks& works, const KernelWork& a, const KernelWork& b) {
   if (a.step != b.step || a.kind != KernelKind::product || b.kind != KernelKind::product) return false;
   const Trace& trace = works.trace();
@@ -156,15 +200,8 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
         for (std::size_t k = i; k < end; ++k) {
           group.add(*kernels[k], static_cast<double>(kernels[k]->ns) * (1 - most / ns));
           if (k == i) continue;
-          // With its launch goes the host's time for the op around it.
-          const SpanId op = works.steps().outermost_op_of(kernels[k]->span);
-          for (std::vector<Edit>* edits : {&candidate.least, &candidate.most}) {
-            edits->push_back(Edit::remove(kernels[k]->span));
-            if (op != kNone && !works.trace().on_gpu(op)) {
-              edits->push_back(
-                  Edit::host(works.trace().track_id(op), works.trace().start(op), works.trace().end(op), 0));
-            }
-          }
+          for (std::vector<Edit>* edits : {&candidate.least, &candidate.most})
+            remove_with_host(works, *kernels[k], edits);
         }
       }
       i = end;
@@ -202,6 +239,7 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
     return;
   }
   const std::vector<bool> alone = ran_alone(works);
+  const std::vector<std::size_t> leads = leads_of_equal_kernels(works);
   Candidate candidate{.kind = Kind::small_grid};
   KernelGroup group(works);
   const KernelWork* worst = nullptr;
@@ -219,7 +257,16 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
     if (most >= ns) continue;
     group.add(kernel, ns - most);
     if (ns - most > worst_saved) worst_saved = ns - most, worst = &kernel;
-    candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    if (leads[i] == kAlone) {
+      candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
+    } else if (leads[i] == i) {
+      // One launch for all of them takes no less than one did.
+      const double count = static_cast<double>(std::ranges::count(leads, i));
+      candidate.most.push_back(
+          Edit::duration(kernel.span, static_cast<std::int64_t>(std::max({ns, most * count, bound * count}))));
+    } else {
+      remove_with_host(works, kernel, &candidate.most);
+    }
     if (least < ns) candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(least)));
   }
   if (!group.is_empty()) {

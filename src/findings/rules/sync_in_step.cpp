@@ -36,6 +36,23 @@ struct SameWaits {
   SpanId example = kNone;
 };
 
+// The wait, and all that is there for it: the call, or the op that reads the value, with its copy.
+void leave_out(const Steps& steps, SpanId wait, std::vector<Edit>* edits) {
+  const Trace& trace = steps.trace();
+  const SpanId op = steps.outermost_op_of(wait);
+  edits->push_back(Edit::no_wait(wait));
+  if (op == kNone) {
+    edits->push_back(Edit::remove(wait));
+    return;
+  }
+  edits->push_back(Edit::host(trace.track_id(op), trace.start(op), trace.end(op), 0));
+  for (SpanId i = op; i < steps.spans(trace.track_id(op)).end && trace.start(i) < trace.end(op); ++i) {
+    for (const SpanId work : steps.launched_by(i)) {
+      if (trace.kind(work) == SpanKind::memcpy) edits->push_back(Edit::remove(work));
+    }
+  }
+}
+
 std::string_view pytorch_change(std::string_view op) {
   if (has_word(op, {"aten::item", "_local_scalar_dense", "aten::is_nonzero"})) {
     return "keep the value on the GPU (loss.detach()) and call .item() every 100th step only";
@@ -75,7 +92,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
       for (std::size_t n = 0; n < spans.size(); ++n) {
         const bool has_before = step > 0 && before != group.by_step.end() && n < before->second.size();
         found.least.push_back(Edit::defer_wait(spans[n], has_before ? before->second[n] : kNone));
-        found.most.push_back(Edit::no_wait(spans[n]));
+        leave_out(steps, spans[n], &found.most);
       }
     }
     found.evidence = group.evidence.examples(steps);
