@@ -14,7 +14,7 @@ namespace {
 bool is_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::string demangled(std::string_view name) {
-  if (!name.starts_with("_Z")) return std::string(name);
+  if (!is_mangled(name)) return std::string(name);
   int status = 0;
   char* const text = abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &status);
   std::string made = status == 0 && text != nullptr ? text : std::string(name);

@@ -12,4 +12,7 @@ namespace paoding::profile {
 /// ..>(..)" is "vectorized_elementwise_kernel<FillFunctor>". Mangled names are demangled. Others stay as they are.
 std::string short_kernel_name(std::string_view name);
 
+/// Whether the symbol is mangled as compilers of C++ do it.
+inline bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
+
 }  // namespace paoding::profile
