@@ -49,16 +49,22 @@ std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after
 }  // namespace
 
 Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, std::size_t first_number) {
-  constexpr double kLeast = 0.02;  // of a step, that makes it one of those that the change is about
+  constexpr double kLeast = 0.02;    // of a step, that makes it one of those that the change is about
+  constexpr double kMostOfIt = 0.8;  // of the gain, that those steps hold
   constexpr double kNearlyAll = 0.75;
   Effect effect;
   const std::size_t count = std::min(before.steps.size(), after.steps.size());
   std::vector<std::size_t> changed;
+  double saved = 0, saved_in_changed = 0;
   for (std::size_t k = 0; k < count; ++k) {
-    const auto whole = static_cast<double>(before.steps[k]);
-    if (static_cast<double>(before.steps[k] - after.steps[k]) > kLeast * whole) changed.push_back(k);
+    const auto whole = static_cast<double>(before.steps[k]), less = whole - static_cast<double>(after.steps[k]);
+    saved += std::max(less, 0.0);
+    if (less <= kLeast * whole) continue;
+    changed.push_back(k);
+    saved_in_changed += less;
   }
-  const bool are_all = changed.empty() || static_cast<double>(changed.size()) > kNearlyAll * static_cast<double>(count);
+  const bool are_all = changed.empty() || saved_in_changed < kMostOfIt * saved ||
+                       static_cast<double>(changed.size()) > kNearlyAll * static_cast<double>(count);
   if (are_all) {
     changed.resize(count);
     std::iota(changed.begin(), changed.end(), std::size_t{0});

@@ -99,6 +99,16 @@ TEST(Effect, IsNotBoundWhereNothingKeepsItDown) {
   EXPECT_EQ(effect.bound, "");
 }
 
+TEST(Effect, OfAGainThatIsSpreadIsSaidOfAllSteps) {
+  const Replay::Outcome before{.all_ns = 4'120, .steps = {1'000, 1'000, 1'120, 1'000}, .host = {}, .gpu = {}},
+      after{.all_ns = 4'048, .steps = {986, 986, 1'090, 986}, .host = {}, .gpu = {}};  // one of them by 2.7%
+  const Effect spread = effect_of(before, after, 3);
+  EXPECT_EQ(spread.in_steps, (std::vector<std::size_t>{3, 4, 5, 6}));
+  EXPECT_EQ(spread.before_ns, 1'030);
+  const Replay::Outcome rare{.all_ns = 4'000, .steps = {1'000, 1'000, 1'000, 1'000}, .host = {}, .gpu = {}};
+  EXPECT_EQ(effect_of(before, rare, 3).in_steps, (std::vector<std::size_t>{5}));
+}
+
 TEST(Evidence, ShowsOneSpanOfEveryNameBeforeAnotherOfOne) {
   MadeTrace made;
   for (int k = 0; k < 6; ++k) {

@@ -30,7 +30,7 @@ std::int64_t Replay::measured_step_ns() const {
 
 Side Replay::Outcome::limit() const {
   constexpr double kNearlyAll = 0.9;
-  if (steps.empty()) return Side::neither;
+  if (steps.empty() || host.empty() || gpu.empty()) return Side::neither;
   const std::int64_t on_host = median(host), on_gpu = median(gpu);
   if (static_cast<double>(std::max(on_host, on_gpu)) < kNearlyAll * static_cast<double>(median(steps))) {
     return Side::neither;
