@@ -88,9 +88,9 @@ TEST(KernelsOfACpu, HaveNoFindingsThatAreAboutAGpu) {
   }
 }
 
-// Runs of 3 ms, and behind nine of the ten a wait of 2 ms for a batch, which the loop or another thread reads for so
-// long.
-Trace runs_that_wait(double read_us, bool is_read_beside) {
+// Runs of 3 ms or so long, and behind nine of the ten a wait for a batch until 5 ms are over, which the loop or another
+// thread reads for so long.
+Trace runs_that_wait(double read_us, bool is_read_beside, double run_us = 3'000) {
   Trace trace;
   const ProcessId process = trace.add_process(1, -1, "made");
   const TrackId loop = trace.add_track(TrackKind::thread, "thread0", -1, process),
@@ -101,8 +101,8 @@ Trace runs_that_wait(double read_us, bool is_read_beside) {
   for (int k = 0; k < 10; ++k) {
     const std::int64_t at = 5'000'000 * k;
     const auto number = static_cast<std::uint32_t>(k + 1);
-    trace.add({.track = loop, .site = run, .start_ns = at, .duration_ns = 3'000'000, .run = number});
-    trace.add({.track = loop, .site = wait, .start_ns = at + 3'000'000, .duration_ns = 2'000'000});
+    trace.add({.track = loop, .site = run, .start_ns = at, .duration_ns = ns_of(run_us), .run = number});
+    trace.add({.track = loop, .site = wait, .start_ns = at + ns_of(run_us), .duration_ns = 5'000'000 - ns_of(run_us)});
     const TrackId by = is_read_beside ? reader : loop;
     trace.add({.track = by, .site = read, .start_ns = at + 5'000'000 - ns_of(read_us), .duration_ns = ns_of(read_us)});
   }
@@ -113,6 +113,12 @@ Trace runs_that_wait(double read_us, bool is_read_beside) {
 TEST(LateData, OfAReaderOnTheLoopsThreadIsReadBesideTheStep) {
   expect_gain(runs_that_wait(2'000, false), Kind::late_data, {1'800, 1'800}, "thread of its own");
   EXPECT_EQ(find(runs_that_wait(2'000, false)).found.front().verify, "reader-ahead");
+}
+
+// Beside a short step it would save little of its time: it has to be faster, which no switch makes it.
+TEST(LateData, OfAReaderThatTakesLongerThanTheRestIsItsOwnTime) {
+  expect_gain(runs_that_wait(4'000, false, 1'000), Kind::late_data, {900, 3'600}, "faster");
+  EXPECT_EQ(find(runs_that_wait(4'000, false, 1'000)).found.front().verify, "");
 }
 
 // A reader that is ahead already and does not keep up has to be faster; one that is idle is not to blame for a wait.

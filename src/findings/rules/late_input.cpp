@@ -56,53 +56,71 @@ std::int64_t covered_by_reading(const std::vector<Interval>& united, std::int64_
   return sum;
 }
 
-// `*is_ahead`: a thread of its own reads while the loop waits.
-Candidate made_of_loader(const Steps& steps, bool* is_ahead) {
+// The step's input, as the loop's thread gets it.
+struct LoopInput {
+  SpanId span;
+  std::size_t step;
+};
+
+std::vector<LoopInput> inputs_of_loop(const Steps& steps) {
   const Trace& trace = steps.trace();
-  const bool has_gpu = !steps.device_spans().empty(), has_one_reader = steps.source() == Source::paoding;
-  Candidate found{.kind = Kind::late_data};
-  Evidence evidence;
-  double inside = 0, steps_with = 0;
   std::vector<signed char> brings(trace.sites().size(), -1);
-  const ReadBeside beside = read_beside(steps);
-  *is_ahead = 2 * beside.count >= steps.count();
+  std::vector<LoopInput> inputs;
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const SpanRange own = steps.spans(steps.track(), step);
-    const double before = evidence.sum();
     std::int64_t until = 0;
     for (SpanId i = own.begin; i < own.end; ++i) {
       signed char& is_one = brings[trace.site_id(i)];
       if (is_one < 0) is_one = brings_input(trace, i) ? 1 : 0;
       if (is_one == 0 || trace.start(i) < until) continue;
       until = trace.end(i);
-      const std::int64_t ns = trace.duration(i), lost = has_gpu ? steps.idle_in(trace.start(i), until) : ns;
-      inside += static_cast<double>(ns);
-      if (*is_ahead) {  // only a faster reader would shorten the wait, and only while it reads
-        const std::int64_t read = covered_by_reading(beside.united, trace.start(i), until);
-        evidence.add(i, static_cast<double>(std::min(lost, read)));
-        found.most.push_back(Edit::duration(i, ns - read));
-      } else {
-        evidence.add(i, static_cast<double>(lost));
-        found.least.push_back(Edit::move(i));
-        // A reader of ours is one thread; others have as many as are wanted.
-        found.most.push_back(has_one_reader ? Edit::move(i) : Edit::remove(i));
-      }
+      inputs.push_back({i, step});
     }
-    steps_with += evidence.sum() > before ? 1 : 0;
+  }
+  return inputs;
+}
+
+// `*must_be_faster`: a reader beside the step would not do, or is there already and does not keep up.
+Candidate made_of_loader(const Steps& steps, bool* must_be_faster) {
+  const Trace& trace = steps.trace();
+  const bool has_gpu = !steps.device_spans().empty(), has_one_reader = steps.source() == Source::paoding;
+  const std::vector<LoopInput> inputs = inputs_of_loop(steps);
+  double inside = 0;
+  for (const LoopInput& input : inputs) inside += static_cast<double>(trace.duration(input.span));
+  const auto each = inside / static_cast<double>(steps.count()), rest = static_cast<double>(steps.median_ns()) - each;
+  const ReadBeside beside = read_beside(steps);
+  const bool is_ahead = 2 * beside.count >= steps.count();
+  *must_be_faster = is_ahead || (has_one_reader && 2 * rest < each);
+  Candidate found{.kind = Kind::late_data};
+  Evidence evidence;
+  std::set<std::size_t> steps_with;
+  for (const LoopInput& input : inputs) {
+    const SpanId i = input.span;
+    const std::int64_t ns = trace.duration(i), idle = has_gpu ? steps.idle_in(trace.start(i), trace.end(i)) : ns;
+    std::int64_t lost = idle;
+    if (is_ahead) {  // only a faster reader would shorten the wait, and only while it reads
+      const std::int64_t read = covered_by_reading(beside.united, trace.start(i), trace.end(i));
+      lost = std::min(idle, read);
+      found.most.push_back(Edit::duration(i, ns - read));
+    } else {
+      found.least.push_back(Edit::move(i));
+      // A reader of ours is one thread; others have as many as are wanted.
+      found.most.push_back(has_one_reader && !*must_be_faster ? Edit::move(i) : Edit::remove(i));
+    }
+    evidence.add(i, static_cast<double>(lost));
+    if (lost > 0) steps_with.insert(input.step);
   }
   if (evidence.sum() <= 0) return {};
   found.evidence = evidence.examples(steps);
   found.title = has_gpu ? "the GPU waits for data" : "the loop waits for data";
   found.text = fmt::format(
-      "In {:.0f} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for "
-      "{} "
+      "In {} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for {} "
       "a step in all.",
-      steps_with, steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed",
+      steps_with.size(), steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed",
       quoted(trace.name(found.evidence.spans.front().span)), of_a_step(steps, evidence.sum()),
       has_gpu ? "idle time in one of them is" : "one takes", time_text(evidence.longest()),
       time_text(inside / static_cast<double>(steps.count())));
-  const auto each = inside / static_cast<double>(steps.count()), rest = static_cast<double>(steps.median_ns()) - each;
-  if (*is_ahead) {
+  if (is_ahead) {
     found.text += " A thread of its own reads meanwhile, and does not keep up.";
   } else if (has_one_reader && each > rest) {
     found.text += fmt::format(
@@ -155,22 +173,22 @@ Candidate made_by_the_loop(const Steps& steps) {
 }  // namespace
 
 void find_late_data(const Steps& steps, Candidates* out) {
-  bool is_ahead = false;
-  const Candidate by_loader = made_of_loader(steps, &is_ahead);
+  bool must_be_faster = false;
+  const Candidate by_loader = made_of_loader(steps, &must_be_faster);
   for (Candidate found : {by_loader, made_by_the_loop(steps)}) {
     if (found.most.empty()) continue;
-    const bool has_reader = is_ahead && found.title == by_loader.title;
+    const bool is_slow = must_be_faster && found.title == by_loader.title;
     const bool has_workers = has_word(steps.trace().name(found.evidence.spans.front().span), {"MultiProcessing"});
     found.change =
         Changes{.pytorch = has_workers ? "DataLoader: more num_workers, a larger prefetch_factor or cheaper "
                                          "transforms: its workers do not keep up"
                                        : "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
                 .jax = "prefetch: make the next batch on another thread, and jax.device_put it while this step runs",
-                .paoding = has_reader ? "make the reader faster, or read with several threads"
-                                      : "read the next batch on a thread of its own while this step runs",
+                .paoding = is_slow ? "make the reader faster, or read with several threads beside the step"
+                                   : "read the next batch on a thread of its own while this step runs",
                 .others = "prepare the next batch on another thread while this step runs"}
             .of(steps.source());
-    found.verify = steps.source() == Source::paoding && !has_reader ? "reader-ahead" : "";
+    found.verify = steps.source() == Source::paoding && !is_slow ? "reader-ahead" : "";
     out->add(std::move(found));
   }
 }
