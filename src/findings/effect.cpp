@@ -40,7 +40,7 @@ std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after
                   name_of(limit), is_new ? "becomes" : "stays", time_text(static_cast<double>(std::min(busy, step))),
                   time_text(static_cast<double>(step)));
   if (keeps) {
-    text += fmt::format("; {} has {} a step less to do, of which {} count", name_of(other), time_text(taken),
+    text += fmt::format("; {} has {} a step less to do, of which {} shorten it", name_of(other), time_text(taken),
                         time_text(gain));
   }
   return text;

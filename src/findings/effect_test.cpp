@@ -83,7 +83,7 @@ TEST(Effect, IsBoundByTheSideThatBecomesTheLimit) {
   EXPECT_NEAR(static_cast<double>(effect.after_ns), 772'000, 3'000);  // 695 to the wait, its call, 75 behind it
   EXPECT_TRUE(has(effect.bound, "with the change the host becomes the limit: it is at work for 772 us of the 772 us"))
       << effect.bound;
-  EXPECT_TRUE(has(effect.bound, "; the GPU has 800 us a step less to do, of which 228 us count")) << effect.bound;
+  EXPECT_TRUE(has(effect.bound, "; the GPU has 800 us a step less to do, of which 228 us shorten it")) << effect.bound;
 }
 
 TEST(Effect, IsNotBoundWhereNothingKeepsItDown) {

@@ -28,7 +28,7 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
   const Trace& trace = steps.trace();
   Candidate found{.kind = Kind::allocation_in_step};
   Evidence evidence;
-  double steps_with = 0, idle = 0;
+  double steps_with = 0, idle = 0, frees = 0;
   std::vector<signed char> allocating(trace.sites().size(), -1);
   for (std::size_t step = 0; step < steps.count(); ++step) {
     const std::size_t before = evidence.count();
@@ -43,6 +43,7 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
         const std::int64_t lost = std::min(trace.duration(i), steps.idle_in(trace.start(i), trace.end(i)));
         idle += static_cast<double>(lost);
         evidence.add(i, static_cast<double>(trace.duration(i)));
+        frees += trace.name(i).starts_with("cudaFree") ? 1 : 0;
         // It also waits for work that is under way, which would have to be waited for anyway.
         found.least.push_back(Edit::duration(i, trace.duration(i) - lost));
         found.most.push_back(Edit::remove(i));
@@ -60,13 +61,17 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
                   count_text(static_cast<double>(evidence.count()), "call", "calls"),
                   quoted(trace.name(found.evidence.spans.front().span)), steps_with, steps.count(),
                   of_a_step(steps, evidence.sum()), time_text(idle / count));
-  found.change = Changes{.pytorch =
-                             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep shapes alike, and call no "
-                             "torch.cuda.empty_cache()",
-                         .jax = "XLA_PYTHON_CLIENT_PREALLOCATE=true",
-                         .paoding = "keep the program and its device tensors between steps",
-                         .others = "allocate in front of the loop, or with cudaMallocAsync"}
-                     .of(steps.source());
+  // PyTorch's allocator keeps its memory; it frees some when it is told to, or when memory is short.
+  const bool is_emptied = frees >= steps_with && steps_with > 0;
+  found.change =
+      Changes{.pytorch = is_emptied ? "no torch.cuda.empty_cache() in the loop: it gives memory back that the next "
+                                      "ops ask for again. Where nothing calls it, memory is short: smaller batches "
+                                      "or checkpointed activations"
+                                    : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep shapes alike",
+              .jax = "XLA_PYTHON_CLIENT_PREALLOCATE=true",
+              .paoding = "keep the program and its device tensors between steps",
+              .others = "allocate in front of the loop, or with cudaMallocAsync"}
+          .of(steps.source());
   out->add(std::move(found));
 }
 
