@@ -47,8 +47,8 @@ std::string_view to_string(Kind kind);
 /// The same for people: "the step waits for its input".
 std::string_view title_of(Kind kind);
 
-/// The error of replays, as factors of the replayed gains: four of five gains that were measured beside the seeded
-/// faults of tests/findings lie between them (benchmarks/results/findings.json).
+/// The error of replays, as factors of the replayed gains: at least four of five gains that were measured beside the
+/// seeded faults of tests/findings lie between them (benchmarks/results/findings.json).
 inline constexpr double kGainBelow = 0.75, kGainAbove = 1.15;
 
 /// The side that the steps wait for: it is at work for nearly all of their time.
