@@ -64,9 +64,10 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
             std::vector<PointwiseChain>* chains) {
   if (kernels.size() < 2) return;
   PointwiseChain chain;
-  double bytes = 0, tensor = 0, longest = 0;
+  double bytes = 0, tensor = 0, longest = 0, usual = 0;
   for (const KernelWork* kernel : kernels) {
-    longest = std::max(longest, static_cast<double>(kernel->ns));
+    const auto of_usual = static_cast<double>(works.usual_ns(*kernel));
+    longest = std::max(longest, of_usual), usual += of_usual;
     bytes += static_cast<double>(kernel->bytes);
     chain.ns += static_cast<double>(kernel->ns);
     if (kernel->kind == KernelKind::cast) chain.casts_ns += static_cast<double>(kernel->ns);
@@ -87,9 +88,11 @@ void finish(const KernelWorks& works, double rate, std::vector<const KernelWork*
     const bool is_simple = std::ranges::all_of(kernels, [&](const KernelWork* kernel) {
       return is_of_simple_operations(works.trace(), works.trace().site(kernel->span));
     });
+    // Other work holds up a call that takes longer than usual, and the fused one for as large a share of its time.
     const auto without = [&](double moved) {
-      if (is_simple) return std::max(longest, chain.ns * moved / bytes);
-      return rate > 0 ? std::max(longest, chain.ns - (bytes - moved) / rate) : chain.ns;
+      if (usual <= 0 || (!is_simple && rate <= 0)) return chain.ns;
+      const double left = is_simple ? usual * moved / bytes : usual - (bytes - moved) / rate;
+      return chain.ns * std::max(longest, left) / usual;
     };
     chain.least_ns = without(fewer);
     chain.most_ns = std::min(chain.least_ns, without(at_least));
