@@ -124,15 +124,5 @@ TEST(StepCost, IsTheOneThatAUsersOpDeclares) {
   EXPECT_EQ(expected_us(plan.steps[0], named_target("h200")), 4 * 5) << "four steps that wait for each other";
 }
 
-TEST(StepCost, OfAProductThatGivesItsSumsIsThatOfAProduct) {
-  Graph g;
-  const Value a = g.input("a", bf16, {64, 32}), b = g.input("b", bf16, {32, 48});
-  g.fetch("sums", call("matmul_wide", {a, b}));
-  const StepCost cost = cost_of(make_plan(g, {}).steps.at(0));  // without passes, which might widen it
-  EXPECT_EQ(cost.flops, 2.0 * 64 * 32 * 48);
-  EXPECT_EQ(cost.bytes, 2 * (64 * 32 + 32 * 48) + 4 * 64 * 48);
-  EXPECT_EQ(cost.unit, unit_of(bf16, false));
-}
-
 }  // namespace
 }  // namespace paoding::testing_program
