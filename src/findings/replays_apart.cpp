@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "base/check.h"
+
 namespace paoding::findings {
 
 using namespace profile;
@@ -81,7 +83,8 @@ class Apart {
     }
     add_arguments();
     add_rest();
-    to_.finish(to_.has_sound_links() ? Links::known : Links::to_find);
+    PD_ASSERT(to_.has_sound_links(), "kernels of a replay stand where it stood");
+    to_.finish(Links::known);
   }
 
  private:
@@ -104,7 +107,15 @@ class Apart {
     const auto found = examples_.find(from_.site_id(i));
     if (found == examples_.end()) return nullptr;
     const bool has_room = from_.duration(i) > static_cast<std::int64_t>(found->second.size());
-    return has_room ? &found->second : nullptr;
+    return has_room && !has_work_inside(i) ? &found->second : nullptr;
+  }
+
+  // A stream does one thing after the other. Where stamps say otherwise, it is not known which kernel the other work
+  // stood in, so such a replay stays whole, and the order of the spans and their parents are those of the trace given.
+  bool has_work_inside(SpanId replay) const {
+    const SpanId next = replay + 1;
+    return next < from_.size() && from_.track_id(next) == from_.track_id(replay) &&
+           from_.start(next) < from_.end(replay);
   }
 
   void number_spans() {

@@ -65,6 +65,35 @@ TEST(ReplaysApart, AreAsLongAsTheReplayWas) {
   EXPECT_EQ(apart->trace.end(last - 1), apart->trace.start(last));
 }
 
+// Stamps of a stream may overlap by the error of a clock. All spans stand where they stood before, and so does the
+// replay.
+TEST(ReplaysApart, LeaveAReplayWholeThatOtherWorkOfItsStreamOverlaps) {
+  for (const std::int64_t from : {0, 1, 100'000, 259'999}) {
+    for (const std::int64_t ns : {1, 1000, 400'000}) {
+      Trace made = own_runs_on_gpu(kSteps);
+      const auto last = static_cast<SpanId>(made.size()) - 1;
+      ASSERT_EQ(made.kind(last), SpanKind::replay);
+      const SiteId copy = made.add_site({.name = "copy", .kind = SpanKind::memcpy, .copy = Copy::device_to_host});
+      made.add({.track = made.track_id(last), .site = copy, .start_ns = made.start(last) + from, .duration_ns = ns});
+      made.finish();
+      const auto apart = take_replays_apart(made);
+      ASSERT_TRUE(apart.has_value());
+      const bool is_around = from == 0 && ns == 400'000;  // then the kernels' order is known
+      EXPECT_EQ(apart->trace.size(), made.size() + (is_around ? 5 : 4) * 2) << from << " " << ns;
+      int whole = 0, copies = 0;
+      for (SpanId i = 0; i < apart->trace.size(); ++i) {
+        whole += apart->trace.kind(i) == SpanKind::replay ? 1 : 0;
+        if (apart->trace.kind(i) != SpanKind::memcpy || !apart->trace.on_gpu(i)) continue;
+        ++copies;
+        EXPECT_EQ(made.kind(apart->original[i]), SpanKind::memcpy);
+        EXPECT_EQ(made.start(apart->original[i]), apart->trace.start(i));
+      }
+      EXPECT_EQ(whole, is_around ? 0 : 1) << from << " " << ns;
+      EXPECT_EQ(copies, 1);
+    }
+  }
+}
+
 TEST(ReplaysApart, AreNothingWhereNoneWasStampedInFullOrAllWere) {
   EXPECT_FALSE(take_replays_apart(own_runs_on_gpu(kSteps, 10, true)).has_value());
   Trace none;

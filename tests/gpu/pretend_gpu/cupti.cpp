@@ -98,6 +98,8 @@ void turn_times(std::vector<Ran>* records) {
   }
 }
 
+decltype(Ran::end_ns) middle(const Ran& ran) { return ran.start_ns + (ran.end_ns - ran.start_ns + 1) / 2; }
+
 // Spoils records as a library would that is at its limits, or another program's beside it.
 void spoil(std::vector<Ran>* records) {
   const paoding::pretend::CuptiFaults faults = Machine::get().cupti_faults;
@@ -111,7 +113,11 @@ void spoil(std::vector<Ran>* records) {
       continue;
     }
     if (is_hit(faults.backwards_every)) std::swap(ran.start_ns, ran.end_ns);
-    if (is_hit(faults.overlapping_every)) ran.end_ns += 100'000;
+    if (is_hit(faults.overlapping_every)) {
+      ran.end_ns += 100'000;
+      const bool has_next = i + 1 < records->size() && (*records)[i + 1].piece.correlation == ran.piece.correlation;
+      if (has_next) ran.end_ns = std::max(ran.end_ns, middle((*records)[i + 1]));
+    }
     if (is_hit(faults.foreign_every)) ran.piece.node ^= std::uint64_t{77} << 40;
     made.push_back(ran);
     if (is_hit(faults.doubled_every)) made.push_back(ran);

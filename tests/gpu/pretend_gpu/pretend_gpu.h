@@ -23,7 +23,7 @@ struct CuptiFaults {
   unsigned doubled_every = 0;      // comes twice
   unsigned backwards_every = 0;    // ends before it begins
   unsigned foreign_every = 0;      // is said to be of a graph that nobody made
-  unsigned overlapping_every = 0;  // goes on for 100 us, into the ones after it, as where launches need not wait
+  unsigned overlapping_every = 0;  // goes on for 100 us or more, into the next one, as where launches need not wait
   std::int64_t clock_step_ns = 0;  // by which the clock of records is set at once
   int refusal = 0;                 // the error that whoever asks for records is given
 };
