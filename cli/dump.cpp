@@ -114,7 +114,7 @@ void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* see
             kernel.shared_bytes > 0 ? fmt::format(", {} bytes of shared memory", kernel.shared_bytes) : "",
             kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
       if (seen->insert(kernel.source).second) {
-        print("{}\n", kernel.source);
+        print("{}\n", kernel.source.text());
       } else {
         print("// the text is that of an earlier step\n\n");
       }

@@ -17,6 +17,7 @@ std::span<const EnvVariable> env_variables() {
        "double_buffered_feeds=1, with ; between them (paoding verify sets it)",
        "none", true},
       {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
+      {"PAODING_VERIFY", "1: the graph is checked after every pass, not only after the last", "off", true},
       {"PAODING_CUDA_PATH", "folders (from / on, split at ':') searched first for NVIDIA's libraries", "none", true},
       {"PAODING_CACHE_DIR", "where compiled GPU kernels, and what --tune found, are kept; empty: nowhere",
        "~/.cache/paoding", true},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <ranges>
 #include <unordered_set>
 
 #include "base/check.h"
@@ -271,8 +272,9 @@ void Graph::replace(const std::map<Ref, Ref>& replacements) {
 void Graph::compact(bool drop_inputs) {
   std::vector<NodeId> order;
   std::vector<char> state(nodes_.size(), 0);  // 0 new, 1 open, 2 done
+  std::vector<std::pair<NodeId, std::size_t>> stack;
   auto visit = [&](NodeId root) {
-    std::vector<std::pair<NodeId, std::size_t>> stack{{root, 0}};
+    stack.emplace_back(root, 0);
     while (!stack.empty()) {
       auto& [id, next] = stack.back();
       if (state[static_cast<std::size_t>(id)] == 2) {
@@ -310,8 +312,15 @@ void Graph::compact(bool drop_inputs) {
     open.pop_back();
     for (const Ref& ref : node(id).inputs) need(ref.node);
   }
+  // Most passes change nothing in most graphs.
+  const auto stands = [&](NodeId id) {
+    return needed[static_cast<std::size_t>(id)] != 0 &&
+           std::ranges::all_of(node(id).inputs, [&](const Ref& ref) { return ref.node < id; });
+  };
+  const bool is_in_order = std::ranges::is_sorted(inputs_);
+  if (is_in_order && std::ranges::all_of(std::views::iota(NodeId{0}, size()), stands)) return assign_of_.clear();
   // Positional inputs stand in their order, which is all that text has to say of it.
-  if (!std::ranges::is_sorted(inputs_)) {
+  if (!is_in_order) {
     for (NodeId id : inputs_) {
       if (needed[static_cast<std::size_t>(id)]) visit(id);
     }

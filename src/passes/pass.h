@@ -26,7 +26,7 @@ struct PassOptions {
   DType precision = DType::f32;                         // CompileOptions::precision
   bool allow_tf32 = false;                              // f32 products may round their operands to TF32
   bool preprocesses = false;                            // PassNotes::preprocesses()
-  bool verify = true;                                   // check the IR after every pass
+  bool verifies_each = true;                            // the IR is checked after every pass, else after the last
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
 };

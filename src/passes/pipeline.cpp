@@ -144,7 +144,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     record.nodes_after = graph.size();
     for (const std::string& note : notes.list()) record.notes.push_back(one_line(note));  // they quote labels
-    if (options.verify) verify(graph, pass.name);
+    if (options.verifies_each) verify(graph, pass.name);
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
   };
@@ -161,6 +161,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   for (const Pass& pass : pipeline()) {
     if (!is_disabled(pass.name)) run(pass);
   }
+  if (!options.verifies_each) verify(graph, "all passes (PAODING_VERIFY=1 checks it after each)");
   return records;
 }
 

@@ -20,12 +20,14 @@ constexpr std::int64_t kTimesOnGpu = 4;                // where making it costs 
 // Nothing if kernels might compute other bits.
 std::optional<Tensor> tensor_of(const Node& generated) {
   const Type& type = generated.types[0];
-  const Group group = lower_generated(generated, Layout::dense(type));
   std::vector<double> values(static_cast<std::size_t>(type.shape.elements()));
-  run_reference(group, {values.data()});
+  const bool is_of_one_value = generated.op->is_uniform && !values.empty();
+  const Type computed{type.dtype, is_of_one_value ? Shape() : type.shape};
+  run_reference(lower_generated(generated, Layout::dense(computed)), {values.data()});
+  if (is_of_one_value) std::ranges::fill(values, values[0]);
   const auto is_exact = [](double value) { return std::fabs(value) <= 0x1p24 && value == std::floor(value); };
-  const bool is_float_of_one_value = generated.op->is_uniform && is_float(type.dtype);
-  if (!is_float_of_one_value && !std::ranges::all_of(values, is_exact)) return std::nullopt;
+  const bool is_any_value_exact = is_of_one_value && is_float(type.dtype);
+  if (!is_any_value_exact && !std::ranges::all_of(values, is_exact)) return std::nullopt;
   return Tensor::from(type.dtype, type.shape, values);
 }
 

@@ -284,9 +284,13 @@ bool alive_together(const Slot& a, const Slot& b) {
   return false;
 }
 
-void place_slots(Plan* plan) {
+void find_lives(Plan* plan) {
   find_lifetimes(plan);
   plan->peak_live_bytes = live_peak(*plan, kSlotAlignment).bytes;
+}
+
+void place_slots(Plan* plan) {
+  find_lives(plan);
   std::vector<std::size_t> slots;
   for (std::size_t i = 0; i < plan->slots.size(); ++i) {
     if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) slots.push_back(i);

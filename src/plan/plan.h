@@ -175,7 +175,10 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 /// nothing reads the input later.
 void alias_outputs(Plan* plan);
 
-/// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
+/// Numbers the steps, and says of every slot from which position to which it is alive, and how much is at most.
+void find_lives(Plan* plan);
+
+/// find_lives(), then gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
 void place_slots(Plan* plan);
 
 /// The most bytes that are alive at one position, and the first position at which they are.

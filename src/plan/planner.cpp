@@ -90,11 +90,9 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
 
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   Plan plan = plan_in_best_order(graph, options);
-  if (options.lower) {
-    lower_steps(options, plan.steps, std::nullopt, &plan);
-    place_slots(&plan);
-    note_host_segments(&plan);
-  }
+  if (options.lower) lower_steps(options, plan.steps, std::nullopt, &plan);
+  place_slots(&plan);
+  if (options.lower) note_host_segments(&plan);
   return plan;
 }
 
@@ -116,7 +114,7 @@ Plan Planner::run(const Graph& graph) {
   fuse_epilogues(&plan_);
   order_commit();
   alias_outputs(&plan_);
-  place_slots(&plan_);
+  find_lives(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
     fail(ErrorKind::unsupported,
          "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", launches,

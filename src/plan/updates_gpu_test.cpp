@@ -31,7 +31,7 @@ TEST(Updates, ComeLastAndShareATextOnAGpu) {
   const Plan plan = gpu_plan_of(graph);
   constexpr std::size_t kParameters = 8;
   ASSERT_GT(plan.steps.size(), kParameters);
-  std::set<std::string> texts;
+  std::set<gpu::KernelSource> texts;
   for (std::size_t i = plan.steps.size() - kParameters; i < plan.steps.size(); ++i) {
     ASSERT_NE(plan.steps[i].text, nullptr) << plan.steps[i].label.op;
     for (const gpu::TextLaunch& launch : plan.steps[i].text->launches) texts.insert(launch.source);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "base/one_line.h"
 #include "graph/shadow.h"
 #include "profile/recorder.h"
@@ -59,6 +60,9 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
   };
+#ifdef NDEBUG
+  pass_options.verifies_each = env_flag("PAODING_VERIFY");  // it takes as long as all passes together
+#endif
   const bool preprocesses = preprocess == Preprocess::once && does("preprocess_parameters");
   pass_options.preprocesses = preprocesses;
   profile::Ticks since = profile::Recorder::now();

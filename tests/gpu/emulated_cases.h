@@ -66,7 +66,7 @@ class CasesOnGpu {
   }
   void check(double few_roundings) const {
     const auto target = std::make_shared<const Target>(gpu::GpuDevice::get(0).target());
-    std::vector<std::string> sources;
+    std::vector<gpu::KernelSource> sources;
     for (const Case& c : cases_) {
       for (const Step& step : compile_plan(*c.graph, c.options, target).plan.steps) {
         if (step.text == nullptr) continue;

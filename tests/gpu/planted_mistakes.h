@@ -96,9 +96,11 @@ class PlantedMistakes {
       for (gpu::TextLaunch& launch : text->launches) {
         if (!has(launch.source, mistake.right) && !has(launch.shared_source, mistake.right)) continue;
         const std::string entry = fmt::format("{}_wrong{}_{}", launch.entry, all_.size(), all_.back().wrong.size());
-        for (std::string* source : {&launch.source, &launch.shared_source}) {
-          gpu::replace_all(source, mistake.right, mistake.wrong);
-          gpu::replace_all(source, launch.entry, entry);
+        for (gpu::KernelSource* source : {&launch.source, &launch.shared_source}) {
+          std::string text = *source;
+          gpu::replace_all(&text, mistake.right, mistake.wrong);
+          gpu::replace_all(&text, launch.entry, entry);
+          *source = std::move(text);
         }
         launch.entry = entry;
         ++*planted;

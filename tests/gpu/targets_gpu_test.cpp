@@ -37,7 +37,7 @@ TEST_P(Targets, CompileEveryKernelOfATrainingStep) {
   const Target& target = named_target(GetParam());
   const Plan plan = plan_for_gpu(*training_step(), {}, target.name);
   EXPECT_EQ(plan.target->name, target.name);
-  std::vector<std::string> sources;
+  std::vector<gpu::KernelSource> sources;
   const std::function<void(const std::vector<Step>&)> collect = [&](const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       for (const auto* body : step.bodies()) collect(*body);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/reached_assertions.h"
 
+#include <cstdlib>
+
 namespace paoding {
 namespace {
 
@@ -13,6 +15,9 @@ class ReachedAssertions : public testing::EmptyTestEventListener {
     }
   }
 };
+
+// Errors of passes are found behind the pass that made them (base/env.h).
+[[maybe_unused]] const bool verifies_each_pass = ::setenv("PAODING_VERIFY", "1", 0) == 0;
 
 [[maybe_unused]] const bool is_listening = [] {
   testing::UnitTest::GetInstance()->listeners().Append(new ReachedAssertions);

@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "gpu/kernels/kernel_prelude.h"
 
 namespace paoding::gpu {
 
 void FusedLaunch::name_entry(std::string_view prefix, const std::string& text) {
-  launch_.entry = fmt::format("{}_{:016x}", prefix, fnv1a(text));
-  launch_.source = text;
-  replace_all(&launch_.source, "$entry", launch_.entry);
+  launch_.entry = fmt::format("{}_{:016x}", prefix, hash_of_source(text));
+  std::string source = text;
+  replace_all(&source, "$entry", launch_.entry);
+  launch_.source = std::move(source);
 }
 
 void replace_all(std::string* text, std::string_view what, std::string_view by) {
@@ -22,7 +22,7 @@ void replace_all(std::string* text, std::string_view what, std::string_view by) 
 }
 
 std::string_view own_text(const TextLaunch& launch) {
-  const std::string_view source = launch.shared_source.empty() ? launch.source : launch.shared_source;
+  const std::string_view source = (launch.shared_source.empty() ? launch.source : launch.shared_source).text();
   const std::string_view prelude = kernel_prelude();
   return source.substr(source.find(prelude) + prelude.size());
 }

@@ -56,13 +56,17 @@ TextLaunch KernelText::finish(const std::string& formulas) {
 
 TextLaunch KernelText::finish(const std::string& functions, const std::string& head, std::int64_t ctas, int threads) {
   TextLaunch plan;
-  plan.source = comment() + std::string(kernel_prelude()) +
-                "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
-                sizes_.text() + "\n" + functions + "\n";
   std::string kernel = head + k_.text() + "}\n";
-  plan.entry = fmt::format("group_{:016x}", fnv1a(kernel, fnv1a(plan.source)));
+  const std::string before = comment(), sizes = sizes_.text();
+  std::string source;
+  source.reserve(before.size() + kernel_prelude().size() + sizes.size() + functions.size() + kernel.size() + 100);
+  source.append(before).append(kernel_prelude()).append("\n// ---- This group ----\n\nusing Index = ");
+  source.append(s_.is_wide ? "long long" : "int").append(";\n\n").append(sizes).append("\n");
+  source.append(functions).append("\n");
+  plan.entry = fmt::format("group_{:016x}", hash_of_text(kernel, hash_of_source(source)));
   kernel.replace(kernel.find("$entry"), 6, plan.entry);
-  plan.source += kernel;
+  source += kernel;
+  plan.source = std::move(source);
   plan.grid[0] = static_cast<unsigned>(ctas);
   plan.block = static_cast<unsigned>(threads);
   plan.sizes = sizes_.words();

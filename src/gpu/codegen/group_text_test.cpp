@@ -227,9 +227,11 @@ std::vector<GroupCase> make_cases() {
     wide.name += ", 64-bit offsets";
     for (TextLaunch& launch : wide.plan.launches) {
       const std::string narrow = "using Index = int;", entry = launch.entry;
-      launch.source.replace(launch.source.find(narrow), narrow.size(), "using Index = long long;");
+      std::string source = launch.source;
+      source.replace(source.find(narrow), narrow.size(), "using Index = long long;");
       launch.entry += "_wide";
-      launch.source.replace(launch.source.find(entry), entry.size(), launch.entry);
+      source.replace(source.find(entry), entry.size(), launch.entry);
+      launch.source = std::move(source);
     }
     if (!wide.plan.launches.empty()) add(std::move(wide));
   }
@@ -380,7 +382,7 @@ TEST(GroupText, GivesWhatTheReferenceGives) {
 TEST(GroupText, DependsOnTheShapeClassOnly) {
   auto source = [](const Group& group) {
     std::string all;
-    for (const TextLaunch& launch : make_case("", group).plan.launches) all += launch.source;
+    for (const TextLaunch& launch : make_case("", group).plan.launches) all += launch.source.text();
     return all;
   };
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 0, 0)), source(lerp_grad({32, 204800}, f32, {0, 0}, 0, 0)));
@@ -395,7 +397,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 TEST(GroupText, LeavesAStampAndSaysSo) {
   for (const GroupCase& c : group_cases()) {
     for (const TextLaunch& launch : c.plan.launches) {
-      EXPECT_EQ(launch.leaves_stamp, launch.source.find("leave_stamp(scratch);\n") != std::string::npos) << c.name;
+      EXPECT_EQ(launch.leaves_stamp, launch.source.has("leave_stamp(scratch);\n")) << c.name;
       EXPECT_TRUE(launch.leaves_stamp) << c.name;
     }
   }

@@ -167,7 +167,9 @@ TEST(GroupedLaunch, KernelsOfOtherThreadsOrMoreThanOperandsStayAlone) {
   std::vector<Kernel> kernels(3, Kernel(lerp_grad({64, 1024}, f32, {0, 0}, 0, 0)));
   kernels[1].launch.cluster = 2;
   EXPECT_EQ(launch_groups_of(members_of(kernels)), (std::vector<std::vector<std::size_t>>{{0, 2}}));
-  kernels[2].launch.source.replace(kernels[2].launch.source.find("__launch_bounds__(256"), 21, "__launch_bounds__(512");
+  std::string source = kernels[2].launch.source;
+  source.replace(source.find("__launch_bounds__(256"), 21, "__launch_bounds__(512");
+  kernels[2].launch.source = std::move(source);
   EXPECT_TRUE(launch_groups_of(members_of(kernels)).empty());
   kernels[2] = kernels[0];
   kernels[2].launch.block += 32;  // the source allows for more than it starts

@@ -19,17 +19,22 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   TextLaunch plan;
   plan.why = fmt::format("{}: {} CTAs of {} threads", parts.name, parts.ctas, parts.threads);
   if (parts.ctas == 0) return plan;
-  plan.source = fmt::format("// {}\n{}\nusing Index = {};\nconstexpr int kThreads = {};\n{}\n{}{}", parts.name,
-                            kernel_prelude(), parts.is_wide ? "long long" : "int", parts.threads, parts.constants,
-                            parts.sizes.text(), parts.functions);
+  const std::string sizes = parts.sizes.text();
+  std::string source;
+  source.reserve(kernel_prelude().size() + parts.constants.size() + sizes.size() + parts.functions.size() + 1000);
+  source.append("// ").append(parts.name).append("\n").append(kernel_prelude()).append("\nusing Index = ");
+  source.append(parts.is_wide ? "long long" : "int").append(";\nconstexpr int kThreads = ");
+  source.append(std::to_string(parts.threads)).append(";\n").append(parts.constants).append("\n");
+  source.append(sizes).append(parts.functions);
   std::string maps;
   for (const std::string& name : parts.maps) maps += ", const __grid_constant__ Map " + name;
   const std::string start = parts.waits_for_grid_dependency ? "" : fmt::format("  grid_dependency_wait();\n{}", kBegin);
   const std::string body = fmt::format("({}, const LaunchScratch scratch, const Sizes size{}) {{\n{}  {};\n}}\n",
                                        fmt::join(parts.operands, ", "), maps, start, parts.call);
-  plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
-  plan.source += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}", parts.threads,
+  plan.entry = fmt::format("{}_{:016x}", parts.name, hash_of_text(body, hash_of_source(source)));
+  source += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}", parts.threads,
                              parts.resident_ctas > 0 ? fmt::format(", {}", parts.resident_ctas) : "", plan.entry, body);
+  plan.source = std::move(source);
   plan.grid[0] = static_cast<unsigned>(parts.ctas);
   plan.block = static_cast<unsigned>(parts.threads);
   plan.sizes = parts.sizes.words();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/codegen/kernel_source.h"
 #include "paoding/types.h"
 
 namespace paoding::gpu {
@@ -57,9 +58,9 @@ struct TensorMap {
 /// One kernel and its launch. Arguments, in order: a pointer per operand (inputs, then outputs), a LaunchScratch, a
 /// struct whose bytes are `sizes` (kernelParams points at sizes.data()), and the tensor maps.
 struct TextLaunch {
-  std::string source;  // CUDA C++ source
+  KernelSource source;  // CUDA C++
   /// The source for a fused launch, if it differs: it has an argument for a number that is a constant in `source`.
-  std::string shared_source = {};
+  KernelSource shared_source = {};
   std::string entry;             // the kernel's name in it
   unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
   unsigned block = 0;            // threads of a CTA

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'P', 'D', 'C', 'U', 'B', 'I', 'N', '\0'};
 constexpr std::uint32_t kFormatVersion = 1;
-constexpr std::size_t kMaxCompilers = 4;
+constexpr std::size_t kMaxCompilers = 32;  // NVRTC takes some hundred megabytes for each
 /// Hundreds of times the size of our largest kernel. A larger file was not made by us, whatever size it says it has.
 constexpr std::uint64_t kMostCubinBytes = 64 << 20;
 
@@ -69,7 +69,18 @@ fs::path KernelCache::folder_from_environment() {
   return {};
 }
 
-KernelCache::Key KernelCache::key_of(const std::string& source, const std::string& arch) const {
+KernelCache::Key KernelCache::key_of(const KernelSource& source, const std::string& arch) const {
+  const std::pair of(source.hash(), arch);
+  {
+    const std::lock_guard lock(keys_mutex_);
+    if (const auto known = keys_.find(of); known != keys_.end()) return known->second;
+  }
+  const Key made = made_key(source, arch);
+  const std::lock_guard lock(keys_mutex_);
+  return keys_.emplace(of, made).first->second;
+}
+
+KernelCache::Key KernelCache::made_key(const std::string& source, const std::string& arch) const {
   std::string text;
   append_part(&text, std::to_string(compiler_.version));
   append_part(&text, arch);
@@ -85,11 +96,11 @@ fs::path KernelCache::file_of(const Key& key) const {
   return folder_ / fmt::format("{:016x}{:016x}.cubin", key[0], key[1]);
 }
 
-fs::path KernelCache::file_of(const std::string& source, const std::string& arch) const {
+fs::path KernelCache::file_of(const KernelSource& source, const std::string& arch) const {
   return file_of(key_of(source, arch));
 }
 
-KernelCache::Cubin KernelCache::cubin(const std::string& source, const std::string& arch, const std::string& name) {
+KernelCache::Cubin KernelCache::cubin(const KernelSource& source, const std::string& arch, const std::string& name) {
   const Key key = key_of(source, arch);
   std::promise<Cubin> promise;
   std::shared_future<Cubin> already;
@@ -201,7 +212,7 @@ void KernelCache::write_file(const Key& key, const std::vector<char>& cubin) con
   }
 }
 
-void KernelCache::compile_all(std::span<const std::string> sources, const std::string& arch) {
+void KernelCache::compile_all(std::span<const KernelSource> sources, const std::string& arch) {
   std::atomic<std::size_t> next{0};
   std::mutex error_mutex;
   std::exception_ptr first_error;
@@ -220,11 +231,12 @@ void KernelCache::compile_all(std::span<const std::string> sources, const std::s
   std::size_t missing = 0;
   {
     std::lock_guard lock(mutex_);
-    for (const std::string& source : sources) missing += cubins_.count(key_of(source, arch)) == 0 ? 1 : 0;
+    for (const KernelSource& source : sources) missing += cubins_.count(key_of(source, arch)) == 0 ? 1 : 0;
   }
   std::vector<std::jthread> threads;  // joined on every way out
   try {
-    for (std::size_t i = 1; i < std::min(missing, kMaxCompilers); ++i) threads.emplace_back(work);
+    const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    for (std::size_t i = 1; i < std::min({missing, cores, kMaxCompilers}); ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {  // the system starts no more: those that run do all of it
   }
   work();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/hash128.h"
+#include "gpu/codegen/kernel_source.h"
 
 namespace paoding::gpu {
 
@@ -55,20 +56,22 @@ class KernelCache {
 
   /// The cubin of a source for an architecture; `name` is shown in errors and is no part of the key.
   /// Error (device) when the source does not compile; it is tried again on the next call.
-  Cubin cubin(const std::string& source, const std::string& arch, const std::string& name = "kernel.cu");
-  /// Makes every source's cubin ready, compiling missing ones on up to four threads. Throws the first error after all
+  Cubin cubin(const KernelSource& source, const std::string& arch, const std::string& name = "kernel.cu");
+  /// Makes every source's cubin ready, compiling missing ones on as many threads as there are cores. Throws the first error after all
   /// threads are done.
-  void compile_all(std::span<const std::string> sources, const std::string& arch);
+  void compile_all(std::span<const KernelSource> sources, const std::string& arch);
 
   CacheCounts counts() const;
   const std::filesystem::path& folder() const { return folder_; }
   /// The file that holds, or would hold, this source's cubin.
-  std::filesystem::path file_of(const std::string& source, const std::string& arch) const;
+  std::filesystem::path file_of(const KernelSource& source, const std::string& arch) const;
 
  private:
   using Key = Hash128;  // enough bits to take equal for same
 
-  Key key_of(const std::string& source, const std::string& arch) const;
+  /// Taken together once for a source and architecture, and then looked up.
+  Key key_of(const KernelSource& source, const std::string& arch) const;
+  Key made_key(const std::string& source, const std::string& arch) const;
   std::filesystem::path file_of(const Key& key) const;
   Cubin load_or_compile(const Key& key, const std::string& source, const std::string& arch, const std::string& name);
   Cubin read_file(const Key& key) const;
@@ -79,6 +82,8 @@ class KernelCache {
   mutable std::mutex mutex_;                         // guards the members below
   std::map<Key, std::shared_future<Cubin>> cubins_;  // ready, or being made by the thread that put it in
   CacheCounts counts_;
+  mutable std::mutex keys_mutex_;
+  mutable std::map<std::pair<Hash128, std::string>, Key> keys_;  // by source and architecture
 };
 
 }  // namespace paoding::gpu

@@ -177,7 +177,7 @@ TEST_F(KernelCacheTest, ManyThreadsCompileEachSourceOnce) {
 
 TEST_F(KernelCacheTest, CompileAllUsesUpToFourThreadsAndReportsTheError) {
   KernelCache cache(folder_, fake());
-  std::vector<std::string> sources;
+  std::vector<KernelSource> sources;
   for (int i = 0; i < 16; ++i) sources.push_back("text " + std::to_string(i));
   cache.compile_all(sources, "sm_90a");
   EXPECT_EQ(cache.counts().compiles, 16);
@@ -231,7 +231,7 @@ TEST_F(KernelCacheTest, KeepsWhatNvrtcCompiled) {
   EXPECT_EQ(other.counts().compiles, 0);
   EXPECT_THROW(other.cubin("not CUDA", "sm_90a"), Error);
 
-  std::vector<std::string> sources;
+  std::vector<KernelSource> sources;
   for (int i = 0; i < 8; ++i) {
     sources.push_back("extern \"C\" __global__ void k" + std::to_string(i) + "(int* x) { *x = 1; }");
   }

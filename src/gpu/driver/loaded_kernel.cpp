@@ -82,13 +82,13 @@ void* memory_of(const TensorMap& map, void* const* operands, const LaunchScratch
 
 }  // namespace
 
-CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry) {
+CUfunction load_kernel(const GpuDevice& device, const KernelSource& source, const std::string& entry) {
   static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, Module> modules;
+  static std::map<std::pair<int, Hash128>, Module> modules;
   const std::string arch = device.target().arch();
   const auto cubin = KernelCache::shared().cubin(source, arch, entry + ".cu");
   const std::lock_guard lock(mutex);
-  const auto key = std::pair(device.index(), source);
+  const auto key = std::pair(device.index(), source.hash());
   auto it = modules.find(key);
   if (it == modules.end()) it = modules.emplace(key, Module(device, *cubin, entry)).first;
   return it->second.function(entry);

@@ -13,7 +13,7 @@
 namespace paoding::gpu {
 
 /// Loaded kernels by their source, one set per GPU, for all programs of the process.
-CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry);
+CUfunction load_kernel(const GpuDevice& device, const KernelSource& source, const std::string& entry);
 
 class LoadedKernel {
  public:

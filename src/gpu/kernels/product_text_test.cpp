@@ -263,7 +263,7 @@ TEST(ProductText, GivesProductsOnAGpu) {
       for (const ProductTile& tile : product_tiles(is_exact)) cases.emplace_back(one, tile, product);
     }
   }
-  std::vector<std::string> sources;  // compiled side by side
+  std::vector<KernelSource> sources;  // compiled side by side
   for (const ProductCase& one : cases) sources.push_back(one.launch.source);
   KernelCache::shared().compile_all(sources, device.target().arch());
   for (const ProductCase& one : cases) {

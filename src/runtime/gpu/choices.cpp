@@ -86,8 +86,8 @@ GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, c
   PD_CUDA(driver.cuMemcpyHtoD(memory_.address(), zeros.data(), words_ * sizeof(unsigned)));
 }
 
-std::vector<std::string> GpuChoices::sources() const {
-  std::set<std::string> texts;
+std::vector<gpu::KernelSource> GpuChoices::sources() const {
+  std::set<gpu::KernelSource> texts;
   for (const auto& [steps, kernel] : kernels_) texts.insert(kernel.text.source);
   return {texts.begin(), texts.end()};
 }

@@ -25,7 +25,7 @@ class GpuChoices {
   GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target);
 
   /// The sources, once each.
-  std::vector<std::string> sources() const;
+  std::vector<gpu::KernelSource> sources() const;
   void load(const gpu::GpuDevice& device);
 
   /// The word that the launch asks before it writes, in place of anything else: not zero where it is in a branch that

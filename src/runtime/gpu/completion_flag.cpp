@@ -76,8 +76,8 @@ CompletionFlag::~CompletionFlag() {
   if (memory_.bytes() != nullptr) shelf().give(device_->index(), std::move(memory_));
 }
 
-std::vector<std::string> CompletionFlag::sources() const {
-  return texts_[0] == nullptr ? std::vector<std::string>{} : std::vector<std::string>{texts_[0]->source};
+std::vector<gpu::KernelSource> CompletionFlag::sources() const {
+  return texts_[0] == nullptr ? std::vector<gpu::KernelSource>{} : std::vector<gpu::KernelSource>{texts_[0]->source};
 }
 
 void CompletionFlag::prepare() {

@@ -30,7 +30,7 @@ class CompletionFlag {
   CompletionFlag(const gpu::GpuDevice& device, const Completion& planned, const Target& target,
                  const std::vector<CUdeviceptr>& bases);
 
-  std::vector<std::string> sources() const;
+  std::vector<gpu::KernelSource> sources() const;
   /// The signal that a run gives to a thread that waits for it.
   enum class Signals : std::uint8_t { nothing, completion, results };
   static constexpr std::size_t kKinds = 2;  // of graphs that tell something

@@ -337,7 +337,7 @@ class GpuExecutor : public Executor {
   }
 
   void prepare_kernels() {
-    std::vector<std::string> more;
+    std::vector<gpu::KernelSource> more;
     for (const auto& texts : {fused_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
       more.insert(more.end(), texts.begin(), texts.end());
     }

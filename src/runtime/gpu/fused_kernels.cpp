@@ -9,9 +9,9 @@
 
 namespace paoding {
 
-std::vector<std::string> FusedKernels::sources() const {
+std::vector<gpu::KernelSource> FusedKernels::sources() const {
   if (schedule_ == nullptr || schedule_->kernels == nullptr) return {};
-  std::set<std::string> texts;
+  std::set<gpu::KernelSource> texts;
   for (const FusedLaunches::Kernel& kernel : schedule_->kernels->kernels) {
     for (const auto& launch : kernel.launches) texts.insert(launch->launch().source);
   }

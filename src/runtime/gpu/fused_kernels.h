@@ -21,7 +21,7 @@ class FusedKernels {
   explicit FusedKernels(const Schedule& schedule) : schedule_(&schedule) {}
 
   /// The sources, once each.
-  std::vector<std::string> sources() const;
+  std::vector<gpu::KernelSource> sources() const;
   void load(const gpu::GpuDevice& device);
 
   /// Starts an entry of Kind::fused. `run_of` gives the run that a launch alone would get.

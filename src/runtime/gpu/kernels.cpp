@@ -21,8 +21,8 @@ void for_each_step(const Target& target, const std::vector<Step>& steps,
   }
 }
 
-std::set<std::string> texts_of(const Plan& plan) {
-  std::set<std::string> texts;
+std::set<gpu::KernelSource> texts_of(const Plan& plan) {
+  std::set<gpu::KernelSource> texts;
   for_each_step(*plan.target, plan.steps, [&](const Step& step) {
     if (step.text == nullptr) return;
     for (const gpu::TextLaunch& launch : step.text->launches) texts.insert(launch.source);
@@ -32,11 +32,11 @@ std::set<std::string> texts_of(const Plan& plan) {
 
 }  // namespace
 
-void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more) {
+void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<gpu::KernelSource> more) {
   const gpu::CacheCounts before = gpu::KernelCache::shared().counts();
-  std::set<std::string> texts = texts_of(plan);
+  std::set<gpu::KernelSource> texts = texts_of(plan);
   texts.insert(more.begin(), more.end());
-  const std::vector<std::string> list(texts.begin(), texts.end());
+  const std::vector<gpu::KernelSource> list(texts.begin(), texts.end());
   gpu::KernelCache::shared().compile_all(list, plan.target->arch());
   for_each_step(*plan.target, plan.steps, [&](const Step& step) {
     if (step.text != nullptr) {
@@ -69,8 +69,11 @@ LaunchShape GpuKernels::launch(const Step& step) const {
 }
 
 std::string GpuKernels::text(const Plan& plan) {
+  const std::set<gpu::KernelSource> texts = texts_of(plan);
+  std::set<std::string_view> sorted;
+  for (const gpu::KernelSource& text : texts) sorted.insert(text.text());
   std::string all;
-  for (const std::string& text : texts_of(plan)) all += text + "\n";
+  for (const std::string_view text : sorted) all.append(text).append("\n");
   return all;
 }
 

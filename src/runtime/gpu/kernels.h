@@ -18,7 +18,7 @@ namespace paoding {
 class GpuKernels {
  public:
   /// Compiles the groups and kernel ops of `plan`, which must outlive it, and in the same go `more` sources.
-  void prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more);
+  void prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<gpu::KernelSource> more);
 
   const PreparedKernel& at(const Step* step) const { return *kernels_.at(step); }
   /// The symbol of the kernel that the step launches, of several all; of a library's kernel the library.

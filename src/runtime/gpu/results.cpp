@@ -20,8 +20,8 @@ GpuResults::GpuResults(const gpu::GpuDevice& device, const PackedResults& packed
   text_ = std::make_unique<gpu::TextLaunch>(gpu::plan_pack(sizes, target));
 }
 
-std::vector<std::string> GpuResults::sources() const {
-  return has_any() ? std::vector<std::string>{text_->source} : std::vector<std::string>{};
+std::vector<gpu::KernelSource> GpuResults::sources() const {
+  return has_any() ? std::vector<gpu::KernelSource>{text_->source} : std::vector<gpu::KernelSource>{};
 }
 
 void GpuResults::load(const gpu::GpuDevice& device) {

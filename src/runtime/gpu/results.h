@@ -24,7 +24,7 @@ class GpuResults {
              const std::vector<CUdeviceptr>& bases);
 
   bool has_any() const { return text_ != nullptr; }
-  std::vector<std::string> sources() const;
+  std::vector<gpu::KernelSource> sources() const;
   void load(const gpu::GpuDevice& device);
   void start(CUstream stream) const;
   /// The value as the last run that is done left it; nullptr where it is not among them.

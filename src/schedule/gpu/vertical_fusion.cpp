@@ -54,6 +54,7 @@ VerticalFusion::VerticalFusion(const std::vector<Launch>& launches, const std::v
     VerticalRun best;
     if (is_group(launches[i])) {
       for (const Member& first : members_of(launches[i])) {
+        if (!may_follow(i + 1)) break;
         VerticalRun found = longest(i, first);
         if (found.alone_us - found.fused_us > best.alone_us - best.fused_us) best = std::move(found);
       }
@@ -63,14 +64,13 @@ VerticalFusion::VerticalFusion(const std::vector<Launch>& launches, const std::v
   }
 }
 
-// Those that take no longer than the step alone.
+// Those that take no longer than the step alone. Whether a way is a stage takes its kernel's text to say, so that is
+// asked where everything else suits.
 const VerticalFusion::Ways& VerticalFusion::ways_of(const Step& step) {
   const auto [known, is_new] = ways_.try_emplace(&step);
   if (!is_new) return known->second;
   std::vector<int> axes = partition_axes(step.group);
   axes.push_back(kWholeGroup);
-  std::vector<int> alignment;
-  for (const Operand& operand : step.operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
   const double alone_us = gpu::alone_us(step.group, target_);
   for (const int axis : axes) {
     const Way way{axis, partition_count(step.group, axis), alone_us, gpu::stage_us(step.group, axis, target_)};
@@ -82,16 +82,37 @@ const VerticalFusion::Ways& VerticalFusion::ways_of(const Step& step) {
       refusal = fmt::format("{:.1f} us expected of {} partition{}, {:.1f} of a kernel of its own", way.stage_us,
                             way.partitions, way.partitions == 1 ? "" : "s", way.alone_us);
     } else {
-      gpu::FusedStage stage = gpu::plan_stage(step.group, axis, alignment, target_);
-      refusal = stage.refusal;
-      if (refusal.empty()) {
-        stages_.emplace(std::pair(&step, axis), std::move(stage));
-        known->second.all.push_back(way);
-      }
+      known->second.all.push_back(way);
     }
     if (known->second.refusal.empty()) known->second.refusal = std::move(refusal);
   }
   return known->second;
+}
+
+const gpu::FusedStage& VerticalFusion::stage(const Step* step, int axis) {
+  const auto [known, is_new] = stages_.try_emplace({step, axis});
+  if (is_new) {
+    std::vector<int> alignment;
+    for (const Operand& operand : step->operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
+    known->second = gpu::plan_stage(step->group, axis, alignment, target_);
+  }
+  return known->second;
+}
+
+bool VerticalFusion::is_stage(const Launch& launch, const Way& way) {
+  return stage(launch.step, way.axis).refusal.empty();
+}
+
+// Empty where the step is a stage one way at least.
+std::string VerticalFusion::refusal_of(const Launch& launch) {
+  const Ways& ways = ways_of(*launch.step);
+  std::string refusal = ways.refusal;
+  for (const Way& way : ways.all) {
+    const std::string& own = stage(launch.step, way.axis).refusal;
+    if (own.empty()) return "";
+    if (refusal.empty()) refusal = own;
+  }
+  return refusal;
 }
 
 std::vector<VerticalFusion::Member> VerticalFusion::members_of(const Launch& launch) {
@@ -125,7 +146,8 @@ VerticalRun VerticalFusion::longest(std::size_t begin, const Member& first) {
       const bool fits = member.way.partitions == first.way.partitions &&
                         std::ranges::any_of(members, [&](const Member& each) { return member.reads_of(each); }) &&
                         std::ranges::all_of(members, [&](const Member& each) { return member.keeps_apart(each); });
-      if (fits && (!next || member.way.stage_us < next->way.stage_us)) next = std::move(member);
+      const bool is_better = fits && (!next || member.way.stage_us < next->way.stage_us);
+      if (is_better && is_stage(launches_[i], member.way)) next = std::move(member);
     }
     if (!next) break;
     members.push_back(std::move(*next));
@@ -135,7 +157,8 @@ VerticalRun VerticalFusion::longest(std::size_t begin, const Member& first) {
     run.axes.push_back(member.way.axis);
     run.alone_us += member.way.alone_us, run.fused_us += member.way.stage_us;
   }
-  return members.size() >= 2 && run.fused_us < run.alone_us ? run : VerticalRun{};
+  const bool gains = members.size() >= 2 && run.fused_us < run.alone_us;
+  return gains && is_stage(launches_[begin], first.way) ? run : VerticalRun{};
 }
 
 bool VerticalFusion::reads_of_the_one_before(std::size_t i) const {
@@ -148,14 +171,15 @@ std::string VerticalFusion::why_not(std::size_t i) {
   if (is_target_[i + 1]) return "a branch leads between them";
   if (kind_[i] != kind_[i + 1]) return "a commit guard is between them, or one polls another word before it writes";
   for (const std::size_t k : {i, i + 1}) {
-    const Step& step = *launches_[k].step;
-    if (ways_of(step).all.empty()) return fmt::format("step {} is no stage: {}", step.position, ways_of(step).refusal);
+    const std::string refusal = refusal_of(launches_[k]);
+    if (!refusal.empty()) return fmt::format("step {} is no stage: {}", launches_[k].step->position, refusal);
   }
   std::optional<std::pair<double, double>> best;  // us alone and as a vertically fused launch
   bool have_partitions_in_common = false;
   for (const Member& first : members_of(launches_[i])) {
     for (const Member& second : members_of(launches_[i + 1])) {
       if (first.way.partitions != second.way.partitions) continue;
+      if (!is_stage(launches_[i], first.way) || !is_stage(launches_[i + 1], second.way)) continue;
       have_partitions_in_common = true;
       if (!second.keeps_apart(first)) continue;
       const double fused_us = gpu::kVerticalLaunchUs + first.way.stage_us + second.way.stage_us;

@@ -33,7 +33,8 @@ class VerticalFusion {
                  const std::vector<int>& kind, const Target& target);
 
   const std::vector<VerticalRun>& all() const { return runs_; }
-  const gpu::FusedStage& stage(const Step* step, int axis) { return stages_.at({step, axis}); }
+  /// The step as a stage, split along `axis`. Refused where it cannot be one.
+  const gpu::FusedStage& stage(const Step* step, int axis);
   /// Why launches `i` and `i + 1` are not stages of one; empty unless they are groups and the second reads of the
   /// first.
   std::string why_not(std::size_t i);
@@ -47,12 +48,13 @@ class VerticalFusion {
   };
   struct Ways {
     std::vector<Way> all;
-    std::string refusal;  // of the first that was tried
+    std::string refusal;  // of the first that would take longer, or has too many partitions
   };
   struct Member;
 
   const Ways& ways_of(const Step& step);
-
+  bool is_stage(const Launch& launch, const Way& way);
+  std::string refusal_of(const Launch& launch);
   std::vector<Member> members_of(const Launch& launch);
   VerticalRun longest(std::size_t begin, const Member& first);
   bool may_follow(std::size_t i) const;

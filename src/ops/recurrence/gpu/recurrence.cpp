@@ -305,7 +305,7 @@ class RecurrenceText : public gpu::TextParts {
     constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
     gpu::TextParts together = *this;
     if (pipelined_layers_ > 1) together.functions += k_recurrence_pipelined_cu, together.call = stacked_call;
-    const std::string shared = gpu::make_text_kernel(together).source;
+    const gpu::KernelSource shared = gpu::make_text_kernel(together).source;
     constants = common + fmt::format("constexpr bool kIsReverse = {}, kIsDirectionGiven = false;\n", is_reverse_);
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     launch.shared_source = shared;

@@ -214,7 +214,7 @@ TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
     for (const Step& step : plan.steps) {
       if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
       for (const gpu::TextLaunch& launch : step.text->launches) {
-        const auto says = [&](const char* what) { return launch.source.find(what) != std::string::npos; };
+        const auto says = [&](const char* what) { return launch.source.has(what); };
         by_wgmma += says("kWgmma = true") ? 1 : 0;
         in_squares += says("kWgmma = true") && !says("kRestFragments = 0;") ? 1 : 0;
       }
