@@ -20,8 +20,8 @@ constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = kFnvSt
   return hash;
 }
 
-/// A hash of long texts, eight bytes at a time: folded 128-bit products, as in wyhash (Wang Yi, public domain). Its values
-/// may differ from one version to the next.
+/// A hash of long texts, eight bytes at a time: folded 128-bit products, as in wyhash (Wang Yi, public domain). Its
+/// values may differ from one version to the next.
 inline std::uint64_t hash_of_text(std::string_view text, std::uint64_t hash = kFnvStart) {
   const auto fold = [](std::uint64_t a, std::uint64_t b) {
     __extension__ using Wide = unsigned __int128;

@@ -178,7 +178,8 @@ void alias_outputs(Plan* plan);
 /// Numbers the steps, and says of every slot from which position to which it is alive, and how much is at most.
 void find_lives(Plan* plan);
 
-/// find_lives(), then gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
+/// find_lives(), then gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same
+/// time covers.
 void place_slots(Plan* plan);
 
 /// The most bytes that are alive at one position, and the first position at which they are.

@@ -29,7 +29,9 @@ class KernelSource {
 
   friend bool operator==(const KernelSource& a, const KernelSource& b) { return a.hash() == b.hash(); }
   /// An order that is the same in every process, but for that no order of texts.
-  friend std::strong_ordering operator<=>(const KernelSource& a, const KernelSource& b) { return a.hash() <=> b.hash(); }
+  friend std::strong_ordering operator<=>(const KernelSource& a, const KernelSource& b) {
+    return a.hash() <=> b.hash();
+  }
 
  private:
   struct Kept {

@@ -33,7 +33,7 @@ TextLaunch make_text_kernel(const TextParts& parts) {
                                        fmt::join(parts.operands, ", "), maps, start, parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, hash_of_text(body, hash_of_source(source)));
   source += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}", parts.threads,
-                             parts.resident_ctas > 0 ? fmt::format(", {}", parts.resident_ctas) : "", plan.entry, body);
+                        parts.resident_ctas > 0 ? fmt::format(", {}", parts.resident_ctas) : "", plan.entry, body);
   plan.source = std::move(source);
   plan.grid[0] = static_cast<unsigned>(parts.ctas);
   plan.block = static_cast<unsigned>(parts.threads);

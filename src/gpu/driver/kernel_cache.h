@@ -57,8 +57,8 @@ class KernelCache {
   /// The cubin of a source for an architecture; `name` is shown in errors and is no part of the key.
   /// Error (device) when the source does not compile; it is tried again on the next call.
   Cubin cubin(const KernelSource& source, const std::string& arch, const std::string& name = "kernel.cu");
-  /// Makes every source's cubin ready, compiling missing ones on as many threads as there are cores. Throws the first error after all
-  /// threads are done.
+  /// Makes every source's cubin ready, compiling missing ones on as many threads as there are cores. Throws the first
+  /// error after all threads are done.
   void compile_all(std::span<const KernelSource> sources, const std::string& arch);
 
   CacheCounts counts() const;
