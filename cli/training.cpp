@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <map>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -85,6 +87,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   note_surroundings();
   programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request_.compile,
                     &*parameters_);
+  prepare_programs();
   predictor_ = task.predictor({&*parameters_, request_.compile, check_interrupted});
   const std::int64_t count = parameters_->elements(ParameterRole::model);
   const models::TrainingSettings& settings = task.settings;
@@ -92,6 +95,17 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   log_.say(fmt::format("{} parameters, {} steps of {} {} in {} epochs on {}, checkpoints in {}", count, last_step_,
                        settings.batch_size, task.item(), settings.epochs, to_string(request.compile.device),
                        folder_->path().string()));
+}
+
+// The most frequent first, which are likely to come first. A training of a few steps asks for a few only.
+void Training::prepare_programs() {
+  std::map<std::int64_t, std::int64_t> examples;
+  for (const std::int64_t bucket : buckets_) ++examples[bucket];
+  if (last_step_ - manifest_.step < std::ssize(examples)) return;
+  std::vector<Programs::Key> keys;
+  for (const auto& [bucket, count] : examples) keys.push_back({bucket});
+  std::ranges::stable_sort(keys, std::greater(), [&](const Programs::Key& key) { return examples.at(key[0]); });
+  programs_->prepare(keys);
 }
 
 // Takes options from the checkpoint, if there is one, then from the user.

@@ -46,6 +46,7 @@ class Training {
   std::unique_ptr<Graph> training_graph(std::int64_t bucket) const;
   void check_free() const;
   void apply_options();
+  void prepare_programs();
   void restore_all(const Checkpoint& checkpoint);
   std::optional<Checkpoint> last_checkpoint();
   void check_data(bool is_resumed);

@@ -136,7 +136,10 @@ class FashionPredictor : public Predictor {
     return all;
   }
   void prepare(const SearchOptions&) override {
-    for (const std::int64_t rows : kBatches) programs_.at({rows});
+    std::vector<Programs::Key> keys;
+    for (const std::int64_t rows : kBatches) keys.push_back({rows});
+    programs_.prepare(keys);
+    for (const Programs::Key& key : keys) programs_.at(key);
   }
 
   std::vector<Score> evaluate(Part part, const SearchOptions&, std::int64_t limit) override {

@@ -214,6 +214,7 @@ class LmPredictor : public Predictor {
     return all;
   }
   void prepare(const SearchOptions& search) override {
+    programs_.prepare(keys(search));
     for (const Programs::Key& key : keys(search)) programs_.at(key);
   }
 

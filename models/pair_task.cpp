@@ -200,6 +200,7 @@ Graphs PairSearch::graphs(std::int64_t beam) const {
 }
 
 void PairSearch::prepare(std::int64_t beam) {
+  programs_.prepare(keys(beam));
   for (const Programs::Key& key : keys(beam)) programs_.at(key);
 }
 
@@ -228,19 +229,24 @@ std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequ
   for (const Sequence& source : sources) {
     buckets.push_back(data::bucket_bound(task_.source_bounds_, static_cast<std::int64_t>(source.size())));
   }
-  std::vector<std::vector<Hypothesis>> found(sources.size());
+  std::vector<std::pair<Programs::Key, std::vector<std::int64_t>>> batches;
   if (packs) {
-    for (const PackedBatch& batch : packed(buckets, row_counts(beam))) {
-      run(sources, batch.examples, {batch.bound, batch.rows, beam}, &found);
+    for (PackedBatch& batch : packed(buckets, row_counts(beam))) {
+      batches.emplace_back(Programs::Key{batch.bound, batch.rows, beam}, std::move(batch.examples));
     }
-    return found;
+  } else {
+    const std::int64_t most = most_rows(beam);
+    for (data::BatchExamples& batch : data::batches_in_order(buckets, most)) {
+      const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
+      const std::int64_t rows = batch.size() == 1 ? 1 : most;  // two shapes of a bucket: one source, and many
+      batches.emplace_back(Programs::Key{bound, rows, beam}, std::move(batch));
+    }
   }
-  const std::int64_t most = most_rows(beam);
-  for (const data::BatchExamples& batch : data::batches_in_order(buckets, most)) {
-    const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
-    const std::int64_t rows = batch.size() == 1 ? 1 : most;  // two shapes of a bucket: one source, and many
-    run(sources, batch, {bound, rows, beam}, &found);
-  }
+  std::vector<Programs::Key> keys;
+  for (const auto& [key, batch] : batches) keys.push_back(key);
+  programs_.prepare(keys);
+  std::vector<std::vector<Hypothesis>> found(sources.size());
+  for (const auto& [key, batch] : batches) run(sources, batch, key, &found);
   return found;
 }
 

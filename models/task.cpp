@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "models/all_tasks.h"
 #include "paoding/data/batches.h"
@@ -107,6 +108,9 @@ MeanLoss::MeanLoss(const Task& task, const Trained& trained, std::int64_t rows)
 double MeanLoss::operator()(Part part, std::int64_t limit) {
   std::vector<std::int64_t> buckets = task_.buckets(part);
   if (limit > 0 && limit < static_cast<std::int64_t>(buckets.size())) buckets.resize(static_cast<std::size_t>(limit));
+  std::vector<Programs::Key> keys;
+  for (const std::int64_t bucket : std::set<std::int64_t>(buckets.begin(), buckets.end())) keys.push_back({bucket});
+  programs_.prepare(keys);
   double sum = 0, weight = 0;
   for (const data::BatchExamples& examples : data::batches_in_order(buckets, rows_)) {
     const std::int64_t bucket = buckets[static_cast<std::size_t>(examples[0])];

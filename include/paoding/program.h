@@ -188,6 +188,8 @@ class Fetched {
   std::shared_ptr<State> state_;
 };
 
+struct CompiledPlan;
+
 /// One thread uses it at a time: a call while another is under way, on another thread or around a callback, is an Error
 /// (argument), and so is every call on a Program that was moved from. A process that was forked from one that
 /// had compiled a program for several threads has lost these: compiling and running there is an Error (device).
@@ -264,7 +266,11 @@ class Program {
   struct Compiled;
   Compiled& compiled() const;
   explicit Program(std::unique_ptr<Compiled> compiled);
-  Program compile(const Graph& graph) const;
+  friend class Programs;
+  Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters, CompiledPlan* plan);
+  /// `plan`: of the graph, where it has been made already.
+  Program bind(const Graph& graph, CompiledPlan* plan) const;
+  Program compile(const Graph& graph, CompiledPlan* plan) const;
   std::unique_ptr<Compiled> compiled_;
 };
 

@@ -7,12 +7,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "paoding/graph.h"
 #include "paoding/program.h"
 
 namespace paoding {
+
+class PlansAhead;
 
 /// The programs of one model, one per shape: made when a shape is first asked for, kept, all with the same parameters
 /// and in one arena, so the fetches that a run left in it are there until another of them runs. The arena grows where
@@ -31,6 +34,12 @@ class Programs {
   /// (argument) while another call is under way, on another thread or around `build`.
   Program& at(const Key& key);
 
+  /// Of keys that at() will be asked for, plans are made and, on a GPU, kernels compiled on other threads, in this
+  /// order, while programs run. at() then waits at most for its own key. Graphs are built here, and errors thrown by
+  /// at(). Keys that are there already are left out. Does nothing where CompileOptions::tune needs the device, or
+  /// after_pass would be called on another thread. Errors: as build; (argument) while another call is under way.
+  void prepare(std::span<const Key> keys);
+
   std::int64_t size() const { return static_cast<std::int64_t>(programs_.size()); }
   /// Spent on making programs, their graphs among it.
   double milliseconds() const { return milliseconds_; }
@@ -41,7 +50,10 @@ class Programs {
   Build build_;
   CompileOptions options_;
   const Parameters* parameters_;
+  std::unique_ptr<Graph> graph_of(const Key& key) const;
+
   std::map<Key, Program> programs_;
+  std::shared_ptr<PlansAhead> ahead_;
   double milliseconds_ = 0;
   // A moved object is in no call, so the flag does not move with it.
   struct InUse {

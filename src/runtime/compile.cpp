@@ -43,6 +43,10 @@ int NameIndex::at(std::string_view name, const char* kind) const {
   return it->second;
 }
 
+Preprocess preprocess_of(const CompileOptions& options, bool has_parameters) {
+  return has_parameters && options.execution == Execution::captured ? Preprocess::once : Preprocess::in_every_run;
+}
+
 CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Preprocess preprocess) {
   if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
     fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));

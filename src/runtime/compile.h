@@ -28,6 +28,9 @@ struct CompiledPlan {
 /// Whether values that follow from parameters alone are planned apart; this needs somebody who keeps them between runs.
 enum class Preprocess : std::uint8_t { in_every_run, once };
 
+/// How a program of these options does it. Who looks at every step sees all of them in every run.
+Preprocess preprocess_of(const CompileOptions& options, bool has_parameters);
+
 /// Plans a copy of `graph` for the target, which need not be there: the one path for programs, `dump`, benches and
 /// tests. `options.device` is not looked at. Error (argument) on an unknown fetch or pass, (unsupported) as make_plan()
 /// says.

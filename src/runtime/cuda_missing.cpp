@@ -26,6 +26,7 @@ std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char*, CompiledPlan, cons
 void fuse_launches(const Plan&, Schedule*) {}  // plans without kernels have nothing to fuse
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
+void compile_kernels_of(const Plan&, const CompileOptions&) { no_gpu(); }
 std::vector<std::string> time_choices(const Plan&, const Device&) { no_gpu(); }
 StepNeeds lower_for_gpu(Step&, const Target&) { return {}; }  // its plan can be looked at all the same
 

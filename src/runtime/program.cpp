@@ -383,29 +383,34 @@ Program& Program::operator=(Program&& other) noexcept {
 }
 
 Program::Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters)
+    : Program(graph, options, parameters, nullptr) {}
+
+Program::Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters, CompiledPlan* plan)
     : compiled_(std::make_unique<Compiled>()) {
   if (parameters != nullptr) {
     parameters->store();  // there is one
     compiled_->parameters = parameters->store_;
   }
   compiled_->options = options;
-  *this = bind(graph);
+  *this = bind(graph, plan);
 }
 
-Program Program::bind(const Graph& graph) const {
+Program Program::bind(const Graph& graph) const { return bind(graph, nullptr); }
+
+Program Program::bind(const Graph& graph, CompiledPlan* plan) const {
   Compiled& mine = compiled();
   const Compiled::Call use(mine, "bind");
   std::optional<ProgramUse> memory;  // that the new program shares, and which may grow
   if (mine.arena != nullptr) memory.emplace(mine.arena->is_in_use, "bind");
   try {
-    return compile(graph);
+    return compile(graph, plan);
   } catch (const std::bad_alloc&) {
     fail(ErrorKind::device, "compile: a graph of {} nodes needs more memory than there is: {}", graph.size(),
          memory_left());
   }
 }
 
-Program Program::compile(const Graph& source) const {
+Program Program::compile(const Graph& source, CompiledPlan* plan) const {
   static const profile::SiteId site =
       profile::Recorder::add_site({.name = "Program::compile", .kind = profile::SpanKind::compile});
   const profile::LongSpanScope seen(site);
@@ -416,10 +421,9 @@ Program Program::compile(const Graph& source) const {
   made->parameters = like.parameters;
   const CompileOptions& options = made->options;
 
-  // Who looks at every step sees all of them in every run.
-  const bool preprocesses = made->parameters && options.execution == Execution::captured;
-  CompiledPlan compiled = compile_timed(source, options, target_of(options.device),
-                                        preprocesses ? Preprocess::once : Preprocess::in_every_run);
+  CompiledPlan compiled = plan != nullptr ? std::move(*plan)
+                                          : compile_timed(source, options, target_of(options.device),
+                                                          preprocess_of(options, made->parameters != nullptr));
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
   std::set<std::string> written;

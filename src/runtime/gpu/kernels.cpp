@@ -2,11 +2,16 @@
 #include "runtime/gpu/kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
+#include "base/cancel_poll.h"
 #include "gpu/driver/kernel_cache.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "plan/host_steps.h"
+#include "runtime/gpu/fused_kernels.h"
+#include "runtime/target.h"
+#include "schedule/schedule.h"
 
 namespace paoding {
 namespace {
@@ -51,6 +56,25 @@ void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::ve
   const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
   cost_.compiled = static_cast<int>(after.compiles - before.compiles);
   cost_.milliseconds = after.compile_milliseconds - before.compile_milliseconds;
+}
+
+void compile_kernels_of(const Plan& plan, const CompileOptions& options) {
+  std::set<gpu::KernelSource> texts = texts_of(plan);
+  const Schedule schedule = make_schedule(plan, {options.execution, options.repeats, options.fuses_launches});
+  const std::vector<gpu::KernelSource> fused = FusedKernels(schedule).sources();
+  texts.insert(fused.begin(), fused.end());
+  // Threads that have plans of other shapes want mostly the same kernels, so each begins with others: one that a thread
+  // is at makes the next wait.
+  static std::atomic<std::size_t> calls{0};
+  constexpr std::size_t kStride = 37;
+  std::vector<gpu::KernelSource> list(texts.begin(), texts.end());
+  if (list.empty()) return;
+  std::ranges::rotate(list, list.begin() + static_cast<std::ptrdiff_t>(calls++ * kStride % list.size()));
+  const CancelPoll poll;
+  for (const gpu::KernelSource& source : list) {
+    poll();
+    gpu::KernelCache::shared().cubin(source, plan.target->arch());
+  }
 }
 
 std::string GpuKernels::name(const Step& step) const {
