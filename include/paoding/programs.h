@@ -34,7 +34,7 @@ class Programs {
   /// (argument) while another call is under way, on another thread or around `build`.
   Program& at(const Key& key);
 
-  /// Of keys that at() will be asked for, plans are made and, on a GPU, kernels compiled on other threads, in this
+  /// Plans of keys that at() will be asked for are made and, on a GPU, kernels compiled on other threads, in this
   /// order, while programs run. at() then waits at most for its own key. Graphs are built here, and errors thrown by
   /// at(). Keys that are there already are left out. Does nothing where CompileOptions::tune needs the device, or
   /// after_pass would be called on another thread. Errors: as build; (argument) while another call is under way.

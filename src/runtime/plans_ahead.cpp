@@ -26,7 +26,7 @@ void PlansAhead::add(const Key& key, std::unique_ptr<Graph> graph) {
   if (waiting > idle_ && threads_.size() < most_) {
     try {
       threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // the system starts no more: the caller makes what is not begun
+    } catch (const std::system_error&) {  // the system starts no more: the caller makes those that are not begun
     }
   }
   changed_.notify_all();

@@ -26,7 +26,7 @@ class PlansAhead {
   /// Called on several threads at once.
   using Make = std::function<CompiledPlan(const Graph& graph)>;
 
-  /// At most so many threads, each begun when there is work for it. They stop for what stops the thread that makes
+  /// At most so many threads, each begun when there is work for it. They stop for all that stops the thread that makes
   /// this.
   PlansAhead(Make make, std::size_t threads);
   /// Calls off the plans under way.
@@ -60,7 +60,7 @@ class PlansAhead {
   const Make make_;
   const std::size_t most_;
   const Cancellation stop_;
-  const std::vector<Cancellation> around_;  // of the thread that made this
+  const std::vector<Cancellation> around_;  // the thread that made this has them
   mutable std::mutex mutex_;                // guards all that follows
   std::condition_variable changed_;
   std::list<Work> works_;

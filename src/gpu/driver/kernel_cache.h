@@ -83,7 +83,7 @@ class KernelCache {
   std::map<Key, std::shared_future<Cubin>> cubins_;  // ready, or being made by the thread that put it in
   CacheCounts counts_;
   mutable std::mutex keys_mutex_;
-  mutable std::map<std::pair<Hash128, std::string>, Key> keys_;  // by source and architecture
+  mutable std::map<std::pair<Hash128, std::string>, Key> keys_;  // source and architecture
 };
 
 }  // namespace paoding::gpu
