@@ -15,6 +15,7 @@ namespace {
 
 struct Gain {
   std::int64_t low = 0, high = 0;
+  std::int64_t alone = 0;  // the high one, before others have claimed time
   Effect effect = {};
 };
 
@@ -46,13 +47,14 @@ std::vector<Gain> gains_alone(const Replay& replay, const Steps& steps, const st
                               const Replay::Outcome& unchanged, bool two_threads) {
   std::vector<Gain> gains(candidates.size());
   const std::int64_t whole = unchanged.step_ns();
+  const MeasuredSteps measured{steps.first_number(), steps.lengths(), steps.average_ns()};
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < candidates.size(); i = next++) {
       const Replay::Outcome changed = replay.outcome({candidates[i].most});
       const std::int64_t most = whole - changed.step_ns(), least = whole - replay.step_ns(candidates[i].least);
-      gains[i].effect = effect_of(unchanged, changed, steps.first_number());
-      gains[i].high = std::max<std::int64_t>(0, std::max(most, least));
+      gains[i].effect = effect_of(unchanged, changed, measured);
+      gains[i].high = gains[i].alone = std::max<std::int64_t>(0, std::max(most, least));
       gains[i].low = std::clamp<std::int64_t>(std::min(most, least), 0, gains[i].high);
     }
   };
@@ -75,7 +77,8 @@ Finding made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
   finding.replayed_low_ns = gain.low, finding.replayed_high_ns = gain.high;
   finding.gain_low_ns = std::llround(kGainBelow * static_cast<double>(gain.low));
   finding.gain_high_ns = std::clamp<std::int64_t>(std::llround(kGainAbove * static_cast<double>(gain.high)), gain.high,
-                                                  std::max(step_ns, gain.high));
+                                                  std::max(std::min(step_ns, gain.effect.most_ns), gain.high));
+  finding.claimed_ns = gain.alone - gain.high;
   const auto share_of = [&](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(step_ns); };
   finding.share = share_of(gain.high);
   finding.share_low = share_of(finding.gain_low_ns), finding.share_high = share_of(finding.gain_high_ns);

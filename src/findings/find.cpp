@@ -110,6 +110,7 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
   made.step_ns = steps.median_ns(), made.host_ns = steps.host_median_ns();
+  made.base_ns = steps.average_ns(), made.host_mean_ns = steps.host_average_ns();
   made.first_step = static_cast<int>(steps.first_number()), made.recorded_steps = static_cast<int>(steps.recorded());
   made.warm_up_steps = static_cast<int>(steps.warm_up());
   made.step_lengths = steps.lengths(), made.have_gpus = !steps.device_spans().empty();
@@ -133,9 +134,8 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;
   made.silent = std::move(candidates.silent);
-  made.base_ns = std::max(made.step_ns, replay.measured_step_ns());
   const Replay::Outcome unchanged = replay.outcome();
-  made.limit = unchanged.limit();
+  made.limit = unchanged.limit(), made.limit_of_median = unchanged.limit_of_median();
   made.found = claim(replay, steps, std::move(candidates.all), unchanged, made.base_ns, options);
   made.no_lines = how_to_record_lines(steps, made.found);
   return made;

@@ -18,24 +18,33 @@ namespace {
 
 std::string time_of(std::int64_t ns) { return ns == 0 ? "0" : time_text(static_cast<double>(ns)); }
 
-// "about 23.5 ms (98.2%) of the average step of 23.9 ms, between 17.6 ms and 23.9 ms"
+// "about 23.5 ms (98.2%) of the average step of 23.9 ms, between 17.6 ms and 23.9 ms": the step of about().
 std::string gain_text(const Finding& one, const Findings& all) {
-  return fmt::format("about {} ({}) of the {} step of {}, between {} and {}", time_of(one.replayed_high_ns),
-                     percent_text(one.share), all.base_ns > all.step_ns ? "average" : "median", time_of(all.base_ns),
-                     time_of(one.gain_low_ns), time_of(one.gain_high_ns));
+  return fmt::format("about {} ({}) of the average step of {}, between {} and {}", time_of(one.replayed_high_ns),
+                     percent_text(one.share), time_of(all.base_ns), time_of(one.gain_low_ns),
+                     time_of(one.gain_high_ns));
 }
 
 // "932 ms -> 17 ms in 8 of 39 steps (3, 9, 17)": the average of those that change.
-std::string effect_text(const Effect& effect, int steps) {
+std::string effect_text(const Finding& one, const Findings& all) {
   constexpr std::size_t kMostNumbers = 10;
+  constexpr double kWorthSaying = 0.005;  // of a step
+  const Effect& effect = one.effect;
   if (effect.in_steps.empty()) return "";
   std::string text = fmt::format("{} -> {} on average ", time_of(effect.before_ns), time_of(effect.after_ns));
-  if (effect.in_steps.size() == static_cast<std::size_t>(steps)) return text + fmt::format("in all {} steps", steps);
-  text += fmt::format("in {} of {} steps (", effect.in_steps.size(), steps);
-  for (std::size_t i = 0; i < std::min(kMostNumbers, effect.in_steps.size()); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", effect.in_steps[i]);
+  if (effect.in_steps.size() == static_cast<std::size_t>(all.steps)) {
+    text += fmt::format("in all {} steps", all.steps);
+  } else {
+    text += fmt::format("in {} of {} steps (", effect.in_steps.size(), all.steps);
+    for (std::size_t i = 0; i < std::min(kMostNumbers, effect.in_steps.size()); ++i) {
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", effect.in_steps[i]);
+    }
+    text += effect.in_steps.size() > kMostNumbers ? ", ..)" : ")";
   }
-  return text + (effect.in_steps.size() > kMostNumbers ? ", ..)" : ")");
+  if (static_cast<double>(one.claimed_ns) > kWorthSaying * static_cast<double>(all.base_ns)) {
+    text += fmt::format(", by this change alone; {} a step of that counts in another finding", time_of(one.claimed_ns));
+  }
+  return text;
 }
 
 // "'aten::linear' 224 times, 592 us (the most 12 us, in step 3)"
@@ -61,7 +70,7 @@ void append_finding(const Finding& one, const Findings& all, int width, std::str
     if (!text.empty()) append_words(*out, fmt::format("  {}{}", name, text), width);
   };
   append_words(*out, fmt::format("{}. {}: {}", one.number, one_line(one.title), gain_text(one, all)), width);
-  add("Steps: ", effect_text(one.effect, all.steps));
+  add("Steps: ", effect_text(one, all));
   add("", one_line(one.text));
   add("Limit: ", one.effect.bound);
   std::string where;
@@ -111,22 +120,26 @@ std::string silent_text(const Findings& all) {
   return text;
 }
 
+std::string_view limit_text(Side side) {
+  switch (side) {
+    case Side::host: return "the host is the limit, at work for 90% of it or more";
+    case Side::gpu: return "the GPU is the limit, at work for 90% of it or more";
+    default: return "neither is at work for 90% of it";
+  }
+}
+
 std::string about(const Findings& all) {
   const std::string error =
       all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error);
-  if (!all.have_gpus) {
-    return fmt::format("{}: the median step takes {}; replaying them unchanged is off by {}", steps_text(all),
-                       time_of(all.step_ns), error);
+  std::string text = fmt::format("{}: on average a step takes {}", steps_text(all), time_of(all.base_ns));
+  if (all.have_gpus) {
+    text += fmt::format(" until its work on GPUs has ended, {} on the host alone; {}", time_of(all.host_mean_ns),
+                        limit_text(all.limit));
   }
-  return fmt::format(
-      "{}: the median step takes {} until its work on GPUs has ended, {} on the host alone; {} replaying them "
-      "unchanged "
-      "is off by {}",
-      steps_text(all), time_of(all.step_ns), time_of(all.host_ns),
-      all.limit == Side::neither
-          ? "neither is at work for 90% of it;"
-          : fmt::format("the {} is the limit, at work for 90% of it or more;", to_string(all.limit)),
-      error);
+  text += fmt::format("; the median step takes {}", time_of(all.step_ns));
+  if (all.have_gpus) text += fmt::format(", {} on the host", time_of(all.host_ns));
+  if (all.have_gpus && all.limit_of_median != all.limit) text += fmt::format("; of it {}", limit_text(all.limit_of_median));
+  return text + fmt::format("; replaying the steps unchanged is off by {}", error);
 }
 
 std::string text_of(const Findings& all, int width) {
@@ -187,7 +200,7 @@ std::string finding_json(const Finding& one, const Findings& all, const Trace& t
   item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
   item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
   item.add_json("in_steps", json_numbers(one.effect.in_steps));
-  item.add("effect", effect_text(one.effect, all.steps));
+  item.add("effect", effect_text(one, all)).add("claimed_ns", one.claimed_ns);
   item.add("before_ns", one.effect.before_ns).add("after_ns", one.effect.after_ns);
   item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
   item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
@@ -205,10 +218,12 @@ std::string json_of(const Findings& all, const Trace& trace) {
   JsonObject json;
   json.add("abstained", all.abstained).add("about", all.abstained.empty() ? about(all) : "");
   json.add("replay_error", all.replay_error);
-  json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns).add("base_ns", all.base_ns);
+  json.add("base_ns", all.base_ns).add("host_base_ns", all.host_mean_ns);
+  json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns);
   json.add("steps", all.steps).add("first_step", all.first_step).add("warm_up_steps", all.warm_up_steps);
   json.add("recorded_steps", all.recorded_steps).add("stepped_by", all.stepped_by);
-  json.add("limit", to_string(all.limit)).add("no_lines", all.no_lines);
+  json.add("limit", to_string(all.limit)).add("limit_of_median", to_string(all.limit_of_median));
+  json.add("no_lines", all.no_lines);
   if (all.step_lengths.size() <= kMostLengths) json.add_json("step_lengths_ns", json_numbers(all.step_lengths));
   return json.add_json("list", json_array(found)).add_json("silent", json_array(silent)).text();
 }

@@ -87,12 +87,28 @@ std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const s
   return lengths;
 }
 
+std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends) {
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    std::int64_t end = std::max(steps[k].end, work_ends[k]);
+    if (k + 1 < steps.size()) end = std::min(end, std::max(steps[k].end, steps[k + 1].start));
+    sum += end - steps[k].start;
+  }
+  return sum;
+}
+
 Steps::Steps(const Trace& trace) : trace_(trace) { StepsBuilder(trace, this).build(); }
 
 std::int64_t Steps::host_median_ns() const {
   std::vector<std::int64_t> ns;
   for (const Interval& step : steps_) ns.push_back(step.end - step.start);
   return ns.empty() ? 0 : median(std::move(ns));
+}
+
+std::int64_t Steps::host_average_ns() const {
+  std::int64_t sum = 0;
+  for (const Interval& step : steps_) sum += step.end - step.start;
+  return steps_.empty() ? 0 : sum / static_cast<std::int64_t>(steps_.size());
 }
 
 std::size_t Steps::at(std::int64_t ns) const {

@@ -74,6 +74,8 @@ struct KernelFacts {
 /// How long each of some steps takes: until the start of the next, or from one end of its work of GPUs to the other
 /// where these are further apart, since the host is ahead. `work_ends`: of each the end of its work; 0: it has none.
 std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
+/// How long all of them take together: each until its work of GPUs has ended, but not beyond the start of the next.
+std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
 
 class Steps {
  public:
@@ -94,11 +96,14 @@ class Steps {
   /// The number of the first, counted from 1 with those that are left out; and how many there are with those.
   std::size_t first_number() const { return first_number_; }
   std::size_t recorded() const { return recorded_; }
-  /// The median on the host alone.
+  /// The median on the host alone, and the average.
   std::int64_t host_median_ns() const;
+  std::int64_t host_average_ns() const;
   /// lengths_of() these.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
   std::int64_t median_ns() const { return median_ns_; }
+  /// all_steps_ns() over their number: the step that gains are of.
+  std::int64_t average_ns() const { return average_ns_; }
   /// "steps as they are marked", "runs", "from one Optimizer.step to the next".
   const std::string& stepped_by() const { return stepped_by_; }
   static constexpr std::size_t kOutside = ~std::size_t{0};
@@ -143,7 +148,7 @@ class Steps {
   std::vector<Interval> steps_;
   std::size_t warm_up_ = 0, first_number_ = 1, recorded_ = 0;
   std::vector<std::int64_t> lengths_;
-  std::int64_t median_ns_ = 0;
+  std::int64_t median_ns_ = 0, average_ns_ = 0;
   std::string stepped_by_;
   std::vector<SpanRange> tracks_;
   std::vector<SpanId> device_spans_;

@@ -131,7 +131,9 @@ void StepsBuilder::find_lengths() {
     if (step != Steps::kOutside) ends[step] = std::max(ends[step], trace_.end(i));
   }
   made_.lengths_ = lengths_of(made_.steps_, ends);
-  if (!made_.lengths_.empty()) made_.median_ns_ = median(made_.lengths_);
+  if (made_.lengths_.empty()) return;
+  made_.median_ns_ = median(made_.lengths_);
+  made_.average_ns_ = all_steps_ns(made_.steps_, ends) / static_cast<std::int64_t>(made_.steps_.size());
 }
 
 void StepsBuilder::find_idle() {
