@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "findings/evidence.h"
 #include "profile/report.h"
@@ -126,6 +127,23 @@ TEST(Effect, OfAGainThatIsSpreadIsSaidOfAllSteps) {
   EXPECT_EQ(of_one.in_steps, (std::vector<std::size_t>{5}));
   EXPECT_EQ(of_one.before_ns, 1'121);
   EXPECT_EQ(of_one.after_ns, 1'001);
+}
+
+TEST(Evidence, IsToldOfTheStepsThatHaveIt) {
+  const Trace trace = with_three_slow_steps();
+  const Steps steps(trace);
+  ASSERT_EQ(steps.count(), 24u);
+  const Affected few = affected(steps, {19, 6, 12, 6});
+  EXPECT_EQ(few.have(), "3 of 24 steps have");
+  EXPECT_EQ(few.in_steps(), "In 3 of 24 steps: ");
+  EXPECT_EQ(few.part(6'000'000), "2 ms of each of those (5 ms on average)");
+  EXPECT_EQ(affected(steps, {6}).have(), "1 of 24 steps has");
+  std::vector<std::size_t> nearly_all(22);
+  std::iota(nearly_all.begin(), nearly_all.end(), std::size_t{0});
+  const Affected all = affected(steps, nearly_all);
+  EXPECT_EQ(all.have(), "A step has");
+  EXPECT_EQ(all.in_steps(), "");
+  EXPECT_EQ(all.part(12'000'000), "500 us of a step of 1.5 ms");
 }
 
 TEST(Evidence, ShowsOneSpanOfEveryNameBeforeAnotherOfOne) {

@@ -43,13 +43,12 @@ std::string kernel_title(const KernelWorks& works, const KernelWork& kernel) {
 
 void KernelGroup::add(const KernelWork& kernel, double saved_ns) {
   kernels_.push_back({&kernel, saved_ns});
+  if (steps_.empty() || steps_.back() != kernel.step) steps_.push_back(kernel.step);
   saved_ns_ += saved_ns;
   ns_ += static_cast<double>(kernel.ns);
 }
 
-double KernelGroup::per_step(double value) const {
-  return value / static_cast<double>(std::max<std::size_t>(works_.steps().count(), 1));
-}
+Affected KernelGroup::affected() const { return findings::affected(works_.steps(), steps_); }
 
 Where KernelGroup::where() const {
   const auto most = std::ranges::max_element(kernels_, {}, &Entry::saved_ns);
@@ -75,9 +74,13 @@ std::string KernelGroup::ops(std::size_t most) const {
   std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& one) { return one.second.saved; });
   std::string text;
+  const Affected of = affected();
   for (std::size_t i = 0; i < std::min(most, sorted.size()); ++i) {
-    text += fmt::format("{}{} ({} a step)", i == 0 ? "" : ", ", sorted[i].first,
-                        count_text(per_step(sorted[i].second.count), "call", "calls"));
+    const double count = of.each(sorted[i].second.count);
+    text += i == 0 ? "" : ", ";
+    text += count < 1 ? fmt::format("{} ({} in all)", sorted[i].first,
+                                    count_text(sorted[i].second.count, "call", "calls"))
+                      : fmt::format("{} ({} a step)", sorted[i].first, count_text(count, "call", "calls"));
   }
   if (sorted.size() > most) text += ", ...";
   return text;

@@ -38,7 +38,10 @@ class KernelGroup {
   std::size_t count() const { return kernels_.size(); }
   double saved_ns() const { return saved_ns_; }
   double ns() const { return ns_; }
-  double per_step(double value) const;
+  /// The part of a step in a sum over all steps, or, where few steps have such kernels, of one of those.
+  double per_step(double value) const { return affected().each(value); }
+  /// How its texts begin: "", or "In 4 of 39 steps: ".
+  std::string in_steps() const { return affected().in_steps(); }
   /// The place of the kernel that would save most.
   Where where() const;
   Evidence lost() const;
@@ -51,8 +54,11 @@ class KernelGroup {
     const KernelWork* kernel;
     double saved_ns;
   };
+  Affected affected() const;
+
   const KernelWorks& works_;
   std::vector<Entry> kernels_;
+  std::vector<std::size_t> steps_;  // of those, without repeats beside each other
   double saved_ns_ = 0, ns_ = 0;
 };
 

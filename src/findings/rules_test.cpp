@@ -104,6 +104,29 @@ TEST(PageableCopies, GainTheTimeThatTheirCallsHoldTheHost) {
   EXPECT_TRUE(holds(found[0], 790));  // of a call of 1,000 us the copy of 200 is left, and 10 of the call
 }
 
+TEST(PageableCopies, OfResultsGetAdviceOfTheirOwn) {
+  MadeTrace made;
+  for (int k = 0; k < 16; ++k) {
+    const double at = 3'000.0 * k;
+    made.step(at, at + 3'000);
+    made.launch(at + 5, at + 10, at + 1'900, "kernel", 7, "aten::mm");
+    if (k % 2 == 1) {
+      made.copy(Copy::device_to_host, "pageable", 8 << 20, at + 1'910, at + 2'710, at + 1'920, at + 2'700);
+    } else {
+      made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 20, at + 1'910);
+    }
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::pageable_copies);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].title, "copies from the GPU go to pageable memory");
+  EXPECT_EQ(found[0].text.find("8 of 16 steps have 1 copy from the GPU to pageable memory, 8.39 MB at 10.8 GB/s; the "
+                               "calls hold the host for 800 us of each of those (2.96 ms on average)"),
+            0u)
+      << found[0].text;
+  EXPECT_EQ(found[0].change.find("DataLoader"), std::string::npos) << found[0].change;
+  EXPECT_NE(found[0].change.find("copy_(x, non_blocking=True)"), std::string::npos) << found[0].change;
+}
+
 TEST(ExposedCopies, GainTheCopyThatRunsBesideTheKernels) {
   MadeTrace made;
   for (int k = 0; k < 10; ++k) {

@@ -102,7 +102,7 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
   const bool is_product = kind == KernelKind::product;
   const std::string_view one = is_product ? "product" : "convolution", many = is_product ? "products" : "convolutions";
   candidate.title = fmt::format("{} in f32 without tensor cores", many);
-  candidate.text = fmt::format(
+  candidate.text = group.in_steps() + fmt::format(
       "{} a step ({}) multiply f32 by ordinary lanes{}; tensor cores of the {} do {:.0f} TFLOP/s in {}, ordinary lanes "
       "{:.0f}{}. "
       "Mostly {}.",
@@ -174,8 +174,7 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "convolutions in f32 by Fourier transforms";
-  candidate.text =
-      fmt::format("{} a step take {} by transforms in f32, without tensor cores. Mostly {}.",
+  candidate.text = group.in_steps() + fmt::format("{} a step take {} by transforms in f32, without tensor cores. Mostly {}.",
                   count_text(group.per_step(static_cast<double>(convolutions)), "convolution", "convolutions"),
                   time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();

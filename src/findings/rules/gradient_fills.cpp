@@ -143,7 +143,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   }
   candidate.most.insert(candidate.most.end(), candidate.least.begin(), candidate.least.end());
   candidate.title = "gradients are filled with zeros and added to";
-  candidate.text = fmt::format(
+  candidate.text = fills.in_steps() + fmt::format(
       "{} a step fill gradients with zeros ({}){}. A gradient that is None is written by the first that has one.",
       count_text(fills.per_step(static_cast<double>(fills.count())), "kernel", "kernels"),
       time_text(fills.per_step(fills.ns())),

@@ -92,7 +92,7 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
     }
   }
   candidate.title = "convolutions change the layout of their tensors";
-  candidate.text = fmt::format(
+  candidate.text = group.in_steps() + fmt::format(
       "{} a step turn tensors between NCHW and NHWC before and after convolutions, whose kernels for tensor "
       "cores "
       "take NHWC: {} of the step.",
@@ -161,7 +161,7 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
   candidate.title = is_bucket ? "gradients are copied into buckets and back"
                     : is_cast ? "kernels that only convert types"
                               : "kernels that only copy tensors into another order or place";
-  candidate.text = fmt::format(
+  candidate.text = group.in_steps() + fmt::format(
       "{} a step compute nothing and take {}: {}.{}",
       count_text(group.per_step(static_cast<double>(group.count())), is_cast ? "cast" : "copy",
                  is_cast ? "casts" : "copies"),
