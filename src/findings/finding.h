@@ -85,6 +85,13 @@ struct Effect {
   std::string bound = {};                    // a sentence, where that limit keeps the gain down or is a new one
 };
 
+/// A finding that is the same event as another one, since both are about the same few steps.
+struct Part {
+  Kind kind = Kind::late_data;
+  std::string title = {}, text = {};
+  std::int64_t replayed_high_ns = 0;  // within that of the other
+};
+
 struct Finding {
   Kind kind = Kind::late_data;
   int number = 0;                     // from 1 on in the order of printing, the largest gain first
@@ -100,6 +107,7 @@ struct Finding {
   Effect effect = {};
   std::string change = {};  // in the words of the framework that was recorded
   std::string verify = {};  // the switch that `paoding verify` flips; "": none
+  std::vector<Part> parts = {};  // others that show the same event; their gain and evidence are this one's too
 };
 
 /// A rule that could not look, and why.

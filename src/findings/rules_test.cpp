@@ -261,6 +261,41 @@ TEST(RareSlowSteps, GainThePausesOfAFewSteps) {
   EXPECT_NE(std::ranges::find(all.silent, Kind::rare_slow_steps, &Silence::kind), all.silent.end());
 }
 
+// Every tenth step writes a checkpoint: four copies to the host, each of which it waits for, and a file.
+TEST(RareSlowSteps, AreOneFindingWithAllThatACheckpointDoes) {
+  MadeTrace made;
+  double at = 0;
+  for (int k = 0; k < 40; ++k) {
+    const bool saves = k % 10 == 5;
+    const double longer = saves ? 8'000 : 0;
+    made.step(at, at + 1'000 + longer);
+    made.launch(at + 10, at + 15, at + 990, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + 20, at + 980);
+    for (int n = 0; saves && n < 4; ++n) {
+      const double from = at + 1'000 + 500 * n;
+      made.copy(Copy::device_to_host, "pageable", 4 << 20, from, from + 490, from + 5, from + 480);
+    }
+    at += 1'000 + longer;
+  }
+  const Findings all = find(made.finish());
+  EXPECT_EQ(all.abstained, "");
+  ASSERT_EQ(all.found.size(), 1u);
+  const Finding& one = all.found.front();
+  EXPECT_EQ(one.kind, Kind::rare_slow_steps);
+  EXPECT_EQ(one.effect.in_steps, (std::vector<std::size_t>{6, 16, 26, 36}));
+  EXPECT_NE(one.text.find(", 10 steps apart"), std::string::npos) << one.text;
+  EXPECT_NE(one.text.find(" 16.8 MB come from the GPU in one of them, 0 MB in one of the others"), std::string::npos)
+      << one.text;
+  // The file is 6 ms of the 8, and four calls that need not wait 1.96.
+  EXPECT_TRUE(holds(one, 7'960 / 10.0));
+  const auto copies = std::ranges::find(one.parts, Kind::pageable_copies, &Part::kind);
+  ASSERT_NE(copies, one.parts.end());
+  EXPECT_EQ(copies->text.find("4 of 40 steps have 4 copies from the GPU"), 0u) << copies->text;
+  EXPECT_NE(std::ranges::find(one.evidence.kinds, "Memcpy", &ExampleKind::name), one.evidence.kinds.end());
+  EXPECT_EQ(one.change.find("if they save a checkpoint"), 0u) << one.change;
+  EXPECT_EQ(one.change.find("gc."), std::string::npos) << one.change;
+}
+
 TEST(LateData, IsFoundWhereTheLoopMakesItWithoutALoader) {
   MadeTrace made;
   for (int k = 0; k < 10; ++k) {  // 2 ms that are no op, in front of a copy

@@ -72,6 +72,10 @@ void append_finding(const Finding& one, const Findings& all, int width, std::str
   append_words(*out, fmt::format("{}. {}: {}", one.number, one_line(one.title), gain_text(one, all)), width);
   add("Steps: ", effect_text(one, all));
   add("", one_line(one.text));
+  for (const Part& part : one.parts) {
+    add("In the same steps: ", fmt::format("{}, about {} of it. {}", one_line(part.title),
+                                           time_of(part.replayed_high_ns), one_line(part.text)));
+  }
   add("Limit: ", one.effect.bound);
   std::string where;
   for (const auto& [name, text] :
@@ -205,6 +209,13 @@ std::string finding_json(const Finding& one, const Findings& all, const Trace& t
   item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
   item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
   item.add("verify", one.verify).add_json("evidence", evidence_json(one.evidence, trace));
+  std::vector<std::string> parts;
+  for (const Part& part : one.parts) {
+    JsonObject json;
+    json.add("kind", to_string(part.kind)).add("title", part.title).add("text", part.text);
+    parts.push_back(json.add("predicted_ns", part.replayed_high_ns).text());
+  }
+  item.add_json("parts", json_array(parts));
   return item.add_json("evidence_kinds", kinds_json(one.evidence)).text();
 }
 
