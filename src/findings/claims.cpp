@@ -86,6 +86,7 @@ void set_gain(Gain&& gain, std::int64_t step_ns, Finding* finding) {
 struct Claimed {
   Finding finding;
   std::vector<Edit> edits;
+  bool is_part = false;  // of another one
 };
 
 Claimed made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
@@ -94,14 +95,14 @@ Claimed made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
   finding.title = std::move(candidate.title), finding.text = std::move(candidate.text);
   set_gain(std::move(gain), step_ns, &finding);
   finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
-  finding.line = std::move(candidate.where.line);
+  finding.line = std::move(candidate.where.line), finding.operands = std::move(candidate.where.operands);
   finding.evidence = std::move(candidate.evidence);
   finding.change = std::move(candidate.change), finding.verify = std::move(candidate.verify);
-  return {std::move(finding), std::move(candidate.most)};
+  return {std::move(finding), std::move(candidate.most), false};
 }
 
-// Where a finding is about a few steps, others that are about no other steps show the same event: a checkpoint's copies,
-// the waits for them, its file. They become parts of it, and their gains one gain.
+// Where a finding is about a few steps, others that are about no other steps show the same event: a checkpoint's
+// copies, the waits for them, its file. They become parts of it, and their gains one gain.
 void join_parts(const Replay& replay, const Replay::Outcome& unchanged, const MeasuredSteps& measured,
                 std::int64_t step_ns, std::vector<Claimed>* all) {
   const auto head = std::ranges::find(*all, Kind::rare_slow_steps, [](const Claimed& one) { return one.finding.kind; });
@@ -113,7 +114,8 @@ void join_parts(const Replay& replay, const Replay::Outcome& unchanged, const Me
   Gain gain{head->finding.replayed_low_ns, head->finding.replayed_high_ns, 0, {}};
   Finding& whole = head->finding;
   for (Claimed& one : *all) {
-    if (!is_part(one)) continue;
+    one.is_part = is_part(one);
+    if (!one.is_part) continue;
     Finding& part = one.finding;
     gain.low += part.replayed_low_ns, gain.high += part.replayed_high_ns;
     head->edits.insert(head->edits.end(), one.edits.begin(), one.edits.end());
@@ -132,7 +134,6 @@ void join_parts(const Replay& replay, const Replay::Outcome& unchanged, const Me
   gain.high = std::max<std::int64_t>(0, unchanged.step_ns() - changed.step_ns());
   gain.low = std::min(gain.low, gain.high), gain.alone = gain.high;
   set_gain(std::move(gain), step_ns, &whole);
-  std::erase_if(*all, [&](const Claimed& one) { return one.finding.title.empty(); });  // it was handed over
 }
 
 }  // namespace
@@ -174,7 +175,9 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
   }
   join_parts(replay, unchanged, {steps.first_number(), steps.lengths(), steps.average_ns()}, step_ns, &made);
   std::vector<Finding> found;
-  for (Claimed& one : made) found.push_back(std::move(one.finding));
+  for (Claimed& one : made) {
+    if (!one.is_part) found.push_back(std::move(one.finding));
+  }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::replayed_high_ns);
   for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;
   return found;

@@ -28,9 +28,7 @@ std::string Affected::have() const {
   return fmt::format("{} of {} steps {}", steps, of, steps == 1 ? "has" : "have");
 }
 
-std::string Affected::in_steps() const {
-  return are_all() ? "" : fmt::format("In {} of {} steps: ", steps, of);
-}
+std::string Affected::in_steps() const { return are_all() ? "" : fmt::format("In {} of {} steps: ", steps, of); }
 
 std::string Affected::part(double sum) const {
   const std::string part = time_text(each(sum)), step = time_text(step_ns);

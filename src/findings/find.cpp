@@ -9,6 +9,7 @@
 #include "findings/abstention.h"
 #include "findings/claims.h"
 #include "findings/finding.h"
+#include "findings/kernel_group.h"
 #include "findings/replay.h"
 #include "findings/replays_apart.h"
 #include "findings/rules.h"
@@ -138,6 +139,9 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   made.limit = unchanged.limit(), made.limit_of_median = unchanged.limit_of_median();
   made.found = claim(replay, steps, std::move(candidates.all), unchanged, made.base_ns, options);
   made.no_lines = how_to_record_lines(steps, made.found);
+  const bool has_ops = std::ranges::any_of(made.found, [](const Finding& one) { return !one.op.empty(); });
+  const bool has_operands = std::ranges::any_of(made.found, [](const Finding& one) { return !one.operands.empty(); });
+  if (has_ops && !has_operands) made.no_shapes = how_to_record_shapes(steps.source());
   return made;
 }
 

@@ -100,13 +100,14 @@ struct Finding {
                replayed_high_ns = 0;               // saved in a step by replays of a cautious change and a whole one
   std::int64_t gain_low_ns = 0, gain_high_ns = 0;  // the same with the error of replays, kGainBelow and kGainAbove
   double share = 0, share_low = 0,
-         share_high = 0;  // of Findings::base_ns: replayed_high_ns, which is the prediction, and the gain
+         share_high = 0;        // of Findings::base_ns: replayed_high_ns, which is the prediction, and the gain
   std::int64_t claimed_ns = 0;  // that the change would save too if it were made alone: it is another finding's
   std::string op = {}, scope = {}, line = {};  // the user's; empty where the trace does not say
+  std::string operands = {};                   // of the call at which most is lost; empty where the trace does not say
   Examples evidence = {};
   Effect effect = {};
-  std::string change = {};  // in the words of the framework that was recorded
-  std::string verify = {};  // the switch that `paoding verify` flips; "": none
+  std::string change = {};       // in the words of the framework that was recorded
+  std::string verify = {};       // the switch that `paoding verify` flips; "": none
   std::vector<Part> parts = {};  // others that show the same event; their gain and evidence are this one's too
 };
 
@@ -125,15 +126,16 @@ struct Findings {
   std::int64_t host_ns = 0;       // the median step on the host alone
   std::int64_t base_ns = 0;       // the average step, until its work on GPUs has ended: gains and shares are of it
   std::int64_t host_mean_ns = 0;  // the average step on the host alone
-  int steps = 0;             // that were looked at
-  int first_step = 1;        // the number of the first of them, counted from 1
-  int warm_up_steps = 0;     // in front of those
-  int recorded_steps = 0;    // with those that are left out
+  int steps = 0;                  // that were looked at
+  int first_step = 1;             // the number of the first of them, counted from 1
+  int warm_up_steps = 0;          // in front of those
+  int recorded_steps = 0;         // with those that are left out
   std::vector<std::int64_t> step_lengths = {};  // of those that were looked at
   bool have_gpus = false;                       // the steps, work on them
   Side limit = Side::neither;                   // of the unchanged steps, on average
   Side limit_of_median = Side::neither;         // of the median of them
   std::string no_lines = {};                    // how to record lines of the user's code, where no finding has one
+  std::string no_shapes = {};                   // the same of shapes
   std::string stepped_by = {};                  // how steps were told apart: "steps as they are marked"
   double replay_error = 0;                      // of the unchanged trace's replay, as a share of the measured time
 };

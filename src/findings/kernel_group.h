@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,8 @@ class KernelGroup {
   Examples examples() const { return lost().examples(works_.steps()); }
   /// "aten::mul (145 of 339), aten::add (48)": the first few ops, those first that would save most.
   std::string ops(std::size_t most = 3) const;
+  /// "bf16 to f32 (4 calls a step), f32 to bf16 (4 calls a step)" of casts; "" where the trace does not say.
+  std::string casts() const;
 
  private:
   struct Entry {
@@ -55,6 +58,7 @@ class KernelGroup {
     double saved_ns;
   };
   Affected affected() const;
+  std::string counts(const std::function<std::string(const KernelWork&)>& name, std::size_t most) const;
 
   const KernelWorks& works_;
   std::vector<Entry> kernels_;

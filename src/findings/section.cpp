@@ -78,8 +78,8 @@ void append_finding(const Finding& one, const Findings& all, int width, std::str
   }
   add("Limit: ", one.effect.bound);
   std::string where;
-  for (const auto& [name, text] :
-       {std::pair("Op: ", one.op), std::pair("Scope: ", one.scope), std::pair("Line: ", one.line)}) {
+  for (const auto& [name, text] : {std::pair("Op: ", one.op), std::pair("Operands: ", one.operands),
+                                   std::pair("Scope: ", one.scope), std::pair("Line: ", one.line)}) {
     if (!text.empty()) where += fmt::format("{}{}{}", where.empty() ? "" : ", ", name, one_line(text));
   }
   add("", where);
@@ -142,7 +142,8 @@ std::string about(const Findings& all) {
   }
   text += fmt::format("; the median step takes {}", time_of(all.step_ns));
   if (all.have_gpus) text += fmt::format(", {} on the host", time_of(all.host_ns));
-  if (all.have_gpus && all.limit_of_median != all.limit) text += fmt::format("; of it {}", limit_text(all.limit_of_median));
+  if (all.have_gpus && all.limit_of_median != all.limit)
+    text += fmt::format("; of it {}", limit_text(all.limit_of_median));
   return text + fmt::format("; replaying the steps unchanged is off by {}", error);
 }
 
@@ -160,6 +161,7 @@ std::string text_of(const Findings& all, int width) {
   }
   for (const Finding& one : all.found) append_finding(one, all, width, &out);
   if (!all.no_lines.empty()) append_words(out, "No finding names a line: " + all.no_lines, width);
+  if (!all.no_shapes.empty()) append_words(out, "No finding names shapes: " + all.no_shapes, width);
   if (const std::string silent = silent_text(all); !silent.empty())
     append_words(out, "Not looked for: " + silent, width);
   return out;
@@ -207,7 +209,8 @@ std::string finding_json(const Finding& one, const Findings& all, const Trace& t
   item.add("effect", effect_text(one, all)).add("claimed_ns", one.claimed_ns);
   item.add("before_ns", one.effect.before_ns).add("after_ns", one.effect.after_ns);
   item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
-  item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
+  item.add("op", one.op).add("operands", one.operands).add("scope", one.scope).add("line", one.line);
+  item.add("change", one.change);
   item.add("verify", one.verify).add_json("evidence", evidence_json(one.evidence, trace));
   std::vector<std::string> parts;
   for (const Part& part : one.parts) {
@@ -234,7 +237,7 @@ std::string json_of(const Findings& all, const Trace& trace) {
   json.add("steps", all.steps).add("first_step", all.first_step).add("warm_up_steps", all.warm_up_steps);
   json.add("recorded_steps", all.recorded_steps).add("stepped_by", all.stepped_by);
   json.add("limit", to_string(all.limit)).add("limit_of_median", to_string(all.limit_of_median));
-  json.add("no_lines", all.no_lines);
+  json.add("no_lines", all.no_lines).add("no_shapes", all.no_shapes);
   if (all.step_lengths.size() <= kMostLengths) json.add_json("step_lengths_ns", json_numbers(all.step_lengths));
   return json.add_json("list", json_array(found)).add_json("silent", json_array(silent)).text();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "findings/operand_text.h"
 #include "findings/steps_builder.h"
 #include "profile/step_times.h"
 
@@ -167,7 +168,7 @@ SpanId Steps::outermost_op_of(SpanId i) const {
 }
 
 Where Steps::where(SpanId i) const {
-  Where found;
+  Where found{.operands = operands_of(i)};
   const SpanId op = outermost_op_of(i);
   if (op != kNone) found.op = trace_.text(trace_.site(op).op);
   const ArgumentColumn* source = nullptr;
@@ -185,6 +186,28 @@ Where Steps::where(SpanId i) const {
     if (found.line.empty() && trace_.kind(i) == SpanKind::frame) found.line = line_of_frame(trace_.name(i));
   }
   return found;
+}
+
+std::string Steps::operands_of(SpanId i) const {
+  const ArgumentColumn *shapes = nullptr, *types = nullptr;
+  for (const ArgumentColumn& column : trace_.columns()) {
+    if (column.type != ArgumentType::text) continue;
+    if (trace_.text(column.name) == "shapes") shapes = &column;
+    if (trace_.text(column.name) == "types") types = &column;
+  }
+  const auto text = [&](const ArgumentColumn* column, SpanId of) -> std::string_view {
+    if (column == nullptr) return {};
+    const auto found = std::ranges::lower_bound(column->of, of);
+    if (found == column->of.end() || *found != of) return {};
+    return trace_.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
+  };
+  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+    const Site& site = trace_.site(i);
+    if (site.shapes != 0) return operands_text(trace_.text(site.op), trace_.text(site.shapes), {});
+    const std::string found = operands_text(trace_.text(site.op), text(shapes, i), text(types, i));
+    if (!found.empty()) return found;
+  }
+  return "";
 }
 
 DeviceLimit Steps::limit(int device) const {

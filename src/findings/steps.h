@@ -21,9 +21,10 @@ using profile::Interval;
 
 /// Where in the user's program a span belongs; empty where the trace does not say.
 struct Where {
-  std::string op = {};     // the outermost op around it: "aten::linear", not the aten::addmm inside
-  std::string scope = {};  // "encoder/layer1"
-  std::string line = {};   // "model.py:12"
+  std::string op = {};        // the outermost op around it: "aten::linear", not the aten::addmm inside
+  std::string scope = {};     // "encoder/layer1"
+  std::string line = {};      // "model.py:12"
+  std::string operands = {};  // of the innermost op that has any: "bf16[8192,4096] -> f32[8192,4096]"
 };
 
 /// Spans first to end - 1.
@@ -137,6 +138,7 @@ class Steps {
   SpanId op_of(SpanId i) const;
   SpanId outermost_op_of(SpanId i) const;
   Where where(SpanId i) const;
+  std::string operands_of(SpanId i) const;
   DeviceLimit limit(int device) const;
 
  private:

@@ -92,17 +92,17 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
       waits > 0 ? fmt::format(", and synchronisations after them for {} {}", time_text(in.each(waits)), in.a_step())
                 : "");
   if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
-  found.change = Changes{.pytorch = are_feeds
-                                        ? "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)"
-                                        : "a pinned tensor that is made once (torch.empty(..., pin_memory=True)), "
-                                          "pinned.copy_(x, non_blocking=True), and reading it behind an event, a step "
-                                          "later or on another thread",
-                         .paoding = are_feeds ? "feeds in pinned memory"
-                                              : "fetch_later: results come by pinned memory while the next run goes on",
-                         .others = are_feeds ? "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"
-                                             : "copy into pinned memory (cudaHostAlloc) with cudaMemcpyAsync, and read "
-                                               "it behind an event"}
-                     .of(steps.source());
+  found.change =
+      Changes{.pytorch = are_feeds ? "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)"
+                                   : "a pinned tensor that is made once (torch.empty(..., pin_memory=True)), "
+                                     "pinned.copy_(x, non_blocking=True), and reading it behind an event, a step "
+                                     "later or on another thread",
+              .paoding = are_feeds ? "feeds in pinned memory"
+                                   : "fetch_later: results come by pinned memory while the next run goes on",
+              .others = are_feeds ? "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"
+                                  : "copy into pinned memory (cudaHostAlloc) with cudaMemcpyAsync, and read "
+                                    "it behind an event"}
+          .of(steps.source());
   found.verify = steps.source() != Source::paoding ? "" : are_feeds ? "pinned-feeds" : "fetch-later";
   out->add(std::move(found));
 }

@@ -101,11 +101,13 @@ Cause cause_of(std::string_view name, double to_host, double to_host_of_others) 
 std::string change_of(Cause cause, Source source) {
   switch (cause) {
     case Cause::saving:
-      return Changes{.pytorch = "if they save a checkpoint: copy the state into pinned memory (non_blocking=True) and "
-                                "write it on another thread, as torch.distributed.checkpoint.async_save does, or save "
-                                "less often. A recording with stacks (with_stack=True) names the lines",
-                     .jax = "if they save a checkpoint: orbax's AsyncCheckpointer writes it on another thread; or save "
-                            "less often",
+      return Changes{.pytorch =
+                         "if they save a checkpoint: copy the state into pinned memory (non_blocking=True) and "
+                         "write it on another thread, as torch.distributed.checkpoint.async_save does, or save "
+                         "less often. A recording with stacks (with_stack=True) names the lines",
+                     .jax =
+                         "if they save a checkpoint: orbax's AsyncCheckpointer writes it on another thread; or save "
+                         "less often",
                      .others = "if they save a checkpoint: write it from a copy on another thread, or less often"}
           .of(source);
     case Cause::collector:
@@ -115,11 +117,13 @@ std::string change_of(Cause cause, Source source) {
           .of(source);
     case Cause::unknown: break;
   }
-  return Changes{.pytorch = "a recording with stacks (with_stack=True) says which code it is. Checkpoints, logs and "
-                            "evaluation belong on another thread; if it is Python's garbage collector: gc.freeze() "
-                            "before the loop and gc.disable() in it",
-                 .jax = "checkpoints, logs and evaluation belong on another thread; if it is Python's garbage "
-                        "collector: gc.freeze() before the loop",
+  return Changes{.pytorch =
+                     "a recording with stacks (with_stack=True) says which code it is. Checkpoints, logs and "
+                     "evaluation belong on another thread; if it is Python's garbage collector: gc.freeze() "
+                     "before the loop and gc.disable() in it",
+                 .jax =
+                     "checkpoints, logs and evaluation belong on another thread; if it is Python's garbage "
+                     "collector: gc.freeze() before the loop",
                  .others = "move the stretch off the loop's thread: checkpoints, logs, garbage collection"}
       .of(source);
 }

@@ -96,7 +96,9 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
   if (group.is_empty()) return;
   candidate.title = "products take longer than their size explains";
   const double rate = slow.flops / group.ns();  // GFLOP/s
-  candidate.text = group.in_steps() + fmt::format("{} a step ({}) reach {}: {}. Mostly {}.",
+  candidate.text =
+      group.in_steps() +
+      fmt::format("{} a step ({}) reach {}: {}. Mostly {}.",
                   count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
                   time_text(group.per_step(group.ns())),
                   rate < 1e3 ? fmt::format("{:.0f} GFLOP/s", rate) : fmt::format("{:.0f} TFLOP/s", rate / 1e3),

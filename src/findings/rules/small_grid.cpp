@@ -97,11 +97,14 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
   const double turns = static_cast<double>(worst_kernel->ctas) /
                        (static_cast<double>(works.limits(worst_kernel->device).sms) * works.ctas_of_sm(*worst_kernel));
   candidate.title = "the last turn of products is nearly empty";
-  candidate.text = group.in_steps() + fmt::format(
-      "{} a step ({}) have a few CTAs more than fit at once: {} fills the GPU {:.2f} times, which takes {:.0f} turns. "
-      "Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-      time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns, std::ceil(turns), group.ops());
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) have a few CTAs more than fit at once: {} fills the GPU {:.2f} times, "
+                             "which takes {:.0f} turns. "
+                             "Mostly {}.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                             time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns,
+                             std::ceil(turns), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
   candidate.change = change_for(
@@ -209,11 +212,13 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "products of one shape are launched one by one";
-  candidate.text = group.in_steps() + fmt::format(
-      "{} a step ({}) have the shape of the one right before them, up to {} in a row: as one batched product they are "
-      "launched once and fill the GPU. Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-      time_text(group.per_step(group.ns())), longest, group.ops());
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) have the shape of the one right before them, up to {} in a row: as one "
+                             "batched product they are "
+                             "launched once and fill the GPU. Mostly {}.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                             time_text(group.per_step(group.ns())), longest, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
   candidate.change =
@@ -271,12 +276,14 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
   }
   if (!group.is_empty()) {
     candidate.title = "kernels have too few CTAs for the GPU";
-    candidate.text = group.in_steps() + fmt::format(
-        "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
-        count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
-        time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
-        count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
-        group.ops());
+    candidate.text =
+        group.in_steps() +
+        fmt::format(
+            "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
+            count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+            time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
+            count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
+            group.ops());
     candidate.where = group.where();
     candidate.evidence = group.examples();
     candidate.change = change_for(works.steps().source(),
