@@ -97,6 +97,7 @@ Claimed made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
   finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
   finding.line = std::move(candidate.where.line), finding.operands = std::move(candidate.where.operands);
   finding.evidence = std::move(candidate.evidence);
+  for (ExampleKind& kind : finding.evidence.kinds) kind.is = candidate.lost_is;
   finding.change = std::move(candidate.change), finding.verify = std::move(candidate.verify);
   return {std::move(finding), std::move(candidate.most), false};
 }

@@ -49,7 +49,8 @@ TEST(Effect, OfRareSlowStepsIsSaidOfThoseSteps) {
   EXPECT_TRUE(has(text, "about 500 us (33.3%) of the average step of 1.5 ms, between ")) << text;
   EXPECT_TRUE(has(text, "\n  Steps: 5 ms -> 1 ms on average in 3 of 24 steps (7, 13, 20)\n")) << text;
   EXPECT_TRUE(has(text,
-                  "\n  Lost at: 'write a checkpoint' 3 times, 12 ms (the most 4 ms, in step 7)\n"))
+                  "\n  Lost (time beyond that of other steps) at: 'write a checkpoint' 3 times, 12 ms (the "
+                  "most 4 ms, in step 7)\n"))
       << text;
   EXPECT_TRUE(has(text, "p50 1, p99 5, worst 5 on the host, as they are marked (step 7, counted from 1")) << text;
 }

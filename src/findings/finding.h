@@ -69,6 +69,7 @@ struct ExampleKind {
   std::string name;  // short
   std::size_t count = 0;
   std::int64_t ns = 0;  // lost at all of them
+  std::string is = {};  // that time, in words: "idle time of the GPU after it"
 };
 
 struct Examples {

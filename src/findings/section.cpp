@@ -47,15 +47,23 @@ std::string effect_text(const Finding& one, const Findings& all) {
   return text;
 }
 
+// The meaning of the time that is lost, where it is the same at all of them.
+std::string what_is_lost(const Examples& evidence) {
+  const auto is_first = [&](const ExampleKind& one) { return one.is == evidence.kinds.front().is; };
+  return !evidence.kinds.empty() && std::ranges::all_of(evidence.kinds, is_first) ? evidence.kinds.front().is : "";
+}
+
 // "'aten::linear' 224 times, 592 us (the most 12 us, in step 3)"
 std::string evidence_text(const Examples& evidence) {
   constexpr std::size_t kMostKinds = 3;
+  const bool is_mixed = what_is_lost(evidence).empty();
   std::string text;
   for (std::size_t k = 0; k < std::min(kMostKinds, evidence.kinds.size()); ++k) {
     const ExampleKind& kind = evidence.kinds[k];
     const auto worst = std::ranges::find(evidence.spans, k, &Example::kind);
     text += fmt::format("{}{} {}, {}", k == 0 ? "" : "; ", quoted(kind.name),
                         kind.count == 1 ? "once" : fmt::format("{} times", kind.count), time_of(kind.ns));
+    if (is_mixed && !kind.is.empty()) text += fmt::format(" of {}", kind.is);
     if (worst == evidence.spans.end()) continue;
     if (kind.count > 1) text += fmt::format(" (the most {}", time_of(worst->ns));
     if (worst->step > 0) text += fmt::format("{}in step {}", kind.count > 1 ? ", " : " (", worst->step);
@@ -83,7 +91,8 @@ void append_finding(const Finding& one, const Findings& all, int width, std::str
     if (!text.empty()) where += fmt::format("{}{}{}", where.empty() ? "" : ", ", name, one_line(text));
   }
   add("", where);
-  add("Lost at: ", one_line(evidence_text(one.evidence)));
+  const std::string is = what_is_lost(one.evidence);
+  add(is.empty() ? "Lost at: " : fmt::format("Lost ({}) at: ", is), one_line(evidence_text(one.evidence)));
   add("Change: ", one_line(one.change));
   *out += '\n';
 }
@@ -194,7 +203,7 @@ std::string kinds_json(const Examples& evidence) {
   for (const ExampleKind& kind : evidence.kinds) {
     JsonObject one;
     one.add("name", kind.name).add("count", static_cast<std::int64_t>(kind.count)).add("lost_ns", kind.ns);
-    kinds.push_back(one.text());
+    kinds.push_back(one.add("is", kind.is).text());
   }
   return json_array(kinds);
 }

@@ -54,6 +54,7 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
   if (evidence.count() == 0) return;
   const Affected in = evidence.affected(steps);
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "memory is allocated in the step";
   found.text = fmt::format("{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} {} meanwhile.",

@@ -116,6 +116,7 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
           limits->is_measured ? "" : " (the vendor's numbers, times the share that an H200 reaches)", group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   const Source source = works.steps().source();
   if (unit == Unit::tf32) {
     candidate.change = change_for(
@@ -185,6 +186,7 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
                   time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "

@@ -113,6 +113,7 @@ void find_exposed_collectives(const KernelWorks& works, Candidates* out) {
           time_text(group.per_step(all_ns)), time_text(group.per_step(exposed_ns)), percent_text(exposed_ns / all_ns));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "time in which no other kernel runs";
   candidate.change = change_for(
       works.steps().source(),
       {"DistributedDataParallel(model, bucket_cap_mb=..., gradient_as_bucket_view=True): smaller "

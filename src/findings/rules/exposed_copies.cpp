@@ -32,6 +32,7 @@ void find_exposed_copies(const Steps& steps, Candidates* out) {
     const bool is_to_gpu = way == Copy::host_to_device;
     const Affected in = evidence.affected(steps);
     found.evidence = evidence.examples(steps);
+    found.lost_is = "time in which no kernel runs beside it";
     found.where = steps.where(found.evidence.spans.front().span);
     found.title = is_to_gpu ? "copies to the GPU hold up its kernels" : "copies from the GPU hold up its kernels";
     found.text = fmt::format(

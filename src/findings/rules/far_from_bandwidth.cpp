@@ -91,6 +91,7 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
                              time_text(static_cast<double>(worst->ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.compile(model), or operands that are contiguous and need no broadcast along their "

@@ -158,6 +158,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   Evidence lost = fills.lost();
   lost.add(sums.lost());
   candidate.evidence = lost.examples(works.steps());
+  candidate.lost_is = "its own time";
   candidate.change = "optimizer.zero_grad(set_to_none=True), and no buffers of zeros to add gradients to";
   out->add(std::move(candidate));
 }

@@ -112,6 +112,7 @@ Candidate made_of_loader(const Steps& steps, bool* must_be_faster) {
   }
   if (evidence.sum() <= 0) return {};
   found.evidence = evidence.examples(steps);
+  found.lost_is = has_gpu ? "idle time of the GPU meanwhile" : "its own time";
   found.title = has_gpu ? "the GPU waits for data" : "the loop waits for data";
   found.text = fmt::format(
       "In {} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for {} "
@@ -161,6 +162,7 @@ Candidate made_by_the_loop(const Steps& steps) {
   }
   if (2 * in_steps.size() < steps.count()) return {};
   found.evidence = evidence.examples(steps);
+  found.lost_is = "idle time of the GPU in front of it";
   found.title = "the GPU waits for data that the loop's own thread makes";
   found.text = fmt::format(
       "In {} of {} steps GPUs are idle while the thread of the loop is in code that is no op, in front of the copy "

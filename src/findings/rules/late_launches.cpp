@@ -89,6 +89,7 @@ void find_late_launches(const Steps& steps, Candidates* out) {
   const auto count = static_cast<double>(steps.count());
   const Affected in = affected(steps, {in_steps.begin(), in_steps.end()});
   found.evidence = evidence.examples(steps);
+  found.lost_is = "idle time of the GPU in front of it";
   found.title = "the GPU waits for launches";
   found.text = fmt::format(
       "{:.0f} launches a step start {:.0f} works of a GPU{}, and {:.0f} of them come after it has run dry: it is idle "

@@ -102,6 +102,7 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
           time_text(group.per_step(group.ns())));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "its own time";
   candidate.change =
       change_for(works.steps().source(),
                  {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
@@ -175,6 +176,7 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
                                             : "");
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "its own time";
   candidate.change =
       is_bucket ? "DistributedDataParallel(model, gradient_as_bucket_view=True): gradients lie in the buckets"
       : is_cast

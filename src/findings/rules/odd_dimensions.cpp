@@ -58,6 +58,7 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
                                time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(), {"make channels multiples of 8: nn.Conv2d(-(-c // 8) * 8, ...)",
                                           "make channels multiples of 8", "make channels multiples of 8"});
@@ -91,6 +92,7 @@ void add_padded_factors(const KernelWorks& works, Candidates* out) {
           time_text(group.per_step(group.ns())), trace.text(trace.site(largest->span).shapes));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = "make widths multiples of 8 (16 bits) or 4 (TF32): then no factor is copied";
   out->add(std::move(candidate));
 }
@@ -158,6 +160,7 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
                              time_text(group.per_step(group.ns())), worst);
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(),
       {fmt::format("pad the width to a multiple of {} (vocabulary, hidden size): nn.Linear(..., -(-n // {}) * {})",

@@ -83,6 +83,7 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
   // Feeds and results ask for different changes: the way of most bytes decides.
   const bool are_feeds = 2 * bytes_to_gpu >= bytes;
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = are_feeds ? "copies to the GPU come from pageable memory" : "copies from the GPU go to pageable memory";
   found.text = fmt::format(

@@ -207,6 +207,7 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
           time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",

@@ -210,6 +210,7 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
   if (found.most.empty() || evidence.count() == 0) return;
   const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });
   found.evidence = evidence.examples(steps);
+  found.lost_is = "time beyond that of other steps";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a few steps take far longer than the others";
   found.text = fmt::format(

@@ -72,6 +72,7 @@ void find_rebuilt_graph(const Steps& steps, Candidates* out) {
   if (2 * steps_with < count) return;
   const Affected in = evidence.affected(steps);
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a CUDA graph is made anew in every step";
   found.text = fmt::format(

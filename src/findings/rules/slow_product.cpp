@@ -105,6 +105,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
                   slow.worst, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
                                "weight); torch.backends.cudnn.benchmark = True for convolutions",

@@ -107,6 +107,7 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
                              std::ceil(turns), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(),
       {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
@@ -221,6 +222,7 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
                              time_text(group.per_step(group.ns())), longest, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"one torch.bmm (or einsum) over all of them instead of a loop",
@@ -286,6 +288,7 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
             group.ops());
     candidate.where = group.where();
     candidate.evidence = group.examples();
+    candidate.lost_is = "what it would take less";
     candidate.change = change_for(works.steps().source(),
                                   {"a larger batch, or small kernels of independent parts together (torch.bmm, "
                                    "torch.stack, torch.compile)",

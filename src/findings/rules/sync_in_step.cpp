@@ -101,6 +101,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
       }
     }
     found.evidence = group.evidence.examples(steps);
+    found.lost_is = "idle time of the GPU after it";
     const SpanId worst = found.evidence.spans.front().span;
     std::vector<std::size_t> waiting;
     for (const auto& [step, spans] : group.by_step) waiting.push_back(step);
