@@ -75,6 +75,27 @@ TEST(SyncInStep, TakesTheReadAlongWithItsWait) {
   EXPECT_NEAR(static_cast<double>(item->replayed_high_ns) / 1e3, 160, 6);
 }
 
+// Three reads one behind the other, while nothing runs on the GPU: the time until the next launch is lost once.
+TEST(SyncInStep, CountsTheIdleTimeBehindSeveralWaitsOnce) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 2'000.0 * k;
+    made.step(at, at + 2'000);
+    made.launch(at + 10, at + 15, at + 1'015, "kernel", 7, "aten::mm");
+    for (int n = 0; n < 3; ++n) {
+      const double from = at + 100 + 1'000 * (n > 0 ? 1 : 0) + 300 * n;
+      made.host(SpanKind::op, "aten::item", from, n == 0 ? at + 1'030 : from + 20);
+      made.host(SpanKind::wait, "cudaStreamSynchronize", from + 2, n == 0 ? at + 1'025 : from + 15);
+    }
+  }
+  const Trace trace = made.finish();
+  const Steps steps(trace);
+  std::int64_t idle = 0;
+  for (const Wait& wait : steps.waits()) idle += wait.idle_ns;
+  EXPECT_GT(idle, 8 * 900'000);
+  EXPECT_LE(idle, 8 * 1'000'000);  // from one kernel to the next
+}
+
 TEST(SyncInStep, IsNotTheRecordersOwnWaitAtTheEnd) {
   MadeTrace made;
   for (int k = 0; k < 8; ++k) {

@@ -48,7 +48,7 @@ struct Wait {
   SpanId span = kNone;
   SpanId for_work = kNone;     // work that ended last before the wait did; kNone: not known
   std::int64_t waited_ns = 0;  // until that had ended
-  std::int64_t idle_ns = 0;    // that GPUs then were idle for, until the next launch of this thread
+  std::int64_t idle_ns = 0;    // that GPUs then were idle for, until this thread's next launch or wait
   std::size_t step = 0;
 };
 
