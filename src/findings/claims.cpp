@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings/claims.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -137,6 +139,22 @@ void join_parts(const Replay& replay, const Replay::Outcome& unchanged, const Me
   set_gain(std::move(gain), step_ns, &whole);
 }
 
+// Copies of one op, and the waits for them, are one thing in the program: the smaller finding says so.
+void name_same_op(std::vector<Finding>* found) {
+  const auto is_of_copies = [](const Finding& one) {
+    return !one.op.empty() &&
+           (one.kind == Kind::pageable_copies || one.kind == Kind::exposed_copies || one.kind == Kind::sync_in_step);
+  };
+  for (auto one = found->begin(); one != found->end(); ++one) {
+    if (!is_of_copies(*one)) continue;
+    const auto same = std::find_if(found->begin(), one, [&](const Finding& other) {
+      return is_of_copies(other) && other.kind != one->kind && other.op == one->op;
+    });
+    if (same == one) continue;
+    one->text += fmt::format(" It is the op of finding {}, whose change may take this along.", same->number);
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector<Candidate> candidates,
@@ -181,6 +199,7 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
   }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::replayed_high_ns);
   for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;
+  name_same_op(&found);
   return found;
 }
 
