@@ -305,7 +305,8 @@ void add_run(CLI::App& app, Commands* commands) {
                   "recording, which `paoding report` reads (.paoding), or what --html does (.html)")
       ->type_name("FILE");
   sub->add_option("--profile-steps", options->profile_steps,
-                  "Profile these of the repeated runs, counted from 0: 2:8 is 2 to 7")
+                  "Profile these of the repeated runs, counted from 0: 2:8 is 2 to 7. The report counts its\n"
+                  "steps from 1")
       ->type_name("FIRST:END");
   sub->add_option("--cupti-steps", options->cupti_steps, kCuptiStepsHelp)->type_name("FIRST:END");
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");

@@ -143,7 +143,8 @@ void add_train(CLI::App& app, Commands* commands) {
         ->type_name("N")
         ->capture_default_str();
     sub->add_option("--profile-steps", command->profile_steps,
-                    "Show the Profiling Report of these steps, counted from 0: 2:8 is 2 to 7")
+                    "Show the Profiling Report of these steps, counted from 0: 2:8 is 2 to 7.\n"
+                    "The report counts its steps from 1")
         ->type_name("FIRST:END");
     sub->add_option("--cupti-steps", command->cupti_steps, kCuptiStepsHelp)->type_name("FIRST:END");
     r.report.nest = "scope";

@@ -48,6 +48,7 @@ struct Candidate {
   std::string text = {};   // sentences with the numbers that are the evidence
   Where where = {};        // steps.h
   Examples evidence = {};
+  std::string lost_is = {};  // the time that is lost at one of those spans is this: "idle time of the GPU after it"
   std::string change = {}, verify = {};
   std::vector<Edit> least = {};  // that the change achieves at least
   std::vector<Edit> most = {};   // all of it, down to the floor

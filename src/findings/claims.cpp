@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings/claims.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,6 +17,7 @@ namespace {
 
 struct Gain {
   std::int64_t low = 0, high = 0;
+  std::int64_t alone = 0;  // the high one, before others have claimed time
   Effect effect = {};
 };
 
@@ -46,13 +49,14 @@ std::vector<Gain> gains_alone(const Replay& replay, const Steps& steps, const st
                               const Replay::Outcome& unchanged, bool two_threads) {
   std::vector<Gain> gains(candidates.size());
   const std::int64_t whole = unchanged.step_ns();
+  const MeasuredSteps measured{steps.first_number(), steps.lengths(), steps.average_ns()};
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < candidates.size(); i = next++) {
       const Replay::Outcome changed = replay.outcome({candidates[i].most});
       const std::int64_t most = whole - changed.step_ns(), least = whole - replay.step_ns(candidates[i].least);
-      gains[i].effect = effect_of(unchanged, changed, steps.first_number());
-      gains[i].high = std::max<std::int64_t>(0, std::max(most, least));
+      gains[i].effect = effect_of(unchanged, changed, measured);
+      gains[i].high = gains[i].alone = std::max<std::int64_t>(0, std::max(most, least));
       gains[i].low = std::clamp<std::int64_t>(std::min(most, least), 0, gains[i].high);
     }
   };
@@ -68,22 +72,87 @@ std::vector<Gain> gains_alone(const Replay& replay, const Steps& steps, const st
   return gains;
 }
 
-Finding made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
+void set_gain(Gain&& gain, std::int64_t step_ns, Finding* finding) {
+  finding->replayed_low_ns = gain.low, finding->replayed_high_ns = gain.high;
+  finding->gain_low_ns = std::llround(kGainBelow * static_cast<double>(gain.low));
+  finding->gain_high_ns = std::clamp<std::int64_t>(std::llround(kGainAbove * static_cast<double>(gain.high)), gain.high,
+                                                   std::max(std::min(step_ns, gain.effect.most_ns), gain.high));
+  finding->claimed_ns = gain.alone - gain.high;
+  const auto share_of = [&](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(step_ns); };
+  finding->share = share_of(gain.high);
+  finding->share_low = share_of(finding->gain_low_ns), finding->share_high = share_of(finding->gain_high_ns);
+  finding->effect = std::move(gain.effect);
+}
+
+// A finding, and the whole of its change.
+struct Claimed {
+  Finding finding;
+  std::vector<Edit> edits;
+  bool is_part = false;  // of another one
+};
+
+Claimed made_of(Candidate&& candidate, Gain&& gain, std::int64_t step_ns) {
   Finding finding;
   finding.kind = candidate.kind;
   finding.title = std::move(candidate.title), finding.text = std::move(candidate.text);
-  finding.replayed_low_ns = gain.low, finding.replayed_high_ns = gain.high;
-  finding.gain_low_ns = std::llround(kGainBelow * static_cast<double>(gain.low));
-  finding.gain_high_ns = std::clamp<std::int64_t>(std::llround(kGainAbove * static_cast<double>(gain.high)), gain.high,
-                                                  std::max(step_ns, gain.high));
-  const auto share_of = [&](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(step_ns); };
-  finding.share = share_of(gain.high);
-  finding.share_low = share_of(finding.gain_low_ns), finding.share_high = share_of(finding.gain_high_ns);
+  set_gain(std::move(gain), step_ns, &finding);
   finding.op = std::move(candidate.where.op), finding.scope = std::move(candidate.where.scope);
-  finding.line = std::move(candidate.where.line);
-  finding.evidence = std::move(candidate.evidence), finding.effect = std::move(gain.effect);
+  finding.line = std::move(candidate.where.line), finding.operands = std::move(candidate.where.operands);
+  finding.evidence = std::move(candidate.evidence);
+  for (ExampleKind& kind : finding.evidence.kinds) kind.is = candidate.lost_is;
   finding.change = std::move(candidate.change), finding.verify = std::move(candidate.verify);
-  return finding;
+  return {std::move(finding), std::move(candidate.most), false};
+}
+
+// Where a finding is about a few steps, others that are about no other steps show the same event: a checkpoint's
+// copies, the waits for them, its file. They become parts of it, and their gains one gain.
+void join_parts(const Replay& replay, const Replay::Outcome& unchanged, const MeasuredSteps& measured,
+                std::int64_t step_ns, std::vector<Claimed>* all) {
+  const auto head = std::ranges::find(*all, Kind::rare_slow_steps, [](const Claimed& one) { return one.finding.kind; });
+  if (head == all->end() || head->finding.effect.in_steps.size() == measured.lengths.size()) return;
+  const std::vector<std::size_t>& slow = head->finding.effect.in_steps;
+  const auto is_part = [&](const Claimed& one) {
+    return &one != &*head && std::ranges::includes(slow, one.finding.effect.in_steps);
+  };
+  Gain gain{head->finding.replayed_low_ns, head->finding.replayed_high_ns, 0, {}};
+  Finding& whole = head->finding;
+  for (Claimed& one : *all) {
+    one.is_part = is_part(one);
+    if (!one.is_part) continue;
+    Finding& part = one.finding;
+    gain.low += part.replayed_low_ns, gain.high += part.replayed_high_ns;
+    head->edits.insert(head->edits.end(), one.edits.begin(), one.edits.end());
+    whole.parts.push_back({part.kind, std::move(part.title), std::move(part.text), part.replayed_high_ns});
+    if (whole.line.empty()) whole.line = part.line;
+    if (whole.op.empty()) whole.op = part.op;
+    for (Example example : part.evidence.spans) {
+      example.kind += whole.evidence.kinds.size();
+      whole.evidence.spans.push_back(example);
+    }
+    whole.evidence.kinds.insert(whole.evidence.kinds.end(), part.evidence.kinds.begin(), part.evidence.kinds.end());
+  }
+  if (whole.parts.empty()) return;
+  const Replay::Outcome changed = replay.outcome({head->edits});
+  gain.effect = effect_of(unchanged, changed, measured);
+  gain.high = std::max<std::int64_t>(0, unchanged.step_ns() - changed.step_ns());
+  gain.low = std::min(gain.low, gain.high), gain.alone = gain.high;
+  set_gain(std::move(gain), step_ns, &whole);
+}
+
+// Copies of one op, and the waits for them, are one thing in the program: the smaller finding says so.
+void name_same_op(std::vector<Finding>* found) {
+  const auto is_of_copies = [](const Finding& one) {
+    return !one.op.empty() &&
+           (one.kind == Kind::pageable_copies || one.kind == Kind::exposed_copies || one.kind == Kind::sync_in_step);
+  };
+  for (auto one = found->begin(); one != found->end(); ++one) {
+    if (!is_of_copies(*one)) continue;
+    const auto same = std::find_if(found->begin(), one, [&](const Finding& other) {
+      return is_of_copies(other) && other.kind != one->kind && other.op == one->op;
+    });
+    if (same == one) continue;
+    one->text += fmt::format(" It is the op of finding {}, whose change may take this along.", same->number);
+  }
 }
 
 }  // namespace
@@ -105,12 +174,12 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
   std::ranges::stable_sort(order, std::ranges::greater(), rank);
   std::vector<Edit> claimed;  // by those that come first, all of it
   std::int64_t whole = unchanged.step_ns();
-  std::vector<Finding> found;
+  std::vector<Claimed> made;
   for (const std::size_t i : order) {
-    if (found.size() >= options.most) break;
+    if (made.size() >= options.most) break;
     Gain gain = alone[i];
     std::int64_t with_it = 0;
-    if (!found.empty()) {
+    if (!made.empty()) {
       with_it = replay.step_ns({claimed, candidates[i].most});
       gain.high = std::min(gain.high, std::max<std::int64_t>(0, whole - with_it));
       if (static_cast<double>(gain.high) < least) continue;
@@ -121,10 +190,16 @@ std::vector<Finding> claim(const Replay& replay, const Steps& steps, std::vector
     }
     whole = with_it;
     claimed.insert(claimed.end(), candidates[i].most.begin(), candidates[i].most.end());
-    found.push_back(made_of(std::move(candidates[i]), std::move(gain), step_ns));
+    made.push_back(made_of(std::move(candidates[i]), std::move(gain), step_ns));
+  }
+  join_parts(replay, unchanged, {steps.first_number(), steps.lengths(), steps.average_ns()}, step_ns, &made);
+  std::vector<Finding> found;
+  for (Claimed& one : made) {
+    if (!one.is_part) found.push_back(std::move(one.finding));
   }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::replayed_high_ns);
   for (std::size_t i = 0; i < found.size(); ++i) found[i].number = static_cast<int>(i) + 1;
+  name_same_op(&found);
   return found;
 }
 

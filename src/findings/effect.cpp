@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "findings/words.h"
@@ -18,14 +20,9 @@ const std::vector<std::int64_t>& at_work(const Replay::Outcome& outcome, Side si
   return side == Side::host ? outcome.host : outcome.gpu;
 }
 
-double mean(const std::vector<std::int64_t>& ns) {
-  return static_cast<double>(std::accumulate(ns.begin(), ns.end(), std::int64_t{0})) /
-         static_cast<double>(std::max<std::size_t>(ns.size(), 1));
-}
-
 // A limit that the change brings about, or one that keeps most of the time that it takes from the other side from
 // counting.
-std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after) {
+std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after, std::int64_t average_ns) {
   constexpr double kKept = 1.25;
   const Side limit = after.limit();
   if (limit == Side::neither) return "";
@@ -34,11 +31,12 @@ std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after
   const double taken = mean(at_work(before, other)) - mean(at_work(after, other));
   const bool is_new = limit != before.limit(), keeps = taken > kKept * std::max(gain, 0.0);
   if (!is_new && !keeps) return "";
-  const std::int64_t step = profile::median(after.steps), busy = profile::median(at_work(after, limit));
+  // The step is the measured one, which replays miss by a little.
+  const auto step = static_cast<double>(average_ns) - gain;
   std::string text =
-      fmt::format("with the change {} {} the limit: it is at work for {} of the {} that a step then takes",
-                  name_of(limit), is_new ? "becomes" : "stays", time_text(static_cast<double>(std::min(busy, step))),
-                  time_text(static_cast<double>(step)));
+      fmt::format("with the change {} {} the limit: on average it is at work for {} of the {} that a step then takes",
+                  name_of(limit), is_new ? "becomes" : "stays", time_text(std::min(mean(at_work(after, limit)), step)),
+                  time_text(step));
   if (keeps) {
     text += fmt::format("; {} has {} a step less to do, of which {} shorten it", name_of(other), time_text(taken),
                         time_text(gain));
@@ -46,14 +44,25 @@ std::string bound_of(const Replay::Outcome& before, const Replay::Outcome& after
   return text;
 }
 
+// No step is shorter than a side's work in it; the time that the change takes from that is as uncertain as a gain.
+std::int64_t most_to_gain(const Replay::Outcome& before, const Replay::Outcome& after) {
+  if (before.host.empty() || before.gpu.empty()) return before.step_ns();
+  double least = 0;
+  for (const Side side : {Side::host, Side::gpu}) {
+    const double work = mean(at_work(before, side)), taken = work - mean(at_work(after, side));
+    least = std::max(least, work - kGainAbove * std::max(taken, 0.0));
+  }
+  return before.step_ns() - std::llround(least);
+}
+
 }  // namespace
 
-Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, std::size_t first_number) {
+Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, const MeasuredSteps& measured) {
   constexpr double kLeast = 0.02;    // of a step, that makes it one of those that the change is about
   constexpr double kMostOfIt = 0.8;  // of the gain, that those steps hold
   constexpr double kNearlyAll = 0.75;
   Effect effect;
-  const std::size_t count = std::min(before.steps.size(), after.steps.size());
+  const std::size_t count = std::min({before.steps.size(), after.steps.size(), measured.lengths.size()});
   std::vector<std::size_t> changed;
   double saved = 0, saved_in_changed = 0;
   for (std::size_t k = 0; k < count; ++k) {
@@ -65,22 +74,23 @@ Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, st
   }
   const bool are_all = changed.empty() || saved_in_changed < kMostOfIt * saved ||
                        static_cast<double>(changed.size()) > kNearlyAll * static_cast<double>(count);
+  std::int64_t before_ns = measured.average_ns, less_ns = before.step_ns() - after.step_ns();
   if (are_all) {
     changed.resize(count);
     std::iota(changed.begin(), changed.end(), std::size_t{0});
-    effect.before_ns = before.step_ns(), effect.after_ns = after.step_ns();
-  }
-  std::int64_t before_ns = 0, after_ns = 0;
-  for (const std::size_t k : changed) {
-    effect.in_steps.push_back(first_number + k);
-    before_ns += before.steps[k], after_ns += after.steps[k];
-  }
-  if (!are_all) {
+  } else {
+    before_ns = less_ns = 0;
+    for (const std::size_t k : changed) {
+      before_ns += measured.lengths[k], less_ns += before.steps[k] - after.steps[k];
+    }
     const auto number = static_cast<std::int64_t>(changed.size());
-    effect.before_ns = before_ns / number, effect.after_ns = after_ns / number;
+    before_ns /= number, less_ns /= number;
   }
+  for (const std::size_t k : changed) effect.in_steps.push_back(measured.first_number + k);
+  effect.before_ns = before_ns, effect.after_ns = std::max<std::int64_t>(0, before_ns - less_ns);
+  effect.most_ns = most_to_gain(before, after);
   effect.limit = after.limit();
-  effect.bound = bound_of(before, after);
+  effect.bound = bound_of(before, after, measured.average_ns);
   return effect;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A change's effect on the steps: how many of them it makes shorter, by how much, and the side that they wait for then.
+// All times are averages: of all steps, or of those that change.
 #pragma once
 
 #include "findings/finding.h"
@@ -7,7 +8,14 @@
 
 namespace paoding::findings {
 
-/// Compares two replays of the same steps; `first_number` is the number of the first of them.
-Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, std::size_t first_number);
+/// The steps as they were measured, which a report shows; replays say by how much a change makes them shorter.
+struct MeasuredSteps {
+  std::size_t first_number = 1;
+  std::vector<std::int64_t> lengths = {};
+  std::int64_t average_ns = 0;
+};
+
+/// Compares two replays of the same steps.
+Effect effect_of(const Replay::Outcome& before, const Replay::Outcome& after, const MeasuredSteps& measured);
 
 }  // namespace paoding::findings

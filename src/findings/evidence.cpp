@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings/evidence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <unordered_map>
 
+#include "findings/words.h"
 #include "profile/kernel_name.h"
 
 namespace paoding::findings {
@@ -13,6 +16,47 @@ namespace paoding::findings {
 namespace {
 constexpr std::size_t kMostExamples = 8;
 }  // namespace
+
+bool Affected::are_all() const { return 10 * steps >= 9 * of; }
+
+double Affected::each(double sum) const {
+  return sum / static_cast<double>(std::max<std::size_t>(1, are_all() ? of : steps));
+}
+
+std::string Affected::have() const {
+  if (are_all()) return "A step has";
+  return fmt::format("{} of {} steps {}", steps, of, steps == 1 ? "has" : "have");
+}
+
+std::string Affected::in_steps() const { return are_all() ? "" : fmt::format("In {} of {} steps: ", steps, of); }
+
+std::string Affected::part(double sum) const {
+  const std::string part = time_text(each(sum)), step = time_text(step_ns);
+  return are_all() ? fmt::format("{} of a step of {}", part, step)
+                   : fmt::format("{} of each of those ({} on average)", part, step);
+}
+
+Affected affected(const Steps& steps, std::vector<std::size_t> in) {
+  std::ranges::sort(in);
+  in.erase(std::unique(in.begin(), in.end()), in.end());
+  std::erase_if(in, [&](std::size_t step) { return step >= steps.count(); });
+  Affected made{.steps = in.size(), .of = steps.count(), .step_ns = static_cast<double>(steps.average_ns())};
+  if (made.are_all()) return made;
+  made.step_ns = 0;
+  for (const std::size_t step : in) {
+    made.step_ns += static_cast<double>(steps.lengths()[step]) / static_cast<double>(in.size());
+  }
+  return made;
+}
+
+Affected Evidence::affected(const Steps& steps) const {
+  std::vector<std::size_t> in;
+  for (const Lost& lost : all_) {
+    const std::size_t step = steps.step_of(lost.span);
+    if (lost.ns > 0 && (in.empty() || in.back() != step)) in.push_back(step);
+  }
+  return findings::affected(steps, std::move(in));
+}
 
 void Evidence::add(const Evidence& more) {
   all_.insert(all_.end(), more.all_.begin(), more.all_.end());

@@ -9,6 +9,7 @@
 #include "findings/abstention.h"
 #include "findings/claims.h"
 #include "findings/finding.h"
+#include "findings/kernel_group.h"
 #include "findings/replay.h"
 #include "findings/replays_apart.h"
 #include "findings/rules.h"
@@ -110,6 +111,7 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
   made.step_ns = steps.median_ns(), made.host_ns = steps.host_median_ns();
+  made.base_ns = steps.average_ns(), made.host_mean_ns = steps.host_average_ns();
   made.first_step = static_cast<int>(steps.first_number()), made.recorded_steps = static_cast<int>(steps.recorded());
   made.warm_up_steps = static_cast<int>(steps.warm_up());
   made.step_lengths = steps.lengths(), made.have_gpus = !steps.device_spans().empty();
@@ -133,11 +135,13 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   made.abstained = reason_to_abstain(replay.error(), options.most_replay_error);
   if (!made.abstained.empty()) return made;
   made.silent = std::move(candidates.silent);
-  made.base_ns = std::max(made.step_ns, replay.measured_step_ns());
   const Replay::Outcome unchanged = replay.outcome();
-  made.limit = unchanged.limit();
+  made.limit = unchanged.limit(), made.limit_of_median = unchanged.limit_of_median();
   made.found = claim(replay, steps, std::move(candidates.all), unchanged, made.base_ns, options);
   made.no_lines = how_to_record_lines(steps, made.found);
+  const bool has_ops = std::ranges::any_of(made.found, [](const Finding& one) { return !one.op.empty(); });
+  const bool has_operands = std::ranges::any_of(made.found, [](const Finding& one) { return !one.operands.empty(); });
+  if (has_ops && !has_operands) made.no_shapes = how_to_record_shapes(steps.source());
   return made;
 }
 

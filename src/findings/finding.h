@@ -69,6 +69,7 @@ struct ExampleKind {
   std::string name;  // short
   std::size_t count = 0;
   std::int64_t ns = 0;  // lost at all of them
+  std::string is = {};  // that time, in words: "idle time of the GPU after it"
 };
 
 struct Examples {
@@ -80,8 +81,16 @@ struct Examples {
 struct Effect {
   std::vector<std::size_t> in_steps = {};    // their numbers, counted from 1
   std::int64_t before_ns = 0, after_ns = 0;  // one of those, on average
+  std::int64_t most_ns = 0;                  // that a step can get shorter at most: the work of each side stays
   Side limit = Side::neither;                // of all steps, with the change
   std::string bound = {};                    // a sentence, where that limit keeps the gain down or is a new one
+};
+
+/// A finding that is the same event as another one, since both are about the same few steps.
+struct Part {
+  Kind kind = Kind::late_data;
+  std::string title = {}, text = {};
+  std::int64_t replayed_high_ns = 0;  // within that of the other
 };
 
 struct Finding {
@@ -92,12 +101,15 @@ struct Finding {
                replayed_high_ns = 0;               // saved in a step by replays of a cautious change and a whole one
   std::int64_t gain_low_ns = 0, gain_high_ns = 0;  // the same with the error of replays, kGainBelow and kGainAbove
   double share = 0, share_low = 0,
-         share_high = 0;  // of Findings::step_ns: replayed_high_ns, which is the prediction, and the gain
+         share_high = 0;        // of Findings::base_ns: replayed_high_ns, which is the prediction, and the gain
+  std::int64_t claimed_ns = 0;  // that the change would save too if it were made alone: it is another finding's
   std::string op = {}, scope = {}, line = {};  // the user's; empty where the trace does not say
+  std::string operands = {};                   // of the call at which most is lost; empty where the trace does not say
   Examples evidence = {};
   Effect effect = {};
-  std::string change = {};  // in the words of the framework that was recorded
-  std::string verify = {};  // the switch that `paoding verify` flips; "": none
+  std::string change = {};       // in the words of the framework that was recorded
+  std::string verify = {};       // the switch that `paoding verify` flips; "": none
+  std::vector<Part> parts = {};  // others that show the same event; their gain and evidence are this one's too
 };
 
 /// A rule that could not look, and why.
@@ -111,24 +123,27 @@ struct Findings {
   std::vector<Finding> found = {};
   std::string abstained = {};  // why nothing is said at all; empty otherwise
   std::vector<Silence> silent = {};
-  std::int64_t step_ns = 0;  // the median step, until its work on GPUs has ended
-  std::int64_t host_ns = 0;  // the median step on the host alone
-  std::int64_t base_ns = 0;  // the step that shares are of: the median, or the average where that is longer
-  int steps = 0;             // that were looked at
-  int first_step = 1;        // the number of the first of them, counted from 1
-  int warm_up_steps = 0;     // in front of those
-  int recorded_steps = 0;    // with those that are left out
+  std::int64_t step_ns = 0;       // the median step, until its work on GPUs has ended
+  std::int64_t host_ns = 0;       // the median step on the host alone
+  std::int64_t base_ns = 0;       // the average step, until its work on GPUs has ended: gains and shares are of it
+  std::int64_t host_mean_ns = 0;  // the average step on the host alone
+  int steps = 0;                  // that were looked at
+  int first_step = 1;             // the number of the first of them, counted from 1
+  int warm_up_steps = 0;          // in front of those
+  int recorded_steps = 0;         // with those that are left out
   std::vector<std::int64_t> step_lengths = {};  // of those that were looked at
   bool have_gpus = false;                       // the steps, work on them
-  Side limit = Side::neither;                   // of the unchanged steps
+  Side limit = Side::neither;                   // of the unchanged steps, on average
+  Side limit_of_median = Side::neither;         // of the median of them
   std::string no_lines = {};                    // how to record lines of the user's code, where no finding has one
+  std::string no_shapes = {};                   // the same of shapes
   std::string stepped_by = {};                  // how steps were told apart: "steps as they are marked"
   double replay_error = 0;                      // of the unchanged trace's replay, as a share of the measured time
 };
 
 struct FindOptions {
   std::size_t least_steps = 5;      // that a median is made of
-  double least_share = 0.01;        // of the median step that a finding has to gain at most
+  double least_share = 0.01;        // of the average step that a finding has to gain at most
   double most_replay_error = 0.02;  // beyond which nothing is said
   std::size_t most = 20;            // findings
   bool two_threads = true;

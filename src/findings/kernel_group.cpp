@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "findings/operand_text.h"
 #include "profile/kernel_name.h"
 #include "profile/row_names.h"
 
@@ -43,13 +44,12 @@ std::string kernel_title(const KernelWorks& works, const KernelWork& kernel) {
 
 void KernelGroup::add(const KernelWork& kernel, double saved_ns) {
   kernels_.push_back({&kernel, saved_ns});
+  if (steps_.empty() || steps_.back() != kernel.step) steps_.push_back(kernel.step);
   saved_ns_ += saved_ns;
   ns_ += static_cast<double>(kernel.ns);
 }
 
-double KernelGroup::per_step(double value) const {
-  return value / static_cast<double>(std::max<std::size_t>(works_.steps().count(), 1));
-}
+Affected KernelGroup::affected() const { return findings::affected(works_.steps(), steps_); }
 
 Where KernelGroup::where() const {
   const auto most = std::ranges::max_element(kernels_, {}, &Entry::saved_ns);
@@ -63,21 +63,36 @@ Evidence KernelGroup::lost() const {
 }
 
 std::string KernelGroup::ops(std::size_t most) const {
+  return counts([&](const KernelWork& kernel) { return kernel_title(works_, kernel); }, most);
+}
+
+std::string KernelGroup::casts() const {
+  constexpr std::size_t kMost = 4;
+  return counts([&](const KernelWork& kernel) { return cast_text(works_.steps().operands_of(kernel.span)); }, kMost);
+}
+
+// The first few names, those first that would save most; "" is no name.
+std::string KernelGroup::counts(const std::function<std::string(const KernelWork&)>& name, std::size_t most) const {
   struct Sum {
     double saved = 0, count = 0;
   };
   std::map<std::string, Sum> sums;
   for (const Entry& entry : kernels_) {
-    Sum& sum = sums[kernel_title(works_, *entry.kernel)];
+    Sum& sum = sums[name(*entry.kernel)];
     sum.saved += entry.saved_ns;
     sum.count += 1;
   }
+  sums.erase("");
   std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& one) { return one.second.saved; });
   std::string text;
+  const Affected of = affected();
   for (std::size_t i = 0; i < std::min(most, sorted.size()); ++i) {
-    text += fmt::format("{}{} ({} a step)", i == 0 ? "" : ", ", sorted[i].first,
-                        count_text(per_step(sorted[i].second.count), "call", "calls"));
+    const auto& [own, sum] = sorted[i];
+    const double count = of.each(sum.count);
+    text += i == 0 ? "" : ", ";
+    text += count < 1 ? fmt::format("{} ({} in all)", own, count_text(sum.count, "call", "calls"))
+                      : fmt::format("{} ({} a step)", own, count_text(count, "call", "calls"));
   }
   if (sorted.size() > most) text += ", ...";
   return text;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,21 +39,30 @@ class KernelGroup {
   std::size_t count() const { return kernels_.size(); }
   double saved_ns() const { return saved_ns_; }
   double ns() const { return ns_; }
-  double per_step(double value) const;
+  /// The part of a step in a sum over all steps, or, where few steps have such kernels, of one of those.
+  double per_step(double value) const { return affected().each(value); }
+  /// How its texts begin: "", or "In 4 of 39 steps: ".
+  std::string in_steps() const { return affected().in_steps(); }
   /// The place of the kernel that would save most.
   Where where() const;
   Evidence lost() const;
   Examples examples() const { return lost().examples(works_.steps()); }
   /// "aten::mul (145 of 339), aten::add (48)": the first few ops, those first that would save most.
   std::string ops(std::size_t most = 3) const;
+  /// "bf16 to f32 (4 calls a step), f32 to bf16 (4 calls a step)" of casts; "" where the trace does not say.
+  std::string casts() const;
 
  private:
   struct Entry {
     const KernelWork* kernel;
     double saved_ns;
   };
+  Affected affected() const;
+  std::string counts(const std::function<std::string(const KernelWork&)>& name, std::size_t most) const;
+
   const KernelWorks& works_;
   std::vector<Entry> kernels_;
+  std::vector<std::size_t> steps_;  // of those, without repeats beside each other
   double saved_ns_ = 0, ns_ = 0;
 };
 

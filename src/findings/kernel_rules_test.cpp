@@ -116,6 +116,34 @@ TEST(LayoutKernels, AreNotBlamedWhereNothingWouldTakeThemOver) {
   expect_nothing(MadeSteps({product(190), cast, product(190)}).finish(), Kind::layout_kernels);
 }
 
+TEST(LayoutKernels, SayWhatIsCastFromWhatToWhat) {
+  const std::string shapes = "[[8192, 4096], [8192, 4096], []]";
+  const MadeKernel up = {
+      "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda, "
+      "at::native::memory::LoadWithCast<1>>(int)",
+      "aten::copy_",
+      shapes,
+      R"(["float", "c10::BFloat16", "Scalar"])",
+      100,
+      32768};
+  const MadeKernel down = {
+      "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda>(int)",
+      "aten::copy_",
+      shapes,
+      R"(["c10::BFloat16", "float", "Scalar"])",
+      50,
+      32768};
+  const MadeKernel add = {kAdd, "aten::mul", "[[16777216], []]", R"(["float", "Scalar"])", 40, 32768};
+  const Findings all = find(MadeSteps({product(190), up, add, down}).finish());
+  const auto found = std::ranges::find(all.found, Kind::layout_kernels, &Finding::kind);
+  ASSERT_NE(found, all.found.end()) << all.abstained;
+  EXPECT_NE(found->text.find(" From bf16 to f32 (1 call a step), f32 to bf16 (1 call a step)."), std::string::npos)
+      << found->text;
+  EXPECT_EQ(found->op, "aten::copy_");
+  EXPECT_EQ(found->operands, "bf16[8192,4096] -> f32[8192,4096]");
+  EXPECT_EQ(all.no_shapes, "");
+}
+
 TEST(GradientFills, AreAddedToAfterwards) {
   const MadeKernel fill = {"void at::native::multi_tensor_apply_kernel<at::native::ZeroFunctor>(int)",
                            "aten::_foreach_zero_",

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "findings/kernel_kind.h"
+#include "findings/operand_text.h"
 
 namespace paoding::findings {
 namespace {
@@ -68,35 +69,6 @@ const TypeOfElement* type_named(std::string_view name) {
     if (type.name == name) return &type;
   }
   return nullptr;
-}
-
-// The elements of a list "[a, [b, c], \"d\"]" as they stand; a list in it is one. False where the text is none.
-bool split_list(std::string_view text, std::vector<std::string_view>* elements) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
-  text = text.substr(1, text.size() - 2);
-  int depth = 0;
-  bool is_quoted = false;
-  std::size_t from = 0;
-  const auto take = [&](std::size_t to) {
-    std::string_view one = text.substr(from, to - from);
-    while (!one.empty() && (one.front() == ' ' || one.front() == '\n' || one.front() == '\t')) one.remove_prefix(1);
-    while (!one.empty() && (one.back() == ' ' || one.back() == '\n' || one.back() == '\t')) one.remove_suffix(1);
-    if (one.size() >= 2 && one.front() == '"' && one.back() == '"') one = one.substr(1, one.size() - 2);
-    elements->push_back(one);
-    from = to + 1;
-  };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') is_quoted = !is_quoted;
-    if (is_quoted) continue;
-    if (text[i] == '[') ++depth;
-    if (text[i] == ']' && --depth < 0) return false;
-    if (text[i] == ',' && depth == 0) take(i);
-  }
-  if (depth != 0 || is_quoted) return false;
-  if (!elements->empty() || text.find_first_not_of(" \n\t") != text.npos) take(text.size());
-  return true;
 }
 
 bool add_kineto(std::string_view shape, const TypeOfElement* type, bool is_number, std::vector<OperandShape>* to) {

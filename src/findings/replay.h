@@ -18,6 +18,9 @@
 
 namespace paoding::findings {
 
+/// The average of whole ns; 0 of none.
+double mean(const std::vector<std::int64_t>& ns);
+
 class Replay {
  public:
   explicit Replay(const Steps& steps);
@@ -30,8 +33,9 @@ class Replay {
     // long any GPU is.
     std::vector<std::int64_t> host = {}, gpu = {};
     std::int64_t step_ns() const { return steps.empty() ? 0 : all_ns / static_cast<std::int64_t>(steps.size()); }
-    /// The median step decides.
+    /// The side that is at work for nearly all of the average step; of the median one.
     Side limit() const;
+    Side limit_of_median() const;
   };
 
   /// A step on average, as it was measured: until its work of GPUs has ended, but not beyond the start of the next.
@@ -92,7 +96,6 @@ class Replay {
   void start_sooner(SpanId call, std::int64_t ns, Run* run) const;
   void move_host(TrackId track, std::int64_t start, std::int64_t end, Run* run) const;
   Outcome simulate(Run* run) const;
-  static std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
 
   const Steps& steps_;
   std::vector<Node> nodes_;

@@ -308,7 +308,7 @@ void ReplayBuilder::measure() {
     if (node.type != Type::work || node.step == kNone) continue;
     work_ends[node.step] = std::max(work_ends[node.step], trace_.end(entries_[n].span) - from_);
   }
-  made_.measured_ns_ = Replay::all_steps_ns(steps, work_ends);
+  made_.measured_ns_ = all_steps_ns(steps, work_ends);
   const std::int64_t replayed = made_.step_ns() * static_cast<std::int64_t>(steps_.count());
   if (made_.measured_ns_ > 0) {
     made_.error_ =

@@ -28,14 +28,31 @@ std::int64_t Replay::measured_step_ns() const {
   return steps_.count() == 0 ? 0 : measured_ns_ / static_cast<std::int64_t>(steps_.count());
 }
 
-Side Replay::Outcome::limit() const {
+double mean(const std::vector<std::int64_t>& ns) {
+  double sum = 0;
+  for (const std::int64_t one : ns) sum += static_cast<double>(one);
+  return ns.empty() ? 0 : sum / static_cast<double>(ns.size());
+}
+
+namespace {
+
+Side limit_of(double step, double on_host, double on_gpu) {
   constexpr double kNearlyAll = 0.9;
-  if (steps.empty() || host.empty() || gpu.empty()) return Side::neither;
-  const std::int64_t on_host = median(host), on_gpu = median(gpu);
-  if (static_cast<double>(std::max(on_host, on_gpu)) < kNearlyAll * static_cast<double>(median(steps))) {
-    return Side::neither;
-  }
+  if (std::max(on_host, on_gpu) < kNearlyAll * step) return Side::neither;
   return on_gpu >= on_host ? Side::gpu : Side::host;
+}
+
+}  // namespace
+
+Side Replay::Outcome::limit() const {
+  if (steps.empty() || host.empty() || gpu.empty()) return Side::neither;
+  return limit_of(static_cast<double>(step_ns()), mean(host), mean(gpu));
+}
+
+Side Replay::Outcome::limit_of_median() const {
+  if (steps.empty() || host.empty() || gpu.empty()) return Side::neither;
+  return limit_of(static_cast<double>(median(steps)), static_cast<double>(median(host)),
+                  static_cast<double>(median(gpu)));
 }
 
 Replay::Outcome Replay::outcome(std::initializer_list<std::span<const Edit>> edits) const {
@@ -271,16 +288,6 @@ Replay::Outcome Replay::simulate(Run* run) const {
     if (step < steps.size() && i > begin_of_[step]) made.host[step] += run->delays[i];
   }
   return made;
-}
-
-std::int64_t Replay::all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends) {
-  std::int64_t sum = 0;
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    std::int64_t end = std::max(steps[k].end, work_ends[k]);
-    if (k + 1 < steps.size()) end = std::min(end, std::max(steps[k].end, steps[k + 1].start));
-    sum += end - steps[k].start;
-  }
-  return sum;
 }
 
 }  // namespace paoding::findings

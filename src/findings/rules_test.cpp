@@ -75,6 +75,27 @@ TEST(SyncInStep, TakesTheReadAlongWithItsWait) {
   EXPECT_NEAR(static_cast<double>(item->replayed_high_ns) / 1e3, 160, 6);
 }
 
+// Three reads one behind the other, while nothing runs on the GPU: the time until the next launch is lost once.
+TEST(SyncInStep, CountsTheIdleTimeBehindSeveralWaitsOnce) {
+  MadeTrace made;
+  for (int k = 0; k < 8; ++k) {
+    const double at = 2'000.0 * k;
+    made.step(at, at + 2'000);
+    made.launch(at + 10, at + 15, at + 1'015, "kernel", 7, "aten::mm");
+    for (int n = 0; n < 3; ++n) {
+      const double from = at + 100 + 1'000 * (n > 0 ? 1 : 0) + 300 * n;
+      made.host(SpanKind::op, "aten::item", from, n == 0 ? at + 1'030 : from + 20);
+      made.host(SpanKind::wait, "cudaStreamSynchronize", from + 2, n == 0 ? at + 1'025 : from + 15);
+    }
+  }
+  const Trace trace = made.finish();
+  const Steps steps(trace);
+  std::int64_t idle = 0;
+  for (const Wait& wait : steps.waits()) idle += wait.idle_ns;
+  EXPECT_GT(idle, 8 * 900'000);
+  EXPECT_LE(idle, 8 * 1'000'000);  // from one kernel to the next
+}
+
 TEST(SyncInStep, IsNotTheRecordersOwnWaitAtTheEnd) {
   MadeTrace made;
   for (int k = 0; k < 8; ++k) {
@@ -102,6 +123,29 @@ TEST(PageableCopies, GainTheTimeThatTheirCallsHoldTheHost) {
   const std::vector<Finding> found = findings_of_kind(all, Kind::pageable_copies);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(holds(found[0], 790));  // of a call of 1,000 us the copy of 200 is left, and 10 of the call
+}
+
+TEST(PageableCopies, OfResultsGetAdviceOfTheirOwn) {
+  MadeTrace made;
+  for (int k = 0; k < 16; ++k) {
+    const double at = 3'000.0 * k;
+    made.step(at, at + 3'000);
+    made.launch(at + 5, at + 10, at + 1'900, "kernel", 7, "aten::mm");
+    if (k % 2 == 1) {
+      made.copy(Copy::device_to_host, "pageable", 8 << 20, at + 1'910, at + 2'710, at + 1'920, at + 2'700);
+    } else {
+      made.host(SpanKind::wait, "cudaDeviceSynchronize", at + 20, at + 1'910);
+    }
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::pageable_copies);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].title, "copies from the GPU go to pageable memory");
+  EXPECT_EQ(found[0].text.find("8 of 16 steps have 1 copy from the GPU to pageable memory, 8.39 MB at 10.8 GB/s; the "
+                               "calls hold the host for 800 us of each of those (2.96 ms on average)"),
+            0u)
+      << found[0].text;
+  EXPECT_EQ(found[0].change.find("DataLoader"), std::string::npos) << found[0].change;
+  EXPECT_NE(found[0].change.find("copy_(x, non_blocking=True)"), std::string::npos) << found[0].change;
 }
 
 TEST(ExposedCopies, GainTheCopyThatRunsBesideTheKernels) {
@@ -236,6 +280,41 @@ TEST(RareSlowSteps, GainThePausesOfAFewSteps) {
   for (int k = 0; k < 8; ++k) few.step(1'000.0 * k, 1'000.0 * (k + 1));
   const Findings all = find(few.finish());
   EXPECT_NE(std::ranges::find(all.silent, Kind::rare_slow_steps, &Silence::kind), all.silent.end());
+}
+
+// Every tenth step writes a checkpoint: four copies to the host, each of which it waits for, and a file.
+TEST(RareSlowSteps, AreOneFindingWithAllThatACheckpointDoes) {
+  MadeTrace made;
+  double at = 0;
+  for (int k = 0; k < 40; ++k) {
+    const bool saves = k % 10 == 5;
+    const double longer = saves ? 8'000 : 0;
+    made.step(at, at + 1'000 + longer);
+    made.launch(at + 10, at + 15, at + 990, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + 20, at + 980);
+    for (int n = 0; saves && n < 4; ++n) {
+      const double from = at + 1'000 + 500 * n;
+      made.copy(Copy::device_to_host, "pageable", 4 << 20, from, from + 490, from + 5, from + 480);
+    }
+    at += 1'000 + longer;
+  }
+  const Findings all = find(made.finish());
+  EXPECT_EQ(all.abstained, "");
+  ASSERT_EQ(all.found.size(), 1u);
+  const Finding& one = all.found.front();
+  EXPECT_EQ(one.kind, Kind::rare_slow_steps);
+  EXPECT_EQ(one.effect.in_steps, (std::vector<std::size_t>{6, 16, 26, 36}));
+  EXPECT_NE(one.text.find(", 10 steps apart"), std::string::npos) << one.text;
+  EXPECT_NE(one.text.find(" 16.8 MB come from the GPU in one of them, 0 MB in one of the others"), std::string::npos)
+      << one.text;
+  // The file is 6 ms of the 8, and four calls that need not wait 1.96.
+  EXPECT_TRUE(holds(one, 7'960 / 10.0));
+  const auto copies = std::ranges::find(one.parts, Kind::pageable_copies, &Part::kind);
+  ASSERT_NE(copies, one.parts.end());
+  EXPECT_EQ(copies->text.find("4 of 40 steps have 4 copies from the GPU"), 0u) << copies->text;
+  EXPECT_NE(std::ranges::find(one.evidence.kinds, "Memcpy", &ExampleKind::name), one.evidence.kinds.end());
+  EXPECT_EQ(one.change.find("if they save a checkpoint"), 0u) << one.change;
+  EXPECT_EQ(one.change.find("gc."), std::string::npos) << one.change;
 }
 
 TEST(LateData, IsFoundWhereTheLoopMakesItWithoutALoader) {

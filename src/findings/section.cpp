@@ -18,35 +18,52 @@ namespace {
 
 std::string time_of(std::int64_t ns) { return ns == 0 ? "0" : time_text(static_cast<double>(ns)); }
 
-// "about 23.5 ms (98.2%) of the average step of 23.9 ms, between 17.6 ms and 23.9 ms"
+// "about 23.5 ms (98.2%) of the average step of 23.9 ms, between 17.6 ms and 23.9 ms": the step of about().
 std::string gain_text(const Finding& one, const Findings& all) {
-  return fmt::format("about {} ({}) of the {} step of {}, between {} and {}", time_of(one.replayed_high_ns),
-                     percent_text(one.share), all.base_ns > all.step_ns ? "average" : "median", time_of(all.base_ns),
-                     time_of(one.gain_low_ns), time_of(one.gain_high_ns));
+  return fmt::format("about {} ({}) of the average step of {}, between {} and {}", time_of(one.replayed_high_ns),
+                     percent_text(one.share), time_of(all.base_ns), time_of(one.gain_low_ns),
+                     time_of(one.gain_high_ns));
 }
 
 // "932 ms -> 17 ms in 8 of 39 steps (3, 9, 17)": the average of those that change.
-std::string effect_text(const Effect& effect, int steps) {
+std::string effect_text(const Finding& one, const Findings& all) {
   constexpr std::size_t kMostNumbers = 10;
+  constexpr double kWorthSaying = 0.005;  // of a step
+  const Effect& effect = one.effect;
   if (effect.in_steps.empty()) return "";
   std::string text = fmt::format("{} -> {} on average ", time_of(effect.before_ns), time_of(effect.after_ns));
-  if (effect.in_steps.size() == static_cast<std::size_t>(steps)) return text + fmt::format("in all {} steps", steps);
-  text += fmt::format("in {} of {} steps (", effect.in_steps.size(), steps);
-  for (std::size_t i = 0; i < std::min(kMostNumbers, effect.in_steps.size()); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", effect.in_steps[i]);
+  if (effect.in_steps.size() == static_cast<std::size_t>(all.steps)) {
+    text += fmt::format("in all {} steps", all.steps);
+  } else {
+    text += fmt::format("in {} of {} steps (", effect.in_steps.size(), all.steps);
+    for (std::size_t i = 0; i < std::min(kMostNumbers, effect.in_steps.size()); ++i) {
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", effect.in_steps[i]);
+    }
+    text += effect.in_steps.size() > kMostNumbers ? ", ..)" : ")";
   }
-  return text + (effect.in_steps.size() > kMostNumbers ? ", ..)" : ")");
+  if (static_cast<double>(one.claimed_ns) > kWorthSaying * static_cast<double>(all.base_ns)) {
+    text += fmt::format(", by this change alone; {} a step of that counts in another finding", time_of(one.claimed_ns));
+  }
+  return text;
+}
+
+// The meaning of the time that is lost, where it is the same at all of them.
+std::string what_is_lost(const Examples& evidence) {
+  const auto is_first = [&](const ExampleKind& one) { return one.is == evidence.kinds.front().is; };
+  return !evidence.kinds.empty() && std::ranges::all_of(evidence.kinds, is_first) ? evidence.kinds.front().is : "";
 }
 
 // "'aten::linear' 224 times, 592 us (the most 12 us, in step 3)"
 std::string evidence_text(const Examples& evidence) {
   constexpr std::size_t kMostKinds = 3;
+  const bool is_mixed = what_is_lost(evidence).empty();
   std::string text;
   for (std::size_t k = 0; k < std::min(kMostKinds, evidence.kinds.size()); ++k) {
     const ExampleKind& kind = evidence.kinds[k];
     const auto worst = std::ranges::find(evidence.spans, k, &Example::kind);
     text += fmt::format("{}{} {}, {}", k == 0 ? "" : "; ", quoted(kind.name),
                         kind.count == 1 ? "once" : fmt::format("{} times", kind.count), time_of(kind.ns));
+    if (is_mixed && !kind.is.empty()) text += fmt::format(" of {}", kind.is);
     if (worst == evidence.spans.end()) continue;
     if (kind.count > 1) text += fmt::format(" (the most {}", time_of(worst->ns));
     if (worst->step > 0) text += fmt::format("{}in step {}", kind.count > 1 ? ", " : " (", worst->step);
@@ -61,16 +78,21 @@ void append_finding(const Finding& one, const Findings& all, int width, std::str
     if (!text.empty()) append_words(*out, fmt::format("  {}{}", name, text), width);
   };
   append_words(*out, fmt::format("{}. {}: {}", one.number, one_line(one.title), gain_text(one, all)), width);
-  add("Steps: ", effect_text(one.effect, all.steps));
+  add("Steps: ", effect_text(one, all));
   add("", one_line(one.text));
+  for (const Part& part : one.parts) {
+    add("In the same steps: ", fmt::format("{}, about {} of it. {}", one_line(part.title),
+                                           time_of(part.replayed_high_ns), one_line(part.text)));
+  }
   add("Limit: ", one.effect.bound);
   std::string where;
-  for (const auto& [name, text] :
-       {std::pair("Op: ", one.op), std::pair("Scope: ", one.scope), std::pair("Line: ", one.line)}) {
+  for (const auto& [name, text] : {std::pair("Op: ", one.op), std::pair("Operands: ", one.operands),
+                                   std::pair("Scope: ", one.scope), std::pair("Line: ", one.line)}) {
     if (!text.empty()) where += fmt::format("{}{}{}", where.empty() ? "" : ", ", name, one_line(text));
   }
   add("", where);
-  add("Lost at: ", one_line(evidence_text(one.evidence)));
+  const std::string is = what_is_lost(one.evidence);
+  add(is.empty() ? "Lost at: " : fmt::format("Lost ({}) at: ", is), one_line(evidence_text(one.evidence)));
   add("Change: ", one_line(one.change));
   *out += '\n';
 }
@@ -111,22 +133,27 @@ std::string silent_text(const Findings& all) {
   return text;
 }
 
+std::string_view limit_text(Side side) {
+  switch (side) {
+    case Side::host: return "the host is the limit, at work for 90% of it or more";
+    case Side::gpu: return "the GPU is the limit, at work for 90% of it or more";
+    default: return "neither is at work for 90% of it";
+  }
+}
+
 std::string about(const Findings& all) {
   const std::string error =
       all.replay_error < 1e-4 ? "less than 0.01%" : fmt::format("{:.2f}%", 100 * all.replay_error);
-  if (!all.have_gpus) {
-    return fmt::format("{}: the median step takes {}; replaying them unchanged is off by {}", steps_text(all),
-                       time_of(all.step_ns), error);
+  std::string text = fmt::format("{}: on average a step takes {}", steps_text(all), time_of(all.base_ns));
+  if (all.have_gpus) {
+    text += fmt::format(" until its work on GPUs has ended, {} on the host alone; {}", time_of(all.host_mean_ns),
+                        limit_text(all.limit));
   }
-  return fmt::format(
-      "{}: the median step takes {} until its work on GPUs has ended, {} on the host alone; {} replaying them "
-      "unchanged "
-      "is off by {}",
-      steps_text(all), time_of(all.step_ns), time_of(all.host_ns),
-      all.limit == Side::neither
-          ? "neither is at work for 90% of it;"
-          : fmt::format("the {} is the limit, at work for 90% of it or more;", to_string(all.limit)),
-      error);
+  text += fmt::format("; the median step takes {}", time_of(all.step_ns));
+  if (all.have_gpus) text += fmt::format(", {} on the host", time_of(all.host_ns));
+  if (all.have_gpus && all.limit_of_median != all.limit)
+    text += fmt::format("; of it {}", limit_text(all.limit_of_median));
+  return text + fmt::format("; replaying the steps unchanged is off by {}", error);
 }
 
 std::string text_of(const Findings& all, int width) {
@@ -143,6 +170,7 @@ std::string text_of(const Findings& all, int width) {
   }
   for (const Finding& one : all.found) append_finding(one, all, width, &out);
   if (!all.no_lines.empty()) append_words(out, "No finding names a line: " + all.no_lines, width);
+  if (!all.no_shapes.empty()) append_words(out, "No finding names shapes: " + all.no_shapes, width);
   if (const std::string silent = silent_text(all); !silent.empty())
     append_words(out, "Not looked for: " + silent, width);
   return out;
@@ -175,7 +203,7 @@ std::string kinds_json(const Examples& evidence) {
   for (const ExampleKind& kind : evidence.kinds) {
     JsonObject one;
     one.add("name", kind.name).add("count", static_cast<std::int64_t>(kind.count)).add("lost_ns", kind.ns);
-    kinds.push_back(one.text());
+    kinds.push_back(one.add("is", kind.is).text());
   }
   return json_array(kinds);
 }
@@ -187,11 +215,19 @@ std::string finding_json(const Finding& one, const Findings& all, const Trace& t
   item.add("predicted_ns", one.replayed_high_ns).add("predicted_share", one.share);
   item.add_json("share", fmt::format("[{},{}]", json_number(one.share_low), json_number(one.share_high)));
   item.add_json("in_steps", json_numbers(one.effect.in_steps));
-  item.add("effect", effect_text(one.effect, all.steps));
+  item.add("effect", effect_text(one, all)).add("claimed_ns", one.claimed_ns);
   item.add("before_ns", one.effect.before_ns).add("after_ns", one.effect.after_ns);
   item.add("limit_then", to_string(one.effect.limit)).add("bound", one.effect.bound);
-  item.add("op", one.op).add("scope", one.scope).add("line", one.line).add("change", one.change);
+  item.add("op", one.op).add("operands", one.operands).add("scope", one.scope).add("line", one.line);
+  item.add("change", one.change);
   item.add("verify", one.verify).add_json("evidence", evidence_json(one.evidence, trace));
+  std::vector<std::string> parts;
+  for (const Part& part : one.parts) {
+    JsonObject json;
+    json.add("kind", to_string(part.kind)).add("title", part.title).add("text", part.text);
+    parts.push_back(json.add("predicted_ns", part.replayed_high_ns).text());
+  }
+  item.add_json("parts", json_array(parts));
   return item.add_json("evidence_kinds", kinds_json(one.evidence)).text();
 }
 
@@ -205,10 +241,12 @@ std::string json_of(const Findings& all, const Trace& trace) {
   JsonObject json;
   json.add("abstained", all.abstained).add("about", all.abstained.empty() ? about(all) : "");
   json.add("replay_error", all.replay_error);
-  json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns).add("base_ns", all.base_ns);
+  json.add("base_ns", all.base_ns).add("host_base_ns", all.host_mean_ns);
+  json.add("step_ns", all.step_ns).add("host_step_ns", all.host_ns);
   json.add("steps", all.steps).add("first_step", all.first_step).add("warm_up_steps", all.warm_up_steps);
   json.add("recorded_steps", all.recorded_steps).add("stepped_by", all.stepped_by);
-  json.add("limit", to_string(all.limit)).add("no_lines", all.no_lines);
+  json.add("limit", to_string(all.limit)).add("limit_of_median", to_string(all.limit_of_median));
+  json.add("no_lines", all.no_lines).add("no_shapes", all.no_shapes);
   if (all.step_lengths.size() <= kMostLengths) json.add_json("step_lengths_ns", json_numbers(all.step_lengths));
   return json.add_json("list", json_array(found)).add_json("silent", json_array(silent)).text();
 }

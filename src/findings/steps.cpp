@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "findings/operand_text.h"
 #include "findings/steps_builder.h"
 #include "profile/step_times.h"
 
@@ -87,12 +88,28 @@ std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const s
   return lengths;
 }
 
+std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends) {
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    std::int64_t end = std::max(steps[k].end, work_ends[k]);
+    if (k + 1 < steps.size()) end = std::min(end, std::max(steps[k].end, steps[k + 1].start));
+    sum += end - steps[k].start;
+  }
+  return sum;
+}
+
 Steps::Steps(const Trace& trace) : trace_(trace) { StepsBuilder(trace, this).build(); }
 
 std::int64_t Steps::host_median_ns() const {
   std::vector<std::int64_t> ns;
   for (const Interval& step : steps_) ns.push_back(step.end - step.start);
   return ns.empty() ? 0 : median(std::move(ns));
+}
+
+std::int64_t Steps::host_average_ns() const {
+  std::int64_t sum = 0;
+  for (const Interval& step : steps_) sum += step.end - step.start;
+  return steps_.empty() ? 0 : sum / static_cast<std::int64_t>(steps_.size());
 }
 
 std::size_t Steps::at(std::int64_t ns) const {
@@ -151,7 +168,7 @@ SpanId Steps::outermost_op_of(SpanId i) const {
 }
 
 Where Steps::where(SpanId i) const {
-  Where found;
+  Where found{.operands = operands_of(i)};
   const SpanId op = outermost_op_of(i);
   if (op != kNone) found.op = trace_.text(trace_.site(op).op);
   const ArgumentColumn* source = nullptr;
@@ -169,6 +186,28 @@ Where Steps::where(SpanId i) const {
     if (found.line.empty() && trace_.kind(i) == SpanKind::frame) found.line = line_of_frame(trace_.name(i));
   }
   return found;
+}
+
+std::string Steps::operands_of(SpanId i) const {
+  const ArgumentColumn *shapes = nullptr, *types = nullptr;
+  for (const ArgumentColumn& column : trace_.columns()) {
+    if (column.type != ArgumentType::text) continue;
+    if (trace_.text(column.name) == "shapes") shapes = &column;
+    if (trace_.text(column.name) == "types") types = &column;
+  }
+  const auto text = [&](const ArgumentColumn* column, SpanId of) -> std::string_view {
+    if (column == nullptr) return {};
+    const auto found = std::ranges::lower_bound(column->of, of);
+    if (found == column->of.end() || *found != of) return {};
+    return trace_.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
+  };
+  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+    const Site& site = trace_.site(i);
+    if (site.shapes != 0) return operands_text(trace_.text(site.op), trace_.text(site.shapes), {});
+    const std::string found = operands_text(trace_.text(site.op), text(shapes, i), text(types, i));
+    if (!found.empty()) return found;
+  }
+  return "";
 }
 
 DeviceLimit Steps::limit(int device) const {

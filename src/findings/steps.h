@@ -21,9 +21,10 @@ using profile::Interval;
 
 /// Where in the user's program a span belongs; empty where the trace does not say.
 struct Where {
-  std::string op = {};     // the outermost op around it: "aten::linear", not the aten::addmm inside
-  std::string scope = {};  // "encoder/layer1"
-  std::string line = {};   // "model.py:12"
+  std::string op = {};        // the outermost op around it: "aten::linear", not the aten::addmm inside
+  std::string scope = {};     // "encoder/layer1"
+  std::string line = {};      // "model.py:12"
+  std::string operands = {};  // of the innermost op that has any: "bf16[8192,4096] -> f32[8192,4096]"
 };
 
 /// Spans first to end - 1.
@@ -47,7 +48,7 @@ struct Wait {
   SpanId span = kNone;
   SpanId for_work = kNone;     // work that ended last before the wait did; kNone: not known
   std::int64_t waited_ns = 0;  // until that had ended
-  std::int64_t idle_ns = 0;    // that GPUs then were idle for, until the next launch of this thread
+  std::int64_t idle_ns = 0;    // that GPUs then were idle for, until this thread's next launch or wait
   std::size_t step = 0;
 };
 
@@ -74,6 +75,8 @@ struct KernelFacts {
 /// How long each of some steps takes: until the start of the next, or from one end of its work of GPUs to the other
 /// where these are further apart, since the host is ahead. `work_ends`: of each the end of its work; 0: it has none.
 std::vector<std::int64_t> lengths_of(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
+/// How long all of them take together: each until its work of GPUs has ended, but not beyond the start of the next.
+std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<std::int64_t>& work_ends);
 
 class Steps {
  public:
@@ -94,11 +97,14 @@ class Steps {
   /// The number of the first, counted from 1 with those that are left out; and how many there are with those.
   std::size_t first_number() const { return first_number_; }
   std::size_t recorded() const { return recorded_; }
-  /// The median on the host alone.
+  /// The median on the host alone, and the average.
   std::int64_t host_median_ns() const;
+  std::int64_t host_average_ns() const;
   /// lengths_of() these.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
   std::int64_t median_ns() const { return median_ns_; }
+  /// all_steps_ns() over their number: the step that gains are of.
+  std::int64_t average_ns() const { return average_ns_; }
   /// "steps as they are marked", "runs", "from one Optimizer.step to the next".
   const std::string& stepped_by() const { return stepped_by_; }
   static constexpr std::size_t kOutside = ~std::size_t{0};
@@ -132,6 +138,7 @@ class Steps {
   SpanId op_of(SpanId i) const;
   SpanId outermost_op_of(SpanId i) const;
   Where where(SpanId i) const;
+  std::string operands_of(SpanId i) const;
   DeviceLimit limit(int device) const;
 
  private:
@@ -143,7 +150,7 @@ class Steps {
   std::vector<Interval> steps_;
   std::size_t warm_up_ = 0, first_number_ = 1, recorded_ = 0;
   std::vector<std::int64_t> lengths_;
-  std::int64_t median_ns_ = 0;
+  std::int64_t median_ns_ = 0, average_ns_ = 0;
   std::string stepped_by_;
   std::vector<SpanRange> tracks_;
   std::vector<SpanId> device_spans_;

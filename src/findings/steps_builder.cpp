@@ -131,7 +131,9 @@ void StepsBuilder::find_lengths() {
     if (step != Steps::kOutside) ends[step] = std::max(ends[step], trace_.end(i));
   }
   made_.lengths_ = lengths_of(made_.steps_, ends);
-  if (!made_.lengths_.empty()) made_.median_ns_ = median(made_.lengths_);
+  if (made_.lengths_.empty()) return;
+  made_.median_ns_ = median(made_.lengths_);
+  made_.average_ns_ = all_steps_ns(made_.steps_, ends) / static_cast<std::int64_t>(made_.steps_.size());
 }
 
 void StepsBuilder::find_idle() {
@@ -187,11 +189,12 @@ void StepsBuilder::find_waits() {
           wait.for_work = works.front();
           const std::int64_t ended = std::min(trace_.end(works.front()), trace_.end(i));
           wait.waited_ns = std::max<std::int64_t>(0, ended - trace_.start(i));
-          // Until the thread launches again.
+          // Until the thread launches again, or waits again: the time behind that is the other wait's.
+          const auto is_next = [&](SpanId next) {
+            return trace_.start(next) >= trace_.end(i) && (!made_.launched_by(next).empty() || finder.may_wait(next));
+          };
           SpanId next = i + 1;
-          while (next < made_.tracks_[track].end &&
-                 (trace_.start(next) < trace_.end(i) || made_.launched_by(next).empty()))
-            ++next;
+          while (next < made_.tracks_[track].end && !is_next(next)) ++next;
           const std::int64_t until = next < made_.tracks_[track].end ? trace_.start(next) : made_.steps_[step].end;
           wait.idle_ns = made_.idle_in(std::max(trace_.start(i), ended), until);
         } else if (trace_.kind(i) != SpanKind::wait) {

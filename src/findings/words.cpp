@@ -21,15 +21,15 @@ std::string count_text(double count, std::string_view one, std::string_view many
   return fmt::format("{:.3g} {}", count, count == 1 ? one : many);
 }
 
-std::string times_text(std::size_t times, std::size_t in_steps, std::size_t steps) {
-  if (in_steps < steps) return fmt::format("In {} of {} steps", in_steps, steps);
-  const double each = static_cast<double>(times) / static_cast<double>(steps);
+std::string times_text(std::size_t times, const Affected& steps) {
+  if (!steps.are_all()) return fmt::format("In {} of {} steps", steps.steps, steps.of);
+  const double each = steps.each(static_cast<double>(times));
   return each == 1 ? "Once a step" : fmt::format("{:.3g} times a step", each);
 }
 
 std::string of_a_step(const Steps& steps, double all_steps_ns) {
   return fmt::format("{} of a step of {}", time_text(all_steps_ns / static_cast<double>(steps.count())),
-                     time_text(static_cast<double>(steps.median_ns())));
+                     time_text(static_cast<double>(steps.average_ns())));
 }
 
 std::string quoted(std::string_view name) {

@@ -20,8 +20,8 @@ std::string percent_text(double share);
 /// "1 copy", "3 copies"
 std::string count_text(double count, std::string_view one, std::string_view many);
 /// "3 times a step", or "in 2 of 12 steps": it happened so often, in so many of the steps.
-std::string times_text(std::size_t times, std::size_t in_steps, std::size_t steps);
-/// "3.21 ms of a step of 12.8 ms"
+std::string times_text(std::size_t times, const Affected& steps);
+/// "3.21 ms of a step of 12.8 ms": averages over all steps, whichever lose it.
 std::string of_a_step(const Steps& steps, double all_steps_ns);
 /// In quotes, on one line, long names cut.
 std::string quoted(std::string_view name);

@@ -15,4 +15,7 @@ std::string short_kernel_name(std::string_view name);
 /// Whether the symbol is mangled as compilers of C++ do it.
 inline bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
 
+/// Whether it is the name of a C++ kernel, whole, which short_kernel_name() makes shorter.
+inline bool is_kernel_of_cpp(std::string_view name) { return is_mangled(name) || name.starts_with("void "); }
+
 }  // namespace paoding::profile

@@ -9,7 +9,7 @@
 //   Recording       the recorder at work, and no computation.
 //   Framework       under way and neither of them; never negative, because computation lies inside of it.
 //   Compiling       and nothing else was under way.
-//   Your code       the rest, which is not paoding's: a data loader, say.
+//   Only your code  the rest, which is not paoding's: a data loader, say.
 //   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
 //   ~               in part scaled: of most replays of a graph only the ends are stamped, and their time is shared out
 //                   as in those that are stamped in full.

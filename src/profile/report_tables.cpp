@@ -44,7 +44,7 @@ std::vector<Copies> copies(const Measures& m) {
 std::string row_json(const Row& row) {
   JsonObject one;
   one.add("name", row.name);
-  if (is_mangled(row.name) || row.name.starts_with("void ")) one.add("short", short_kernel_name(row.name));
+  if (is_kernel_of_cpp(row.name)) one.add("short", short_kernel_name(row.name));
   one.add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
   one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
   one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));

@@ -177,7 +177,7 @@ Total time: 1.3
   Computation time    Total: 0.12  Ratio: 9.23077%
   Framework overhead  Total: 0.08  Ratio: 6.15385%
   Compiling           Total: 0.5   Ratio: 38.4615%
-  Your code           Total: 0.6   Ratio: 46.1538%
+  Only your code      Total: 0.6   Ratio: 46.1538%
 2 steps: p50 0.2, p99 0.2, worst 0.2 on the host, from one run to the next (step 1, counted from 1)
 Not seen: host spans dropped (3)
 

@@ -8,6 +8,7 @@
 
 #include "base/one_line.h"
 #include "profile/event_table.h"
+#include "profile/kernel_name.h"
 #include "profile/report.h"
 #include "profile/row_names.h"
 #include "profile/text_table.h"
@@ -98,7 +99,7 @@ void append_summaries(std::string& out, const Measures& m, int width) {
   if (m.recording > 0) add_part("  Recording", m.recording);
   if (m.compile > 0) add_part("  Compiling", m.compile);
   if (m.unseen > 0) add_part("  Not seen", m.unseen);
-  if (m.yours > 0) add_part("  Your code", m.yours);
+  if (m.yours > 0) add_part("  Only your code", m.yours);
   append_table(out, std::move(overheads), width);
   append_steps(out, m.steps, width);
   append_completeness(out, m, width);
@@ -239,6 +240,12 @@ void append_records(std::string& out, const Records& r, int width) {
   append_words(out, line, width);
 }
 
+bool has_long_names(const Measures& m) {
+  const auto is_long = [](const Row& row) { return is_kernel_of_cpp(row.name); };
+  const auto has = [&](const Section& section) { return std::ranges::any_of(section.rows, is_long); };
+  return std::ranges::any_of(m.merged, has) || std::ranges::any_of(m.per_thread, has);
+}
+
 }  // namespace
 
 std::string to_text(const Measures& m, const ReportOptions& options) {
@@ -262,7 +269,8 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_words(
       out,
       "Total: all calls, also those beside each other. Ratio.: of the time that was under way the part in which "
-      "a call was. Idle time and your code are in no row: Wall Time Summary.",
+      "a call was. Idle time and your code are in no row: Wall Time Summary." +
+          std::string(has_long_names(m) ? " Names of C++ kernels are short; JSON and CSV have them whole." : ""),
       width);
   out += '\n';
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);

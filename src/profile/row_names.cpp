@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/one_line.h"
+#include "profile/kernel_name.h"
 
 namespace paoding::profile {
 namespace {
@@ -79,6 +80,26 @@ class Cutter {
   std::vector<std::string> shown_;
 };
 
+// Names of C++ kernels as people read them. Where those of rows beside each other become one name, numbers tell them
+// apart.
+std::vector<std::string> short_names(const Section& section) {
+  std::vector<std::string> names;
+  std::vector<std::size_t> around;                                                // rows that it is in
+  std::map<std::pair<std::size_t, std::string>, std::vector<std::size_t>> alike;  // by the row around, and the name
+  for (std::size_t i = 0; i < section.rows.size(); ++i) {
+    const Row& row = section.rows[i];
+    around.resize(std::min(around.size(), static_cast<std::size_t>(std::max(row.depth, 0))));
+    const bool is_kernel = is_kernel_of_cpp(row.name);
+    names.push_back(is_kernel ? short_kernel_name(row.name) : row.name);
+    if (is_kernel) alike[{around.empty() ? section.rows.size() : around.back(), names.back()}].push_back(i);
+    around.push_back(i);
+  }
+  for (const auto& [place, rows] : alike) {
+    for (std::size_t n = 0; rows.size() > 1 && n < rows.size(); ++n) names[rows[n]] += fmt::format(" #{}", n + 1);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string cut_to(std::string_view text, std::size_t width) {
@@ -91,11 +112,12 @@ std::size_t characters(std::string_view text) {
 }
 
 std::vector<std::string> row_names(const Section& section, int width) {
-  std::vector<std::string> names;
-  for (const Row& row : section.rows) {
+  std::vector<std::string> names = short_names(section);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Row& row = section.rows[i];
     std::string name(static_cast<std::size_t>(2 * row.depth), ' ');
     if (row.depth == 0 && !section.thread.empty()) name += one_line(section.thread) + "::";
-    names.push_back(name + one_line(row.name));
+    names[i] = name + one_line(names[i]);
   }
   constexpr int kWidest = 512;  // a name is what every row is padded to
   if (width <= 0) width = kWidest;

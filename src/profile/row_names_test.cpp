@@ -31,6 +31,23 @@ TEST(RowNames, StandBehindTheirThreadAndAreIndented) {
   EXPECT_EQ(row_names(made, 0), Names{"    matmul"});
 }
 
+TEST(RowNames, OfKernelsAreShortAndStillDiffer) {
+  const std::string add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
+                    other =
+                        "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<float>>(int)",
+                    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)";
+  EXPECT_EQ(row_names(section({add, fill, "gemm(not C++)"}), 0),
+            (Names{"vectorized_elementwise_kernel<CUDAFunctor_add>", "vectorized_elementwise_kernel<FillFunctor>",
+                   "gemm(not C++)"}));
+  EXPECT_EQ(row_names(section({add, fill, other}), 0),
+            (Names{"vectorized_elementwise_kernel<CUDAFunctor_add> #1", "vectorized_elementwise_kernel<FillFunctor>",
+                   "vectorized_elementwise_kernel<CUDAFunctor_add> #2"}));
+  Section below = section({"aten::add", add, "aten::sub", other});  // each is the only one of its op
+  below.rows[1].depth = below.rows[3].depth = 1;
+  EXPECT_EQ(row_names(below, 0), (Names{"aten::add", "  vectorized_elementwise_kernel<CUDAFunctor_add>", "aten::sub",
+                                        "  vectorized_elementwise_kernel<CUDAFunctor_add>"}));
+}
+
 TEST(RowNames, AreCutAtTheEndWhereThatTellsThemApart) {
   EXPECT_EQ(row_names(section({"a_rather_long_name", "another_long_name", "short"}), 10),
             (Names{"a_rathe...", "another...", "short"}));

@@ -118,13 +118,13 @@ TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
 // Agrees with the report in docs/howto/read_data_faster.md.
 TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   const auto share = [](const Ran& ran) {
-    const std::string line = ran.out.substr(ran.out.find("  Your code "));
+    const std::string line = ran.out.substr(ran.out.find("  Only your code "));
     return number_behind(line, "Ratio: ");
   };
   ::setenv("OMP_NUM_THREADS", "1", 1);  // a step takes about as long on a machine that is busy
   const Ran slow = run_program("13_slow_reader", "20"), quick = run_program("13_slow_reader", "0");
   ::unsetenv("OMP_NUM_THREADS");
-  ASSERT_NE(slow.out.find("  Your code "), std::string::npos) << slow.out;
+  ASSERT_NE(slow.out.find("  Only your code "), std::string::npos) << slow.out;
   EXPECT_GT(share(slow), 50) << slow.out;
   EXPECT_LT(share(quick), share(slow) / 2) << quick.out;
   EXPECT_EQ(number_behind(slow.out, "\n  read a batch "), 20) << slow.out;

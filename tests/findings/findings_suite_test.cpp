@@ -263,6 +263,21 @@ TEST(SeededFaults, AreNotFoundWhereNoneIs) {
   }
 }
 
+TEST(SeededFaults, OfCopiesAndTheirWaitsAreSaidToBeOfOneOp) {
+  const findings::Findings all = found_in("traces/pageable_results.fault.json.gz");
+  const auto of_kind = [&](findings::Kind kind) {
+    return std::ranges::find(all.found, kind, &findings::Finding::kind);
+  };
+  const auto copies = of_kind(findings::Kind::pageable_copies), waits = of_kind(findings::Kind::sync_in_step);
+  ASSERT_NE(copies, all.found.end());
+  ASSERT_NE(waits, all.found.end());
+  EXPECT_EQ(copies->op, "aten::copy_");
+  EXPECT_LT(copies->number, waits->number);
+  EXPECT_EQ(copies->text.find("It is the op of"), std::string::npos) << copies->text;
+  EXPECT_NE(waits->text.find(fmt::format("It is the op of finding {}", copies->number)), std::string::npos)
+      << waits->text;
+}
+
 TEST(SeededFaults, OfBrokenTracesNothingIsSaid) {
   for (const std::string& name : broken()) {
     const findings::Findings found = found_in(name);

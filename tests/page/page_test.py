@@ -24,7 +24,8 @@ CTRL, SHIFT = 2, 8
 
 TRACES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "findings", "traces")
 REAL = {"collected": "garbage_collected.fault.json.gz", "exact": "exact_products.fault.json.gz",
-        "jax": "jax_batches_made_by_numpy.fault.xplane.pb.gz", "layers": "small_layers_one_by_one.fault.json.gz"}
+        "jax": "jax_batches_made_by_numpy.fault.xplane.pb.gz", "layers": "small_layers_one_by_one.fault.json.gz",
+        "saved": "checkpoints_on_the_way.fault.json.gz"}
 
 
 class Pages:
@@ -83,7 +84,7 @@ def numbers_are_those_of_the_json_report(page, pages):
         overhead = report["overhead"]
         same(wall, {"Computation": overhead["computation_ns"], "Framework overhead": overhead["framework_ns"],
                     "Recording": overhead["recording_ns"], "Compiling": overhead["compile_ns"],
-                    "Your code": overhead["your_code_ns"], "Not seen": overhead["not_seen_ns"],
+                    "Only your code": overhead["your_code_ns"], "Not seen": overhead["not_seen_ns"],
                     "Total": overhead["total_ns"]}, f"wall time of {name}")
         for budget in report["wall_time"]:
             if name == "names":
@@ -94,7 +95,7 @@ def numbers_are_those_of_the_json_report(page, pages):
         for number, section in enumerate(report["merged"] + report["threads"]):
             page.run(f"byId('ops-of').value = {number}; byId('ops-of').dispatchEvent(new Event('change'))")
             heads = page.run("[...document.querySelectorAll('#rows thead button')].map((b) => b.textContent)")
-            keys = {"Total, ms": "total_ns", "CPU, ms": "cpu_ns", "GPU, ms": "gpu_ns", "Self, ms": "self_ns",
+            keys = {"Total, ms": "total_ns", "CPU, ms": "cpu_ns", "GPU, ms": "gpu_ns", "Not in rows below, ms": "self_ns",
                     "Min., ms": "min_ns", "Max., ms": "max_ns", "Ave., ms": "average_ns"}
             shown = page.run("""[...document.querySelectorAll('#rows tbody tr:not(.beside)')].map((row) => [...row.cells].map((cell) =>
               [cell.textContent, cell.dataset.value]))""")
@@ -240,6 +241,14 @@ def a_drag_selects_a_stretch(page, pages):
     assert rows and all(row[2] <= (area[1] - area[0]) * area[2] * 3 for row in rows), rows[:3]
     page.press("f")
     same(page.run("Math.abs(timeline.from - timeline.area.from) < 2"), True, "fits the stretch")
+    page.resize(1280, 1600)
+    page.settle()
+    below = page.run("byId('canvas').getBoundingClientRect().top + timeline.height + 20")
+    assert below < page.run("byId('scroller').getBoundingClientRect().bottom - 40"), "there is room below the tracks"
+    page.drag(500, below, 800, below + 20)
+    same(page.run("[timeline.area, timeline.selected]"), [None, -1], "where no track is")
+    assert "Nothing is selected" in page.run("byId('details').innerText")
+    page.resize(1280, 800)
 
 
 def search_counts_dims_and_goes_on(page, pages):
@@ -259,8 +268,17 @@ def search_counts_dims_and_goes_on(page, pages):
     assert second >= first, (first, second)
     page.press("Enter", SHIFT)
     same(page.run("timeline.trace.start[timeline.selected]"), first, "back")
+    boxes = page.run("['search', 'found'].map((id) => byId(id).getBoundingClientRect()).map((b) => [b.left, b.right])")
+    assert boxes[0][1] <= boxes[1][0], boxes  # the count is beside what was typed
     page.press("Escape")
     same(page.run("[timeline.matches, document.activeElement.id]"), [None, "scroller"], "ended")
+    page.press("/")
+    page.type("softmax")
+    page.press("Enter")
+    page.run("byId('scroller').focus()")
+    same(page.run("[timeline.selected >= 0, Boolean(timeline.matches)]"), [True, True], "one of them is selected")
+    page.press("Escape")
+    same(page.run("[timeline.selected, timeline.matches, byId('search').value]"), [-1, None, ""], "both are ended")
     page.press("f", CTRL)
     same(page.run("document.activeElement.id"), "search", "focus by Ctrl-F")
 
@@ -339,7 +357,8 @@ def findings_say_what_the_json_says(page, pages):
         for one in found["silent"]:
             assert one["title"] in card and one["kind"] not in card, (one, card)
         for number, finding in enumerate(found["list"]):
-            for part in (finding["title"], plain(finding["effect"]), plain(finding["bound"]), finding["kind"]):
+            for part in (finding["title"], plain(finding["effect"]), plain(finding["bound"]), finding["kind"],
+                         finding["operands"], *(part["title"] for part in finding["parts"])):
                 assert part in card, (name, part)
             rows = page.run(f"""[...document.querySelectorAll('.findings > li')[{number}].querySelectorAll('tbody tr')]
               .map((row) => [row.cells[0].textContent, row.cells[1].textContent])""")
@@ -362,14 +381,52 @@ def findings_say_what_the_json_says(page, pages):
     assert len(kinds_seen) >= 4, kinds_seen
 
 
+def the_op_of_a_finding_leads_to_its_row_and_its_longest_call(page, pages):
+    for name in ("layers", "saved"):
+        finding = next(one for one in pages.json(name)["findings"]["list"] if one["op"])
+        page.open(pages.path(name))
+        link = lambda text: page.run(  # noqa: E731
+            f"[...document.querySelectorAll('.findings .link')].find((b) => b.textContent === {json.dumps(text)}).click()")
+        link(finding["op"])
+        page.settle()
+        row = page.run("(() => { const r = document.querySelector('#rows .marked'), b = r.getBoundingClientRect(), "
+                       "v = byId('rows').getBoundingClientRect(); return [r.cells[0].title, b.top >= v.top && b.bottom <= v.bottom]; })()")
+        same([page.run("currentView()"), *row], ["ops", finding["op"], True], f"the row in {name}")
+        page.press("0")
+        link("in the timeline")
+        page.settle()
+        chosen, longest = page.run(f"""[timeline.trace.duration[timeline.selected], Math.max(...Array.from(timeline.trace.site,
+          (_, i) => timeline.trace.name(i) === {json.dumps(finding["op"])} ? timeline.trace.duration[i] : 0))]""")
+        same([page.run("currentView()"), chosen], ["timeline", longest], "the longest call")
+
+
+def words_are_explained_where_they_are(page, pages):
+    """Parts of budgets that no thread has are not explained; time of kernels of no op stands beside their number."""
+    for name in ("collected", "layers", "jax"):
+        report = pages.json(name)
+        page.open(pages.path(name))
+        text = page.run("byId('cards').innerText")
+        parts = {part for budget in report["wall_time"] for part in budget["parts_ns"]}
+        for part in ("blocked", "wait", "exposed copies", "idle: between kernels", "your code"):
+            same(f"{part[0].upper()}{part[1:]}: " in text, part in parts, f"{part} in {name}")
+        records = report["records"]
+        if records["unattributed"]:
+            rows = dict((row[0], row[1]) for row in cells(page, "Time of kernels and replays, added up"))
+            same(rows, {"of no op": records["unattributed_ns"], "all": records["gpu_ns"]}, f"times in {name}")
+        heads = page.run("[...document.querySelectorAll('.card thead th')].map((th) => th.textContent)")
+        assert "Share" not in heads and "Lost in all" not in heads, heads
+
+
 def whose_time_it_is_is_said(page, pages):
     page.open(pages.path("collected"))
     report = pages.json("collected")
     sentence = page.run("byId('sentence').innerText")
-    for part in ("The median step takes", "until its work on GPUs has ended", "on the host alone", "the GPU is its limit"):
+    for part in ("On average a step takes", "until its work on GPUs has ended", "on the host alone", "the host is its limit",
+                 "the median step", "the GPU is its limit"):
         assert part in sentence, (part, sentence)
     rows = dict(cells(page, "40 steps, as they are marked"))
     same(rows["median until its work on GPUs has ended"], report["findings"]["step_ns"], "with the GPU's work")
+    same(rows["average until its work on GPUs has ended"], report["findings"]["base_ns"], "on average")
     same(rows["median of all 40 on the host"], report["steps"]["p50_ns"], "the host's")
     assert "Step 1 warmed up" in page.run("byId('cards').innerText")
 
@@ -380,7 +437,24 @@ def steps_are_bars_that_select_them(page, pages):
     shown, worst = steps["shown"], steps["worst_step"]
     labels = page.run("[...document.querySelectorAll('.steps button')].map((b) => b.getAttribute('aria-label'))")
     same(len(labels), steps["count"], "bars")
-    assert labels[0].startswith("step 1:") and "left out of findings" in labels[0], labels[0]
+    assert labels[0].startswith("step 1:") and "warming up" in labels[0], labels[0]
+    same(page.run("[...document.querySelectorAll('.steps .out')].length"), 1, "one is marked")
+    scale = "document.querySelector('.axis select')"
+    same(page.run(f"{scale}.value"), "usual", "it opens by medians")
+    until = [max(ns, beyond) for ns, beyond in zip(shown["ns"][1:], pages.json("collected")["findings"]["step_lengths_ns"])]
+    until = [shown["ns"][0], *until]
+    cut = sum(ns > 4 * sorted(until)[len(until) // 2] for ns in until)
+    same(page.run("document.querySelectorAll('.steps .cut').length"), cut, "steps of more than four medians")
+    assert cut and f"{cut} steps take longer" in page.run("byId('cards').innerText"), cut
+    kinds = {}
+    for kind in ("log", "all"):
+        page.run(f"{scale}.value = '{kind}'; {scale}.dispatchEvent(new Event('change'))")
+        kinds[kind] = page.run("[...document.querySelectorAll('.steps button')].map((b) => parseFloat(b.firstChild.style.height))")
+        same(page.run("document.querySelectorAll('.steps .cut').length"), 0, "none is cut")
+    order = sorted(range(len(until)), key=until.__getitem__)
+    for heights in kinds.values():
+        assert all(heights[a] <= heights[b] for a, b in zip(order, order[1:])), "a longer step has a higher bar"
+    assert min(kinds["log"]) > 5 > min(kinds["all"]), (min(kinds["log"]), min(kinds["all"]))
     heights = page.run("[...document.querySelectorAll('.steps button')].map((b) => b.firstChild.getBoundingClientRect().height)")
     same(heights.index(max(heights)), worst - 1, "the highest bar")
     box = page.run(f"""(() => {{ const b = document.querySelectorAll('.steps button')[{worst - 1}].getBoundingClientRect();
@@ -407,7 +481,7 @@ def rows_say_where_they_ran_and_what_of_the_time(page, pages):
         gpu = next(budget for budget in report["wall_time"] if budget["of"] == "GPU 0")["parts_ns"]
         idle = sum(ns for part, ns in gpu.items() if part.startswith("idle"))
         same(rows["(GPU 0 idle)"][2], idle, "idle")
-        same(rows["(your code)"][2], report["overhead"]["your_code_ns"], "your code")
+        same(rows["(only your code)"][2], report["overhead"]["your_code_ns"], "only your code")
         assert {"host", "GPU"} <= {row[0] for row in rows.values()}, rows
         assert "may exceed the wall time" in page.run("byId('cards').innerText")
         page.press("4")
@@ -434,18 +508,21 @@ def a_row_opens_its_longest_call(page, pages):
         chosen, longest = page.run(f"""[timeline.trace.duration[timeline.selected], Math.max(...Array.from(timeline.trace.site,
           (_, i) => timeline.trace.name(i) === {json.dumps(title)} ? timeline.trace.duration[i] : 0))]""")
         same(chosen, longest, f"the longest of {title}")
-        assert "at the longest" in page.run("byId('found').textContent")
+        same(page.run("[byId('search').value, byId('found').textContent, timeline.matches]"), ["", "", None],
+             "what is looked for stays as it is")
+        assert "The longest of" in page.run("byId('details').innerText")
 
 
 def flame_graphs_open_on_the_side_of_the_limit(page, pages):
-    for name, side in (("collected", "gpus"), ("exact", "gpus"), ("layers", None), ("jax", "threads")):
-        limit = pages.json(name)["findings"]["limit"]
-        same(limit, "GPU" if side == "gpus" else "host", f"limit of {name}")
+    for name, side in (("collected", None), ("exact", "gpus"), ("layers", None), ("jax", "threads")):
+        found = pages.json(name)["findings"]
+        limit = "GPU" if side == "gpus" else "host"
+        assert found["limit"] in (limit, ""), f"limit of {name}"  # where it is neither, the busy side
         page.open(pages.path(name), "flame")
         chosen = page.run("[byId('flame-of').value, byId('flame-of').selectedOptions[0].textContent, "
                           "byId('flame-at').textContent]")
         assert (chosen[0] == side) if side else chosen[1].startswith("thread "), (name, chosen)
-        assert f"The {limit} is the side" in chosen[2], chosen
+        assert f"On average a step's time goes to the {limit}" in chosen[2], chosen
 
 
 def names_are_whole_in_the_sandwich(page, pages):
@@ -472,6 +549,7 @@ def every_tick_has_its_time(page, pages):
         same(len(labels), ticks_of, "labels")
         for before, after in zip(labels, labels[1:]):
             assert before[2] < after[1], (before, after)
+            assert len(after[0].split(" ")[0].rpartition(".")[2]) <= 3 or "." not in after[0], after
 
 
 # ---- recordings of all kinds ----
@@ -604,6 +682,7 @@ TESTS = [
     keys_move_and_zoom_the_timeline, a_click_selects_what_is_there,
     a_kernel_says_what_started_it_and_what_it_carries, a_drag_selects_a_stretch, search_counts_dims_and_goes_on,
     views_change_by_their_keys, findings_are_shown_where_there_are_some, findings_say_what_the_json_says,
+    the_op_of_a_finding_leads_to_its_row_and_its_longest_call, words_are_explained_where_they_are,
     whose_time_it_is_is_said, steps_are_bars_that_select_them, rows_say_where_they_ran_and_what_of_the_time,
     a_row_opens_its_longest_call, flame_graphs_open_on_the_side_of_the_limit, names_are_whole_in_the_sandwich,
     every_tick_has_its_time, flame_graphs_add_up,

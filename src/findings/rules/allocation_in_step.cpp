@@ -52,15 +52,15 @@ void find_allocation_in_step(const Steps& steps, Candidates* out) {
     steps_with += evidence.count() > before ? 1 : 0;
   }
   if (evidence.count() == 0) return;
-  const auto count = static_cast<double>(steps.count());
+  const Affected in = evidence.affected(steps);
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "memory is allocated in the step";
-  found.text =
-      fmt::format("{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} a step meanwhile.",
-                  count_text(static_cast<double>(evidence.count()), "call", "calls"),
-                  quoted(trace.name(found.evidence.spans.front().span)), steps_with, steps.count(),
-                  of_a_step(steps, evidence.sum()), time_text(idle / count));
+  found.text = fmt::format("{} such as {} in {:.0f} of {} steps take the host {}; GPUs are idle for {} {} meanwhile.",
+                           count_text(static_cast<double>(evidence.count()), "call", "calls"),
+                           quoted(trace.name(found.evidence.spans.front().span)), steps_with, steps.count(),
+                           in.part(evidence.sum()), time_text(in.each(idle)), in.a_step());
   // PyTorch's allocator keeps its memory; it frees some when it is told to, or when memory is short.
   const bool is_emptied = frees >= steps_with && steps_with > 0;
   found.change =

@@ -102,16 +102,21 @@ void add(const KernelWorks& works, KernelKind kind, Candidates* out) {
   const bool is_product = kind == KernelKind::product;
   const std::string_view one = is_product ? "product" : "convolution", many = is_product ? "products" : "convolutions";
   candidate.title = fmt::format("{} in f32 without tensor cores", many);
-  candidate.text = fmt::format(
-      "{} a step ({}) multiply f32 by ordinary lanes{}; tensor cores of the {} do {:.0f} TFLOP/s in {}, ordinary lanes "
-      "{:.0f}{}. "
-      "Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), one, many), time_text(group.per_step(group.ns())),
-      sized_ns > 0 ? fmt::format(", at {:.1f} TFLOP/s", flops / sized_ns / 1e3) : "", limits->name,
-      limits->rate(unit) / 1e3, unit == Unit::tf32 ? "TF32" : "f16", limits->rate(Unit::f32) / 1e3,
-      limits->is_measured ? "" : " (the vendor's numbers, times the share that an H200 reaches)", group.ops());
+  candidate.text =
+      group.in_steps() +
+      fmt::format(
+          "{} a step ({}) multiply f32 by ordinary lanes{}; tensor cores of the {} do {:.0f} TFLOP/s in {}, ordinary "
+          "lanes "
+          "{:.0f}{}. "
+          "Mostly {}.",
+          count_text(group.per_step(static_cast<double>(group.count())), one, many),
+          time_text(group.per_step(group.ns())),
+          sized_ns > 0 ? fmt::format(", at {:.1f} TFLOP/s", flops / sized_ns / 1e3) : "", limits->name,
+          limits->rate(unit) / 1e3, unit == Unit::tf32 ? "TF32" : "f16", limits->rate(Unit::f32) / 1e3,
+          limits->is_measured ? "" : " (the vendor's numbers, times the share that an H200 reaches)", group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   const Source source = works.steps().source();
   if (unit == Unit::tf32) {
     candidate.change = change_for(
@@ -175,11 +180,13 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
   if (group.is_empty()) return;
   candidate.title = "convolutions in f32 by Fourier transforms";
   candidate.text =
+      group.in_steps() +
       fmt::format("{} a step take {} by transforms in f32, without tensor cores. Mostly {}.",
                   count_text(group.per_step(static_cast<double>(convolutions)), "convolution", "convolutions"),
                   time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.backends.cudnn.allow_tf32 = True (the default), channels_last, or torch.autocast('cuda', "

@@ -104,13 +104,16 @@ void find_exposed_collectives(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "collectives that no computation hides";
-  candidate.text = fmt::format(
-      "Collectives take {} of a step, {} of it ({}) while no other kernel of the GPU runs. A collective also lasts "
-      "while it "
-      "waits for the last rank.",
-      time_text(group.per_step(all_ns)), time_text(group.per_step(exposed_ns)), percent_text(exposed_ns / all_ns));
+  candidate.text =
+      group.in_steps() +
+      fmt::format(
+          "Collectives take {} a step, {} of it ({}) while no other kernel of the GPU runs. A collective also lasts "
+          "while it "
+          "waits for the last rank.",
+          time_text(group.per_step(all_ns)), time_text(group.per_step(exposed_ns)), percent_text(exposed_ns / all_ns));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "time in which no other kernel runs";
   candidate.change = change_for(
       works.steps().source(),
       {"DistributedDataParallel(model, bucket_cap_mb=..., gradient_as_bucket_view=True): smaller "

@@ -30,16 +30,16 @@ void find_exposed_copies(const Steps& steps, Candidates* out) {
     }
     if (evidence.count() == 0) continue;
     const bool is_to_gpu = way == Copy::host_to_device;
-    const auto count = static_cast<double>(steps.count());
+    const Affected in = evidence.affected(steps);
     found.evidence = evidence.examples(steps);
+    found.lost_is = "time in which no kernel runs beside it";
     found.where = steps.where(found.evidence.spans.front().span);
     found.title = is_to_gpu ? "copies to the GPU hold up its kernels" : "copies from the GPU hold up its kernels";
     found.text = fmt::format(
-        "A step has {} {} the GPU, {:.3g} MB, while none of its kernels is under way: {}; copies that way take {} a "
-        "step "
-        "in all.",
-        count_text(static_cast<double>(evidence.count()) / count, "copy", "copies"), is_to_gpu ? "to" : "from",
-        bytes / count / 1e6, of_a_step(steps, evidence.sum()), time_text(whole / count));
+        "{} {} {} the GPU, {:.3g} MB, while none of its kernels is under way: {}; copies that way take {} in all steps "
+        "together.",
+        in.have(), count_text(in.each(static_cast<double>(evidence.count())), "copy", "copies"),
+        is_to_gpu ? "to" : "from", in.each(bytes) / 1e6, in.part(evidence.sum()), time_text(whole));
     found.change =
         Changes{
             .pytorch =

@@ -80,14 +80,18 @@ void find_far_from_bandwidth(const KernelWorks& works, Candidates* out) {
   if (group.is_empty() || group.saved_ns() < kLeastSaved * works.all_steps_ns()) return;
   const DeviceLimits& limits = works.limits(worst->device);
   candidate.title = "kernels move bytes far slower than memory allows";
-  candidate.text = fmt::format(
-      "{} a step ({}) move {:.0f} MB at {}, where the {} reaches {}{}; the worst is {}: {:.1f} MB in {}. Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
-      time_text(group.per_step(group.ns())), group.per_step(bytes) / 1e6, rate_text(bytes / group.ns()), limits.name,
-      rate_text(limits.bytes_per_ns), limits.reservation(), kernel_title(works, *worst),
-      static_cast<double>(worst->bytes) / 1e6, time_text(static_cast<double>(worst->ns)), group.ops());
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) move {:.0f} MB at {}, where the {} reaches {}{}; the worst is {}: {:.1f} "
+                             "MB in {}. Mostly {}.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+                             time_text(group.per_step(group.ns())), group.per_step(bytes) / 1e6,
+                             rate_text(bytes / group.ns()), limits.name, rate_text(limits.bytes_per_ns),
+                             limits.reservation(), kernel_title(works, *worst), static_cast<double>(worst->bytes) / 1e6,
+                             time_text(static_cast<double>(worst->ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"torch.compile(model), or operands that are contiguous and need no broadcast along their "

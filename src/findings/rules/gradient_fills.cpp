@@ -143,18 +143,22 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   }
   candidate.most.insert(candidate.most.end(), candidate.least.begin(), candidate.least.end());
   candidate.title = "gradients are filled with zeros and added to";
-  candidate.text = fmt::format(
-      "{} a step fill gradients with zeros ({}){}. A gradient that is None is written by the first that has one.",
-      count_text(fills.per_step(static_cast<double>(fills.count())), "kernel", "kernels"),
-      time_text(fills.per_step(fills.ns())),
-      sums.is_empty() ? ""
-                      : fmt::format(", and {} then add to them ({})",
-                                    count_text(sums.per_step(static_cast<double>(sums.count())), "kernel", "kernels"),
-                                    time_text(sums.per_step(sums.ns()))));
+  candidate.text =
+      fills.in_steps() +
+      fmt::format(
+          "{} a step fill gradients with zeros ({}){}. A gradient that is None is written by the first that has one.",
+          count_text(fills.per_step(static_cast<double>(fills.count())), "kernel", "kernels"),
+          time_text(fills.per_step(fills.ns())),
+          sums.is_empty()
+              ? ""
+              : fmt::format(", and {} then add to them ({})",
+                            count_text(sums.per_step(static_cast<double>(sums.count())), "kernel", "kernels"),
+                            time_text(sums.per_step(sums.ns()))));
   candidate.where = fills.where();
   Evidence lost = fills.lost();
   lost.add(sums.lost());
   candidate.evidence = lost.examples(works.steps());
+  candidate.lost_is = "its own time";
   candidate.change = "optimizer.zero_grad(set_to_none=True), and no buffers of zeros to add gradients to";
   out->add(std::move(candidate));
 }

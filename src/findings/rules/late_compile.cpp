@@ -105,6 +105,7 @@ void find_late_compile(const Steps& steps, Candidates* out) {
   }
   if (evidence.count() == 0) return;
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "code is compiled or loaded inside of steps";
   found.text = fmt::format(

@@ -87,7 +87,7 @@ Candidate made_of_loader(const Steps& steps, bool* must_be_faster) {
   const std::vector<LoopInput> inputs = inputs_of_loop(steps);
   double inside = 0;
   for (const LoopInput& input : inputs) inside += static_cast<double>(trace.duration(input.span));
-  const auto each = inside / static_cast<double>(steps.count()), rest = static_cast<double>(steps.median_ns()) - each;
+  const auto each = inside / static_cast<double>(steps.count()), rest = static_cast<double>(steps.average_ns()) - each;
   const ReadBeside beside = read_beside(steps);
   const bool is_ahead = 2 * beside.count >= steps.count();
   *must_be_faster = is_ahead || (has_one_reader && 2 * rest < each);
@@ -112,12 +112,14 @@ Candidate made_of_loader(const Steps& steps, bool* must_be_faster) {
   }
   if (evidence.sum() <= 0) return {};
   found.evidence = evidence.examples(steps);
+  found.lost_is = has_gpu ? "idle time of the GPU meanwhile" : "its own time";
   found.title = has_gpu ? "the GPU waits for data" : "the loop waits for data";
   found.text = fmt::format(
       "In {} of {} steps {} while the thread of the loop is in {}: {}; the longest {} {}. The thread is there for {} "
-      "a step in all.",
+      "a step on average of all of them.",
       steps_with.size(), steps.count(), has_gpu ? "GPUs are idle" : "nothing is computed",
-      quoted(trace.name(found.evidence.spans.front().span)), of_a_step(steps, evidence.sum()),
+      quoted(trace.name(found.evidence.spans.front().span)),
+      affected(steps, {steps_with.begin(), steps_with.end()}).part(evidence.sum()),
       has_gpu ? "idle time in one of them is" : "one takes", time_text(evidence.longest()),
       time_text(inside / static_cast<double>(steps.count())));
   if (is_ahead) {
@@ -160,12 +162,14 @@ Candidate made_by_the_loop(const Steps& steps) {
   }
   if (2 * in_steps.size() < steps.count()) return {};
   found.evidence = evidence.examples(steps);
+  found.lost_is = "idle time of the GPU in front of it";
   found.title = "the GPU waits for data that the loop's own thread makes";
   found.text = fmt::format(
       "In {} of {} steps GPUs are idle while the thread of the loop is in code that is no op, in front of the copy "
       "that "
       "brings the next input: {}; the longest such stretch is {}.",
-      in_steps.size(), steps.count(), of_a_step(steps, evidence.sum()), time_text(evidence.longest()));
+      in_steps.size(), steps.count(), affected(steps, {in_steps.begin(), in_steps.end()}).part(evidence.sum()),
+      time_text(evidence.longest()));
   found.where = steps.where(found.evidence.spans.front().span);
   return found;
 }

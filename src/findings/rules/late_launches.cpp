@@ -83,26 +83,28 @@ void find_late_launches(const Steps& steps, Candidates* out) {
     const SpanId op = steps.outermost_op_of(idle.launch);
     if (op != kNone) by_op[std::string(trace.text(trace.site(op).op))] += late;
   }
-  const double whole = static_cast<double>(steps.count()) * static_cast<double>(steps.median_ns());
+  const double whole = static_cast<double>(steps.count()) * static_cast<double>(steps.average_ns());
   if (evidence.sum() + in_user_code < 0.01 * whole || evidence.count() == 0) return;
   if (2 * in_steps.size() < steps.count()) return;  // a step here and there is late for a reason of its own
   const auto count = static_cast<double>(steps.count());
+  const Affected in = affected(steps, {in_steps.begin(), in_steps.end()});
   found.evidence = evidence.examples(steps);
+  found.lost_is = "idle time of the GPU in front of it";
   found.title = "the GPU waits for launches";
   found.text = fmt::format(
-      "{:.0f} launches a step start {:.0f} works of a GPU, and {:.0f} of them come after it has run dry: it is idle "
-      "for {} "
-      "while the host is in ops and launches",
-      launches / count, works / count, static_cast<double>(evidence.count()) / count, of_a_step(steps, evidence.sum()));
+      "{:.0f} launches a step start {:.0f} works of a GPU{}, and {:.0f} of them come after it has run dry: it is idle "
+      "for {} while the host is in ops and launches",
+      launches / count, works / count, in.are_all() ? "" : fmt::format("; in {} of {} steps", in.steps, in.of),
+      in.each(static_cast<double>(evidence.count())), in.part(evidence.sum()));
   if (in_user_code > 0)
-    found.text += fmt::format(", and for {} while it is in other code between them", time_text(in_user_code / count));
+    found.text += fmt::format(", and for {} while it is in other code between them", time_text(in.each(in_user_code)));
   found.text += '.';
   found.where = steps.where(found.evidence.spans.front().span);
   found.where.op.clear();
   if (!by_op.empty()) {
     const auto most = std::ranges::max_element(by_op, {}, [](const auto& one) { return one.second; });
-    found.text += fmt::format(" Most of it is in front of work of {}: {} a step.", quoted(most->first),
-                              time_text(most->second / count));
+    found.text += fmt::format(" Most of it is in front of work of {}: {} {}.", quoted(most->first),
+                              time_text(in.each(most->second)), in.a_step());
     found.where.op = most->first;
   }
   found.change =

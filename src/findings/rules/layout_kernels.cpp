@@ -92,14 +92,17 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
     }
   }
   candidate.title = "convolutions change the layout of their tensors";
-  candidate.text = fmt::format(
-      "{} a step turn tensors between NCHW and NHWC before and after convolutions, whose kernels for tensor "
-      "cores "
-      "take NHWC: {} of the step.",
-      count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
-      time_text(group.per_step(group.ns())));
+  candidate.text =
+      group.in_steps() +
+      fmt::format(
+          "{} a step turn tensors between NCHW and NHWC before and after convolutions, whose kernels for tensor "
+          "cores "
+          "take NHWC: {} of the step.",
+          count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+          time_text(group.per_step(group.ns())));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "its own time";
   candidate.change =
       change_for(works.steps().source(),
                  {"model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
@@ -158,19 +161,22 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
   const bool is_taken = taken_ns >= kLeastTaken * works.all_steps_ns();
   if (!is_taken && group.ns() < kLeastAlone * works.all_steps_ns()) return;
   const bool is_cast = reason == Reason::cast, is_bucket = reason == Reason::bucket;
+  const std::string casts = is_cast ? group.casts() : "";
   candidate.title = is_bucket ? "gradients are copied into buckets and back"
                     : is_cast ? "kernels that only convert types"
                               : "kernels that only copy tensors into another order or place";
-  candidate.text = fmt::format(
-      "{} a step compute nothing and take {}: {}.{}",
-      count_text(group.per_step(static_cast<double>(group.count())), is_cast ? "cast" : "copy",
-                 is_cast ? "casts" : "copies"),
-      time_text(group.per_step(group.ns())), group.ops(),
-      sized_ns * 2 > group.ns()
-          ? fmt::format(" They move {:.1f} MB a step at {}.", group.per_step(bytes) / 1e6, rate_text(bytes / sized_ns))
-          : "");
+  candidate.text =
+      group.in_steps() +
+      fmt::format("{} a step compute nothing and take {}: {}.{}{}",
+                  count_text(group.per_step(static_cast<double>(group.count())), is_cast ? "cast" : "copy",
+                             is_cast ? "casts" : "copies"),
+                  time_text(group.per_step(group.ns())), group.ops(), casts.empty() ? "" : " From " + casts + ".",
+                  sized_ns * 2 > group.ns() ? fmt::format(" They move {:.1f} MB a step at {}.",
+                                                          group.per_step(bytes) / 1e6, rate_text(bytes / sized_ns))
+                                            : "");
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "its own time";
   candidate.change =
       is_bucket ? "DistributedDataParallel(model, gradient_as_bucket_view=True): gradients lie in the buckets"
       : is_cast

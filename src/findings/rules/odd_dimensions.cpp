@@ -52,11 +52,13 @@ void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "channels of convolutions are no multiples of 8";
-  candidate.text = fmt::format("cuDNN copies tensors into padded ones around convolutions: {} a step, {}. Mostly {}.",
+  candidate.text = group.in_steps() +
+                   fmt::format("cuDNN copies tensors into padded ones around convolutions: {} a step, {}. Mostly {}.",
                                count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
                                time_text(group.per_step(group.ns())), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(), {"make channels multiples of 8: nn.Conv2d(-(-c // 8) * 8, ...)",
                                           "make channels multiples of 8", "make channels multiples of 8"});
@@ -81,13 +83,16 @@ void add_padded_factors(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "factors of products are copied into padded ones";
-  candidate.text = fmt::format(
-      "{} a step ({}) copy factors whose rows are no multiples of 16 bytes between rows of zeros, as fast products "
-      "need them; the longest is {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
-      time_text(group.per_step(group.ns())), trace.text(trace.site(largest->span).shapes));
+  candidate.text =
+      group.in_steps() +
+      fmt::format(
+          "{} a step ({}) copy factors whose rows are no multiples of 16 bytes between rows of zeros, as fast products "
+          "need them; the longest is {}.",
+          count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+          time_text(group.per_step(group.ns())), trace.text(trace.site(largest->span).shapes));
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = "make widths multiples of 8 (16 bits) or 4 (TF32): then no factor is copied";
   out->add(std::move(candidate));
 }
@@ -145,14 +150,17 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = fmt::format("extents of products are no multiples of {}", by_16_bytes);
-  candidate.text = fmt::format(
-      "{} a step ({}) run by kernels for rows that do not begin at multiples of 16 bytes; the largest is {}. Padded "
-      "ones of "
-      "2,048 rows and more took 0.22 to 0.61 of the time where it was measured.",
-      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-      time_text(group.per_step(group.ns())), worst);
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) run by kernels for rows that do not begin at multiples of 16 bytes; the "
+                             "largest is {}. Padded "
+                             "ones of "
+                             "2,048 rows and more took 0.22 to 0.61 of the time where it was measured.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                             time_text(group.per_step(group.ns())), worst);
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(),
       {fmt::format("pad the width to a multiple of {} (vocabulary, hidden size): nn.Linear(..., -(-n // {}) * {})",

@@ -17,6 +17,12 @@ namespace {
 constexpr std::int64_t kLarge = std::int64_t{1} << 16;  // bytes from which on a copy's rate says something
 constexpr double kBus = 50;  // GB/s that pinned copies do not exceed where the trace has none: PCIe 5 with 16 lanes
 
+// "from pageable memory to the GPU", or the other way, or both.
+std::string_view ways_text(double bytes_to_gpu, double bytes) {
+  if (bytes_to_gpu <= 0) return "from the GPU to pageable memory";
+  return bytes_to_gpu < bytes ? "between the GPU and pageable memory" : "from pageable memory to the GPU";
+}
+
 }  // namespace
 
 void find_pageable_copies(const Steps& steps, Candidates* out) {
@@ -73,22 +79,31 @@ void find_pageable_copies(const Steps& steps, Candidates* out) {
     waits += static_cast<double>(trace.duration(wait.span));
     for (std::vector<Edit>* edits : {&found.least, &found.most}) edits->push_back(Edit::no_wait(wait.span));
   }
-  const auto count = static_cast<double>(steps.count());
-  found.evidence = evidence.examples(steps);
-  found.where = steps.where(found.evidence.spans.front().span);
-  found.title = "copies use pageable memory";
-  found.text = fmt::format(
-      "A step has {} from or to pageable memory, {:.3g} MB at {:.3g} GB/s; the calls hold the host for {} a step{}.",
-      count_text(static_cast<double>(copies.size()) / count, "copy", "copies"), bytes / count / 1e6,
-      ns > 0 ? bytes / ns : 0, time_text(calls / count),
-      waits > 0 ? fmt::format(", and synchronisations after them for {}", time_text(waits / count)) : "");
-  if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
+  const Affected in = evidence.affected(steps);
+  // Feeds and results ask for different changes: the way of most bytes decides.
   const bool are_feeds = 2 * bytes_to_gpu >= bytes;
-  found.change = Changes{.pytorch = "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)",
-                         .paoding = are_feeds ? "feeds in pinned memory"
-                                              : "fetch_later: results come by pinned memory while the next run goes on",
-                         .others = "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"}
-                     .of(steps.source());
+  found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
+  found.where = steps.where(found.evidence.spans.front().span);
+  found.title = are_feeds ? "copies to the GPU come from pageable memory" : "copies from the GPU go to pageable memory";
+  found.text = fmt::format(
+      "{} {} {}, {:.3g} MB at {:.3g} GB/s; the calls hold the host for {}{}.", in.have(),
+      count_text(in.each(static_cast<double>(copies.size())), "copy", "copies"), ways_text(bytes_to_gpu, bytes),
+      in.each(bytes) / 1e6, ns > 0 ? bytes / ns : 0, in.part(calls),
+      waits > 0 ? fmt::format(", and synchronisations after them for {} {}", time_text(in.each(waits)), in.a_step())
+                : "");
+  if (best_pinned > 0) found.text += fmt::format(" Pinned copies in this trace reach {:.3g} GB/s.", best_pinned);
+  found.change =
+      Changes{.pytorch = are_feeds ? "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)"
+                                   : "a pinned tensor that is made once (torch.empty(..., pin_memory=True)), "
+                                     "pinned.copy_(x, non_blocking=True), and reading it behind an event, a step "
+                                     "later or on another thread",
+              .paoding = are_feeds ? "feeds in pinned memory"
+                                   : "fetch_later: results come by pinned memory while the next run goes on",
+              .others = are_feeds ? "copy from pinned memory (cudaHostAlloc) with cudaMemcpyAsync"
+                                  : "copy into pinned memory (cudaHostAlloc) with cudaMemcpyAsync, and read "
+                                    "it behind an event"}
+          .of(steps.source());
   found.verify = steps.source() != Source::paoding ? "" : are_feeds ? "pinned-feeds" : "fetch-later";
   out->add(std::move(found));
 }

@@ -196,14 +196,18 @@ void find_pointwise_chain(const KernelWorks& works, Candidates* out) {
   const double saved = (group.ns() - kept_ns) / works.all_steps_ns();
   if (group.is_empty() || (longest == 2 && saved < kLeastOfPairs)) return;
   candidate.title = "elementwise kernels in a row could be one kernel each";
-  candidate.text = fmt::format(
-      "{} a step stand in {} on equally many elements, up to {} in a row: {} of the step, {} as one kernel each, which "
-      "reads its inputs once. Most of it: {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "elementwise kernel", "elementwise kernels"),
-      count_text(group.per_step(static_cast<double>(chains)), "chain", "chains"), longest,
-      time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
+  candidate.text =
+      group.in_steps() +
+      fmt::format(
+          "{} a step stand in {} on equally many elements, up to {} in a row: {} of the step, {} as one kernel each, "
+          "which "
+          "reads its inputs once. Most of it: {}.",
+          count_text(group.per_step(static_cast<double>(group.count())), "elementwise kernel", "elementwise kernels"),
+          count_text(group.per_step(static_cast<double>(chains)), "chain", "chains"), longest,
+          time_text(group.per_step(group.ns())), time_text(group.per_step(fused_ns)), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"model = torch.compile(model)  # or one Triton or CUDA kernel for the chain",

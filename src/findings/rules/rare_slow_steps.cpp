@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "findings/rules.h"
 #include "findings/words.h"
@@ -53,6 +55,77 @@ std::vector<std::size_t> steps_of_one_program(const Steps& steps) {
   std::map<SiteId, std::vector<std::size_t>> programs;
   for (std::size_t k = 0; k < steps.count(); ++k) programs[program_of(steps, k)].push_back(k);
   return std::ranges::max_element(programs, {}, [](const auto& one) { return one.second.size(); })->second;
+}
+
+// Bytes that come from the GPU in a slow step that has any such copy, and in one of the others, on average.
+std::pair<double, double> bytes_to_host(const Steps& steps, const std::vector<std::size_t>& slow) {
+  const Trace& trace = steps.trace();
+  double in_slow = 0, in_others = 0;
+  std::set<std::size_t> copying;
+  for (const SpanId i : steps.device_spans()) {
+    if (trace.kind(i) != SpanKind::memcpy || trace.site(i).copy != Copy::device_to_host) continue;
+    const bool is_slow = std::ranges::binary_search(slow, steps.step_of(i));
+    if (is_slow) copying.insert(steps.step_of(i));
+    (is_slow ? in_slow : in_others) += static_cast<double>(std::max<std::int64_t>(trace.bytes(i), 0));
+  }
+  const auto others = static_cast<double>(std::max<std::size_t>(1, steps.count() - slow.size()));
+  return {in_slow / static_cast<double>(std::max<std::size_t>(1, copying.size())), in_others / others};
+}
+
+// ", 10 steps apart" where slow steps begin as far apart each time; "" otherwise.
+std::string period_text(const std::vector<std::size_t>& slow) {
+  constexpr std::size_t kLeastTimes = 3;
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < slow.size(); ++i) {
+    if (i == 0 || slow[i] > slow[i - 1] + 1) begins.push_back(slow[i]);
+  }
+  if (begins.size() < kLeastTimes) return "";
+  std::size_t least = ~std::size_t{0}, most = 0;
+  for (std::size_t i = 1; i < begins.size(); ++i) {
+    least = std::min(least, begins[i] - begins[i - 1]), most = std::max(most, begins[i] - begins[i - 1]);
+  }
+  if (most > least + 1) return "";
+  return least == most ? fmt::format(", {} steps apart", least) : fmt::format(", {} or {} steps apart", least, most);
+}
+
+enum class Cause : std::uint8_t { unknown, saving, collector };
+
+// The name of the span in which most is lost tells, or that a slow step brings much to the host, and the others do not.
+Cause cause_of(std::string_view name, double to_host, double to_host_of_others) {
+  constexpr double kMuch = 1 << 16, kTimes = 4;
+  if (has_word(name, {"checkpoint", "save", "serializ", "pickle"})) return Cause::saving;
+  if (has_word(name, {"gc.collect", "garbage"})) return Cause::collector;
+  return to_host > kMuch && to_host > kTimes * to_host_of_others ? Cause::saving : Cause::unknown;
+}
+
+std::string change_of(Cause cause, Source source) {
+  switch (cause) {
+    case Cause::saving:
+      return Changes{.pytorch =
+                         "if they save a checkpoint: copy the state into pinned memory (non_blocking=True) and "
+                         "write it on another thread, as torch.distributed.checkpoint.async_save does, or save "
+                         "less often. A recording with stacks (with_stack=True) names the lines",
+                     .jax =
+                         "if they save a checkpoint: orbax's AsyncCheckpointer writes it on another thread; or save "
+                         "less often",
+                     .others = "if they save a checkpoint: write it from a copy on another thread, or less often"}
+          .of(source);
+    case Cause::collector:
+      return Changes{.pytorch = "gc.freeze() before the loop and gc.disable() in it",
+                     .jax = "gc.freeze() before the loop",
+                     .others = "no garbage collection in the loop"}
+          .of(source);
+    case Cause::unknown: break;
+  }
+  return Changes{.pytorch =
+                     "a recording with stacks (with_stack=True) says which code it is. Checkpoints, logs and "
+                     "evaluation belong on another thread; if it is Python's garbage collector: gc.freeze() "
+                     "before the loop and gc.disable() in it",
+                 .jax =
+                     "checkpoints, logs and evaluation belong on another thread; if it is Python's garbage "
+                     "collector: gc.freeze() before the loop",
+                 .others = "move the stretch off the loop's thread: checkpoints, logs, garbage collection"}
+      .of(source);
 }
 
 }  // namespace
@@ -124,33 +197,34 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
       found.most.push_back(
           Edit::host(steps.track(), of_use[s].start, of_use[s].end, of_use[s].end - of_use[s].start - cut));
       if (2 * cut > ns[k] - usual) found.least.push_back(found.most.back());
-      const std::string where =
-          of_use[s].span == kNone ? std::string(to_string(grew_in)) : quoted(trace.name(of_use[s].span));
+      const SpanId in = of_use[s].span;
+      const bool is_named = in != kNone && trace.kind(in) != SpanKind::step;
+      const std::string where = is_named            ? quoted(trace.name(in))
+                                : is_users(grew_in) ? "code that is no op"
+                                                    : std::string(to_string(grew_in));
       grown[where] += static_cast<double>(cut);
-      const SpanId near = of_use[s].span != kNone ? of_use[s].span : steps.spans(steps.track(), k).begin;
+      const SpanId near = in != kNone ? in : steps.spans(steps.track(), k).begin;
       if (near < trace.size()) evidence.add(near, static_cast<double>(cut));
     }
   }
   if (found.most.empty() || evidence.count() == 0) return;
   const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });
   found.evidence = evidence.examples(steps);
+  found.lost_is = "time beyond that of other steps";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a few steps take far longer than the others";
   found.text = fmt::format(
-      "{} of {} steps take more than {} where the median is {}; {} of it all is in single stretches of the loop's "
-      "thread, "
-      "most in {}.",
-      slow_ones.size(), alike.size(), time_text(slow), time_text(static_cast<double>(usual)), time_text(more),
-      most->first == "your code" ? "code that is no op" : most->first);
-  found.change =
-      Changes{.pytorch =
-                  "if it is the garbage collector: gc.freeze() before the loop and gc.disable() in it; checkpoints and "
-                  "logs belong on another thread. A recording with stacks (with_stack=True) says which",
-              .jax =
-                  "if it is the garbage collector: gc.freeze() before the loop; checkpoints and logs belong on another "
-                  "thread",
-              .others = "move the stretch off the loop's thread: checkpoints, logs, garbage collection"}
-          .of(steps.source());
+      "{} of {} steps take more than {} where the median is {}{}; {} of it all is in single stretches of the loop's "
+      "thread, most in {}.",
+      slow_ones.size(), alike.size(), time_text(slow), time_text(static_cast<double>(usual)), period_text(slow_ones),
+      time_text(more), most->first);
+  const auto [to_host, to_host_of_others] = bytes_to_host(steps, slow_ones);
+  const Cause cause = cause_of(most->first, to_host, to_host_of_others);
+  if (to_host > 0 && cause == Cause::saving) {
+    found.text += fmt::format(" {:.3g} MB come from the GPU in one of them, {:.3g} MB in one of the others.",
+                              to_host / 1e6, to_host_of_others / 1e6);
+  }
+  found.change = change_of(cause, steps.source());
   out->add(std::move(found));
 }
 

@@ -70,13 +70,15 @@ void find_rebuilt_graph(const Steps& steps, Candidates* out) {
   }
   const auto count = static_cast<double>(steps.count());
   if (2 * steps_with < count) return;
+  const Affected in = evidence.affected(steps);
   found.evidence = evidence.examples(steps);
+  found.lost_is = "its own time";
   found.where = steps.where(found.evidence.spans.front().span);
   found.title = "a CUDA graph is made anew in every step";
-  found.text =
-      fmt::format("In {:.0f} of {} steps a graph is instantiated or updated: {} for such calls{}.", steps_with,
-                  steps.count(), of_a_step(steps, evidence.sum()),
-                  captured > 0 ? fmt::format(", and {} a step for capturing", time_text(captured / count)) : "");
+  found.text = fmt::format(
+      "In {:.0f} of {} steps a graph is instantiated or updated: {} for such calls{}.", steps_with, steps.count(),
+      in.part(evidence.sum()),
+      captured > 0 ? fmt::format(", and {} {} for capturing", time_text(in.each(captured)), in.a_step()) : "");
   found.change = Changes{.pytorch = "static input tensors that are copied into, and one captured graph for each shape",
                          .paoding = "shapes that stay the same from step to step",
                          .others = "keep the instantiated graph for each shape, and launch it again"}

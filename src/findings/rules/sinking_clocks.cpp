@@ -100,6 +100,7 @@ void find_sinking_clocks(const KernelWorks& works, Candidates* out) {
                                first, last, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       "look at power and temperature (nvidia-smi -q -d PERFORMANCE); lock the clock for measurements "
       "(nvidia-smi -lgc)";

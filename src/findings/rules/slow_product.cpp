@@ -97,6 +97,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
   candidate.title = "products take longer than their size explains";
   const double rate = slow.flops / group.ns();  // GFLOP/s
   candidate.text =
+      group.in_steps() +
       fmt::format("{} a step ({}) reach {}: {}. Mostly {}.",
                   count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
                   time_text(group.per_step(group.ns())),
@@ -104,6 +105,7 @@ void find_slow_product(const KernelWorks& works, Candidates* out) {
                   slow.worst, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(), {"torch.compile(model, mode='max-autotune'), or another order of operands (a transposed "
                                "weight); torch.backends.cudnn.benchmark = True for convolutions",

@@ -97,13 +97,17 @@ void add_tails(const KernelWorks& works, const std::vector<bool>& alone, Candida
   const double turns = static_cast<double>(worst_kernel->ctas) /
                        (static_cast<double>(works.limits(worst_kernel->device).sms) * works.ctas_of_sm(*worst_kernel));
   candidate.title = "the last turn of products is nearly empty";
-  candidate.text = fmt::format(
-      "{} a step ({}) have a few CTAs more than fit at once: {} fills the GPU {:.2f} times, which takes {:.0f} turns. "
-      "Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-      time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns, std::ceil(turns), group.ops());
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) have a few CTAs more than fit at once: {} fills the GPU {:.2f} times, "
+                             "which takes {:.0f} turns. "
+                             "Mostly {}.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                             time_text(group.per_step(group.ns())), kernel_title(works, *worst_kernel), turns,
+                             std::ceil(turns), group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change = change_for(
       works.steps().source(),
       {"another batch size or width, so that tiles fill whole turns; torch.compile(model, "
@@ -209,13 +213,16 @@ void add_equal_products(const KernelWorks& works, Candidates* out) {
   }
   if (group.is_empty()) return;
   candidate.title = "products of one shape are launched one by one";
-  candidate.text = fmt::format(
-      "{} a step ({}) have the shape of the one right before them, up to {} in a row: as one batched product they are "
-      "launched once and fill the GPU. Mostly {}.",
-      count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
-      time_text(group.per_step(group.ns())), longest, group.ops());
+  candidate.text =
+      group.in_steps() + fmt::format(
+                             "{} a step ({}) have the shape of the one right before them, up to {} in a row: as one "
+                             "batched product they are "
+                             "launched once and fill the GPU. Mostly {}.",
+                             count_text(group.per_step(static_cast<double>(group.count())), "product", "products"),
+                             time_text(group.per_step(group.ns())), longest, group.ops());
   candidate.where = group.where();
   candidate.evidence = group.examples();
+  candidate.lost_is = "what it would take less";
   candidate.change =
       change_for(works.steps().source(),
                  {"one torch.bmm (or einsum) over all of them instead of a loop",
@@ -271,14 +278,17 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
   }
   if (!group.is_empty()) {
     candidate.title = "kernels have too few CTAs for the GPU";
-    candidate.text = fmt::format(
-        "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
-        count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
-        time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
-        count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
-        group.ops());
+    candidate.text =
+        group.in_steps() +
+        fmt::format(
+            "{} a step ({}) use at most half of the GPU's {} multiprocessors: {} has {} and takes {}. Mostly {}.",
+            count_text(group.per_step(static_cast<double>(group.count())), "kernel", "kernels"),
+            time_text(group.per_step(group.ns())), works.limits(worst->device).sms, kernel_title(works, *worst),
+            count_text(static_cast<double>(worst->ctas), "CTA", "CTAs"), time_text(static_cast<double>(worst->ns)),
+            group.ops());
     candidate.where = group.where();
     candidate.evidence = group.examples();
+    candidate.lost_is = "what it would take less";
     candidate.change = change_for(works.steps().source(),
                                   {"a larger batch, or small kernels of independent parts together (torch.bmm, "
                                    "torch.stack, torch.compile)",

@@ -195,6 +195,7 @@ void find_straggler_rank(const KernelWorks& works, Candidates* out) {
     lost.add(last[i], static_cast<double>(second[i] - shortest[i]));
   }
   candidate.evidence = lost.examples(works.steps());
+  candidate.lost_is = "time in which it waits for the last rank";
   candidate.change =
       change_for(works.steps().source(),
                  {"give every rank as much: a sampler that balances lengths (or drops the uneven rest), the "

@@ -19,6 +19,10 @@ bool is_for_staged_copy(const Trace& trace, FactReader& facts, const Wait& wait)
   return trace.site(wait.for_work).copy == Copy::host_to_device && facts.of(wait.for_work).memory == "pageable";
 }
 
+bool is_for_copy_to_gpu(const Trace& trace, SpanId work) {
+  return work != kNone && trace.kind(work) == SpanKind::memcpy && trace.site(work).copy == Copy::host_to_device;
+}
+
 // A recorder waits for the GPU when it ends, behind all that the last step launched.
 bool is_last_of_all(const Steps& steps, const Wait& wait) {
   if (wait.step + 1 < steps.count()) return false;
@@ -33,7 +37,7 @@ struct SameWaits {
   Evidence evidence;
   double waited = 0;
   std::map<std::size_t, std::vector<SpanId>> by_step;
-  SpanId example = kNone;
+  SpanId for_work = kNone;  // of the first
 };
 
 // The wait, and all that is there for it: the call, or the op that reads the value, with its copy.
@@ -53,7 +57,7 @@ void leave_out(const Steps& steps, SpanId wait, std::vector<Edit>* edits) {
   }
 }
 
-std::string_view pytorch_change(std::string_view op) {
+std::string_view pytorch_change(std::string_view op, bool is_to_gpu) {
   if (has_word(op, {"aten::item", "_local_scalar_dense", "aten::is_nonzero"})) {
     return "keep the value on the GPU (loss.detach()) and call .item() every 100th step only";
   }
@@ -62,6 +66,7 @@ std::string_view pytorch_change(std::string_view op) {
            "elements";
   }
   if (has_word(op, {"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"})) {
+    if (is_to_gpu) return "x.to(device, non_blocking=True) from pinned memory, which waits for nothing";
     return "copy with non_blocking=True into pinned memory, and read it one step later";
   }
   return "no torch.cuda.synchronize() in the step";
@@ -78,11 +83,11 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
     const SpanId op = steps.outermost_op_of(wait.span);
     const std::string name(op == kNone ? trace.name(wait.span) : trace.text(trace.site(op).op));
     SameWaits& group = groups[name];
+    if (group.for_work == kNone) group.for_work = wait.for_work;
     group.evidence.add(wait.span, static_cast<double>(wait.idle_ns));
     group.waited += static_cast<double>(wait.waited_ns);
     group.by_step[wait.step].push_back(wait.span);
   }
-  const auto count = static_cast<double>(steps.count());
   for (auto& [name, group] : groups) {
     // Once in all is no habit of the step: a recorder waits where it begins.
     if (group.evidence.sum() <= 0 || group.by_step.size() < 2) continue;
@@ -96,17 +101,23 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
       }
     }
     found.evidence = group.evidence.examples(steps);
+    found.lost_is = "idle time of the GPU after it";
     const SpanId worst = found.evidence.spans.front().span;
+    std::vector<std::size_t> waiting;
+    for (const auto& [step, spans] : group.by_step) waiting.push_back(step);
+    const Affected in = affected(steps, std::move(waiting));
     found.where = steps.where(worst);
     found.title = "the host waits for the GPU inside of the step";
     found.text = fmt::format(
-        "{} the host waits in {} for {} a step until the GPU has caught up; after that the GPU is idle for {} until "
-        "it "
+        "{} the host waits in {} for {} {} until the GPU has caught up; after that the GPU is idle for {} until it "
         "gets new work.",
-        times_text(group.evidence.count(), group.by_step.size(), steps.count()), quoted(name),
-        time_text(group.waited / count), of_a_step(steps, group.evidence.sum()));
-    found.change = Changes{.pytorch = pytorch_change(name),
-                           .jax = "read the value (float(x), np.asarray(x)) some steps later, or not in every step",
+        times_text(group.evidence.count(), in), quoted(name), time_text(in.each(group.waited)), in.a_step(),
+        in.part(group.evidence.sum()));
+    found.change = Changes{.pytorch = pytorch_change(name, is_for_copy_to_gpu(trace, group.for_work)),
+                           .jax = in.are_all() ? "read the value (float(x), np.asarray(x)) some steps later, or not in "
+                                                 "every step"
+                                               : "x.copy_to_host_async(), and np.asarray(x) some steps later or on "
+                                                 "another thread",
                            .paoding = "leave the result on the device and fetch it some steps later",
                            .others = "wait for an event of the step before, or not in every step"}
                        .of(steps.source());

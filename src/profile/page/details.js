@@ -74,7 +74,7 @@ async function showSpan(view, span, to) {
     ["Instance", text("instance")],
     ["Ran as", text("kernel") === trace.name(span) ? "" : text("kernel")],
     ["Operands", text("operands")],
-    ["Launched as", text("launch")],
+    ["Grid", text("launch")],
     ["Copy", text("copy")],
     ["Bytes", bytes > 0 ? element("span", {}, aboutBytes(bytes), " ", rateOf(bytes, duration, "GB/s")) : ""],
     [
@@ -106,7 +106,9 @@ async function showSpan(view, span, to) {
   ]);
   const same = facts(callsOf(trace, span).map(([name, value]) => [name, value]));
   const name = trace.name(span);
-  to.replaceChildren(element("h2", {}, name.length > 600 ? name.slice(0, 600) + "\u2026" : name), mine, links, same);
+  to.replaceChildren(
+    element("h2", {}, name.length > 600 ? name.slice(0, 600) + "\u2026" : name),
+    ...view.note ? [element("p", {class: "note"}, view.note)] : [], mine, links, same);
   to.scrollTop = 0;
   const more = trace.meta.arguments.length ? await trace.argumentsOf(span) : [];
   if (view.selected === span && more.length) to.append(facts(more.map(([name, value]) => [name, String(value)])));
@@ -188,15 +190,15 @@ function showArea(view, to) {
       },
       {title: "Count", value: (row) => row.count, show: (row, n) => grouped(n)},
       column("Total, ms", "total"),
-      column("Self, ms", "self"),
-      {title: "Of the stretch", value: (row) => row.self, show: (row, ns) => aboutShare(Math.max(0, ns), width)},
+      {...column("Self, ms", "self"), why: "In none of the spans inside of it"},
+      {title: "Self, of the stretch", value: (row) => row.self, show: (row, ns) => aboutShare(Math.max(0, ns), width)},
     ],
     rows, {hidesCaption: true, sortBy: 3, first: 100});
   table.element.style.flex = "1 0 100%";
   to.replaceChildren(
     element(
       "h2", {}, `Selected: ${area.name || ""} `, about(roundTime(width), exactTime(width)),
-      ` from ${roundTime(area.from)}, ${grouped(count)} spans on ${grouped(area.tracks.length)} ${
+      ` from \u2248 ${roundTime(area.from)}, ${grouped(count)} spans on ${grouped(area.tracks.length)} ${
         area.tracks.length === 1 ? "track" : "tracks"}`),
     table.element);
   to.scrollTop = 0;

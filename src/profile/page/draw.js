@@ -129,10 +129,15 @@ function ticks(from, to, width) {
   for (let n = Math.ceil(from / step); n * step <= to && found.length < 1000; ++n) found.push(n * step);
   return {step, at: found};
 }
-function tickText(ns, step) {
+// Where many digits would be the same from tick to tick, they count from the first one, which has them all.
+function tickText(ns, step, first) {
   if (!ns) return "0";
-  const [unit, size] = kUnits.find(([, size]) => Math.abs(ns) >= size) || kUnits[3];
-  return (ns / size).toFixed(Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9))) + " " + unit;
+  const unitOf = (ns) => kUnits.find(([, size]) => Math.abs(ns) >= size) || kUnits[3],
+        digitsOf = (size) => Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9)), [unit, size] = unitOf(ns);
+  if (digitsOf(size) <= 3) return (ns / size).toFixed(digitsOf(size)) + " " + unit;
+  if (ns === first) return exactTime(ns);
+  const [small, smallSize] = unitOf(ns - first);
+  return `+${((ns - first) / smallSize).toFixed(digitsOf(smallSize))} ${small}`;
 }
 
 function drawRuler(view) {
@@ -145,11 +150,11 @@ function drawRuler(view) {
     context.fillStyle = all.line;
     context.fillRect(x, height - 7, 1, 7);
     context.fillStyle = all.soft;
-    const text = tickText(ns, step), wide = context.measureText(text).width;
+    const text = tickText(ns, step, at[0]), wide = context.measureText(text).width;
     context.fillText(text, x + 4 + wide < width - room ? x + 4 : x - 4 - wide, height / 2);
   }
   context.fillStyle = all.text;
-  context.fillText(roundTime(view.to - view.from) + " seen", 10, height / 2);
+  context.fillText("\u2248 " + roundTime(view.to - view.from) + " seen", 10, height / 2);
   if (view.area) {
     const x0 = Math.max(view.gutter, view.xOf(view.area.from)), x1 = Math.min(width, view.xOf(view.area.to));
     context.fillStyle = all.accent;

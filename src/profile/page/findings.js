@@ -15,7 +15,13 @@ function findingsCard(report) {
                      gainOf(finding, found), finding.effect ? fact("Steps", asTold(finding.effect)) : null,
                      finding.bound ? fact("Limit", asTold(finding.bound)) : null,
                      finding.text ? element("p", {}, asTold(finding.text)) : null,
-                     ...[["Op", finding.op], ["Scope", finding.scope], ["Line", finding.line]]
+                     ...(finding.parts || [])
+                       .map(
+                         (part) => element(
+                           "p", {}, element("b", {}, `In the same steps: ${visible(part.title)}, about `),
+                           aboutTime(part.predicted_ns), " of it. ", asTold(part.text))),
+                     finding.op ? fact("Op", ...opLinks(finding.op)) : null,
+                     ...[["Operands", finding.operands], ["Scope", finding.scope], ["Line", finding.line]]
                        .filter(([, text]) => text)
                        .map(([name, text]) => fact(name, visible(String(text)))),
                      finding.change ? fact("Change", visible(finding.change)) : null, evidenceOf(finding)));
@@ -27,17 +33,31 @@ function findingsCard(report) {
       : rows.length ? null
                     : element("p", {}, "Nothing that was looked for costs 1% of a step."),
     found.no_lines ? element("p", {}, `No finding names a line: ${found.no_lines}.`) : null,
+    found.no_shapes ? element("p", {}, `No finding names shapes: ${found.no_shapes}.`) : null,
+    rows.length ? element(
+                    "p", {},
+                    "Sentences round to three digits. Gains, and steps before and after, are averages over the steps " +
+                      "that are named; the JSON report has them to the nanosecond.")
+                : null,
     silent ? element("p", {}, `Not looked for: ${visible(silent)}.`) : null);
 }
 
 // Times of the program's texts in the page's unit.
 const asTold = (text) => visible(text).replace(/(\d) us\b/g, "$1 \u00b5s").replace("->", "\u2192");
 
+// To the op's row, and to its longest call.
+function opLinks(op) {
+  const link = (text, title, onclick) => element("button", {type: "button", class: "link", title, onclick}, text);
+  return [
+    link(visible(op), "A click shows its row among all", () => showRow(visible(op))), " (",
+    link("in the timeline", "A click selects the longest call", () => lookFor(visible(op))), ")"
+  ];
+}
+
 function gainOf({predicted_ns: ns, predicted_share: share, gain_ns: [low, high]}, found) {
-  const isAverage = found.base_ns > found.step_ns;
   return element(
     "p", {}, element("b", {}, "Gain: "), "about ", aboutTime(ns), ` (${roundPercent(share, 1)}) of `,
-    ...found.base_ns ? [`the ${isAverage ? "average" : "median"} step of `, aboutTime(found.base_ns)] : ["a step"],
+    ...found.base_ns ? ["the average step of ", aboutTime(found.base_ns)] : ["a step"],
     ", between ", aboutTime(low), " and ", aboutTime(high));
 }
 
@@ -50,15 +70,18 @@ function evidenceOf({evidence = [], evidence_kinds: kinds = []}) {
       title: `${one.name}\n${roundTime(one.end_ns - one.start_ns)} long, at ${roundTime(one.start_ns)}`,
       onclick: () => showEvidence(one)
     },
-    roundTime(one.lost_ns) + (one.step ? ` in step ${one.step}` : ""));
+    "\u2248 " + roundTime(one.lost_ns) + (one.step ? ` in step ${one.step}` : ""));
+  const first = kinds.length ? kinds[0].is : "", isOne = first && kinds.every(({is}) => is === first);
   const rows = kinds.map(
-    ({name, count, lost_ns: ns}, k) =>
-      [visible(name), grouped(count), about(roundTime(ns), exactTime(ns)),
+    ({name, count, lost_ns: ns, is}, k) =>
+      [visible(name) + (is && !isOne ? `: ${is}` : ""), grouped(count), about(roundTime(ns), exactTime(ns)),
        element(
          "td", {class: "word"},
          ...evidence.filter((one) => one.kind === k).flatMap((one, n) => [n ? ", " : "", place(one)]))]);
   return rows.length
-    ? plainTable("Evidence: a click selects the span", ["Name", "Times", "Lost in all", "Lost at some of them"], rows)
+    ? plainTable(
+        `Where it is lost${isOne ? ` (${first})` : ""}: a click selects the span`,
+        ["Name", "Times", "Lost together", "At some of them"], rows)
     : null;
 }
 
@@ -70,7 +93,7 @@ function showEvidence({span, start_ns: start, end_ns: end}) {
   timeline.goTo(span);
 }
 
-// The side that a step waits for: of the findings, or whether GPUs are busy for most of the time.
+// The side that the average step waits for: of the findings, or whether GPUs are busy for most of the time.
 function limitOf({findings, wall_time: budgets}) {
   if (findings && findings.limit) return findings.limit;
   const busy =

@@ -175,7 +175,7 @@ class FlameView {
     const {frames} = this, time = (ns) => timeOfTrace(timeline.trace, Math.max(0, ns)), ns = frames.duration[frame];
     const name = frames.name(frame).slice(0, 300), whole = `${time(ns)}, \u2248 ${roundPercent(ns, frames.total)}`;
     if (!frames.counts) return `${name}\n${whole}`;
-    return `${name}\n${whole} in ${grouped(frames.counts[frame])} calls; itself ${time(frames.selfs[frame])}`;
+    return `${name}\n${whole} in ${grouped(frames.counts[frame])} calls; self ${time(frames.selfs[frame])}`;
   }
   rowOf(frame) {
     if (this.frames.isOfTime) return timeline.trace.level[frame];
@@ -292,7 +292,7 @@ function setUpFlame(trace) {
       : threads.length > 1 && !isTime                      ? "threads"
                                                            : (loop || threads[0] || tracks[0]).number;
     const chosen = {threads, gpus}[of.value] || tracks.filter((track) => String(track.number) === of.value);
-    byId("flame-at").textContent = `The ${isOfGpus ? "GPU" : "host"} is the side that a step's time goes to.`;
+    byId("flame-at").textContent = `On average a step's time goes to the ${isOfGpus ? "GPU" : "host"}.`;
     if (chosen.length) flame.show(isTime ? inTimeOrder(trace, chosen[0]) : leftHeavy(trace, chosen));
   };
   of.addEventListener("change", fill);

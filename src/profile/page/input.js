@@ -51,11 +51,13 @@ function listenToTimeline(view) {
       const tracks =
         view.lines.filter((line) => line.track && line.y < y1 && line.y + line.height > y0).map((line) => line.track);
       view.selected = -1;
-      view.area = {
+      // Where no track is there is nothing to sum up.
+      view.area = tracks.length ? {
         from: Math.max(0, view.nsOf(Math.max(view.gutter, x0))),
         to: Math.min(view.trace.wall, view.nsOf(x1)),
         tracks
-      };
+      }
+                                : null;
       view.redraw();
     }
   });
@@ -63,7 +65,7 @@ function listenToTimeline(view) {
     if (!drag) return;
     const {isFar, pans, x, y, top} = drag;
     drag = null;
-    if (isFar) return pans || view.area && view.select(view.area);
+    if (isFar) return pans || view.select(view.area || -1);
     if (x < view.gutter) {
       const line = view.lineAt(y + top);
       if (line && line.track && line.track.rows.length > 1)

@@ -13,7 +13,7 @@ function timeBeside(report, section) {
       : [];
   }
   return [
-    row("your code", report.overhead.your_code_ns, whole),
+    row("only your code", report.overhead.your_code_ns, whole),
     ...report.wall_time.filter(isGpu).map(
       (budget) => row(
         visible(budget.of) + " idle",

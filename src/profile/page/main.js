@@ -49,7 +49,7 @@ const kKeys = [
   [". ,", "the next and the one before: of what is looked for, else of the selected span's name"],
   ["\u2190 \u2192 \u2191 \u2193", "beside, the span around, the first inside"],
   ["X", "all arrows: what started what, and what reads what"],
-  ["Escape", "select nothing"],
+  ["Escape", "select nothing, and end the search"],
   ["?", "this list"],
 ];
 
@@ -65,6 +65,7 @@ function listenToKeys() {
       return event.preventDefault();
     }
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") endSearch();
     if (event.key === "?")
       byId("help").showModal();
     else if (/^[0-4]$/.test(event.key))
@@ -96,14 +97,14 @@ function say(trace) {
     : "Spans are drawn to the nanosecond. ";
   const without = left.length ? `To keep the page small it leaves out: ${left.map(visible).join(", ")}. ` : "";
   byId("rounding").textContent =
-    `Every number of the report is exact to the nanosecond; those marked \u2248 are rounded for reading, ` +
-    `and say on hovering what they are exactly. ${
+    `Numbers of tables are exact to the nanosecond; those marked \u2248 are rounded for reading, ` +
+    `and say on hovering what they are exactly. Sentences of findings round to three digits. ${
       times}${without}A recording (.paoding) keeps everything.`;
   byId("foot").append(
     ...
       [trace && counted(trace.size, "span"),
        trace && counted(trace.tracks.filter((track) => track.count).length, "track"),
-       times && (q > 1 ? `timeline rounded to ${exactTime(q)}; report exact` : "exact to the nanosecond"),
+       times && (q > 1 ? `timeline rounded to ${exactTime(q)}; tables of the report exact` : "timeline and tables exact to the nanosecond"),
        left.length && `left out: ${left.length}`]
         .filter(Boolean)
         .map((text) => element("span", {}, text)));

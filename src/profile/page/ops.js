@@ -37,7 +37,7 @@ function opColumns(rows, section, whole) {
       show: (row, ns) => shareCell(ns, whole)
     },
     ...has("gpu_ns") ? [opColumn("CPU, ms", "cpu_ns"), opColumn("GPU, ms", "gpu_ns")] : [],
-    opColumn("Self, ms", "self_ns", "In none of the rows below it"),
+    opColumn("Not in rows below, ms", "self_ns", "The part of Total that none of the rows below it has"),
     opColumn("Min., ms", "min_ns"),
     opColumn("Max., ms", "max_ns"),
     opColumn("Ave., ms", "average_ns"),
@@ -54,7 +54,7 @@ function opColumns(rows, section, whole) {
       show: (row, rate) => rate ? about(threeDigits(rate), `${row.flops} operations`) : ""
     }]
                     : [],
-    ...has("lost_ns") ? [opColumn("Lost, ms", "lost_ns", "Beyond what the GPU would take at least")] : [],
+    ...has("lost_ns") ? [opColumn("Above its least, ms", "lost_ns", "Beyond what the GPU would take at least for its bytes and operations")] : [],
   ];
 }
 
@@ -75,6 +75,24 @@ function showOps(section, name) {
   });
   byId("rows").replaceChildren(opsTable.element);
   opsTable.filter(byId("ops-filter").value);
+}
+
+// The row of an op, in the first table that has it; its longest call in the timeline where it has no row.
+function showRow(op) {
+  const isExact = (row) => row.name === op, isLast = (row) => !row.isBeside && row.name.split("/").pop() === op;
+  showView("ops");
+  const of = byId("ops-of");
+  for (const isRow of [isExact, isLast])
+    for (let number = 0; number < of.options.length; ++number) {
+      if (of.value !== String(number)) {
+        of.value = number;
+        of.dispatchEvent(new Event("change"));
+      }
+      byId("ops-filter").value = "";
+      if (opsTable.goTo(isRow)) return;
+    }
+  if (of.options.length) of.value = 0, of.dispatchEvent(new Event("change"));
+  lookFor(op);
 }
 
 async function writeOps(report) {

@@ -5,7 +5,7 @@ const kOverheads = [
   ["framework_ns", "Framework overhead", 1],
   ["recording_ns", "Recording", 7],
   ["compile_ns", "Compiling", 3],
-  ["your_code_ns", "Your code", 4],
+  ["your_code_ns", "Only your code", 4],
   ["not_seen_ns", "Not seen", 9],
 ];
 // Colours of the uses of threads and GPUs; idle time is hatched too.
@@ -60,7 +60,7 @@ function swatched({name, color}) {
 }
 function partsTable(caption, parts, whole) {
   return plainTable(
-    caption, ["", "ms", "Share"], parts.map((part) => [swatched(part), timeCell(part.ns), aboutShare(part.ns, whole)]));
+    caption, ["", "ms", "Of wall time"], parts.map((part) => [swatched(part), timeCell(part.ns), aboutShare(part.ns, whole)]));
 }
 
 // Rows of everything: merged where there are several threads.
@@ -79,13 +79,16 @@ function writeSentence(report, to) {
   }
   const found = report.findings;
   if (steps && steps.count > 1) {
-    text.push("In ", bold(aboutTime(whole)), ` there are ${grouped(steps.count)} steps. The median step takes `);
-    if (hasLengths(report))
+    text.push("In ", bold(aboutTime(whole)), ` there are ${grouped(steps.count)} steps. `);
+    const limit = (side) => side ? [": the ", bold(side), " is its limit"] : [];
+    if (hasLengths(report)) {
       text.push(
-        bold(aboutTime(found.step_ns)), " until its work on GPUs has ended, ", bold(aboutTime(found.host_step_ns)),
-        " on the host alone", ...found.limit ? [": the ", bold(found.limit), " is its limit"] : []);
-    else
-      text.push(bold(aboutTime(steps.p50_ns)), " on the host");
+        "On average a step takes ", bold(aboutTime(found.base_ns)), " until its work on GPUs has ended, ",
+        bold(aboutTime(found.host_base_ns)), " on the host alone", ...limit(found.limit), "; the median step ",
+        aboutTime(found.step_ns), " and ", aboutTime(found.host_step_ns),
+        ...found.limit_of_median === found.limit ? [] : limit(found.limit_of_median));
+    } else
+      text.push("The median step takes ", bold(aboutTime(steps.p50_ns)), " on the host");
     text.push(". Of the wall time ");
   } else
     text.push("Of ", bold(aboutTime(whole)), " of wall time ");
@@ -130,6 +133,31 @@ function card(title, ...children) {
   return element("section", {class: "card"}, element("h2", {}, title), ...children);
 }
 
+// What the parts mean, of those that are there.
+const kMeanings = {
+  "run, between ops": "a run, and none of its ops.",
+  "launch": "the thread hands work to a GPU.",
+  "wait": "it waits for a GPU, or for the other threads of a parallel region.",
+  "blocked": "it waits for another thread, in a lock, a sleep or a read.",
+  "idle or not recorded": "nothing is known of it then.",
+  "not seen": "a run that was under way when the recording began.",
+  "your code": "it is in no op, call or wait that was recorded. A GPU may be busy meanwhile.",
+  "exposed copies": "copies while no kernel ran.",
+  "exposed fills": "fills while nothing else ran.",
+  "idle: between kernels": "the next one was queued already.",
+  "idle: inside a launch": "between two kernels of one launch.",
+  "idle: launch": "the next kernel was being launched, or had been and not begun yet.",
+};
+function wordsOf(budgets) {
+  const has = (name) => budgets.some(({parts_ns: parts}) => parts[name]);
+  const words = Object.entries(kMeanings).filter(([name]) => has(name)).map(
+    ([name, text]) => `${name[0].toUpperCase()}${name.slice(1)}: ${text}`);
+  const isOther = (name) => name.startsWith("idle: ") && !kMeanings[name];
+  if (budgets.some(({parts_ns: parts}) => Object.keys(parts).some(isOther)))
+    words.push("Other words behind idle: what the thread that launches next was at.");
+  return words;
+}
+
 function budgetsCard(report) {
   const kFirst = 8;
   const list = element("div", {class: "columns"}),
@@ -152,10 +180,7 @@ function budgetsCard(report) {
     "Wall time of every thread and GPU", list, all.length > known ? element("p", {}, more) : null,
     element(
       "p", {},
-      "The parts of each add up to the wall time. Blocked: the thread waits for another one, in a lock, a " +
-        "sleep or a read. Idle, between kernels: the next one was queued already. Idle, launch: the host was launching it. " +
-        "Other words behind idle are what the " +
-        "thread that launches was at."));
+      "The parts of each add up to the wall time. " + wordsOf(all).join(" ")));
 }
 
 function otherCards(report) {
@@ -225,6 +250,14 @@ function otherCards(report) {
            element(
              "td", {"data-value": records[key], class: key !== "received" && records[key] && "warn"},
              grouped(records[key]))])),
+    records.unattributed ? plainTable(
+                             "Time of kernels and replays, added up", ["", "ms", "Of all"],
+                             [
+                               ["of no op", timeCell(records.unattributed_ns),
+                                aboutShare(records.unattributed_ns, records.gpu_ns)],
+                               ["all", timeCell(records.gpu_ns), "100%"]
+                             ])
+                         : null,
     ...report.not_seen.map(
       (note) => element(
         "p", {class: "warn"}, `Not seen: ${visible(note.what)}${note.count ? ` (${grouped(note.count)})` : ""}`)),
@@ -232,7 +265,8 @@ function otherCards(report) {
       ? element(
           "p", {},
           "Kernels of no op: the call that launched them was before the recording, or is in no op, as that of a CUDA " +
-            "graph.")
+            "graph. Here times of kernels are added up: together they exceed the time in which any kernel ran where " +
+            "kernels ran beside each other.")
       : null,
     !lost && !report.not_seen.length ? element("p", {}, "Nothing is known to be missing.") : null));
   return cards;
@@ -247,8 +281,8 @@ function writeOverview(report) {
     partsTable("Wall time", [...parts, {name: "Total", ns: whole, color: "transparent"}], whole),
     element(
       "p", {},
-      "Computation: a kernel was under way. Framework overhead: anything else of the framework was. Your code: the " +
-        "rest."),
+      "Computation: a kernel was under way. Framework overhead: anything else of the framework was, on any thread. " +
+        "Only your code: neither, so that nothing but your code can have run."),
     report.recording_cost_ns
       ? element("p", {}, "Recording cost the threads of the host at most ", aboutTime(report.recording_cost_ns), ".")
       : null,

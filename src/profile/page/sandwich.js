@@ -41,8 +41,8 @@ function setUpSandwich(trace) {
       },
       time("Self, ms", "self", "In none of the spans inside of it"),
       {
-        title: "Share",
-        why: "Its own time, of that of all spans of all tracks",
+        title: "Of all self time",
+        why: "Of the self time of all spans of all tracks",
         value: (row) => row.self,
         show: (row, ns) => aboutShare(Math.max(0, ns), whole)
       },

@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking for names in every view: spans that have all the words in their name, op, scope or kernel stand out.
-// A row's name says more than its spans do: "lstm_cell/matmul", "group: mul #2". Of all calls the longest is selected.
+// Looking for names in every view: spans that have all the words in their name, op, scope or kernel stand out. A row of
+// a table leads to its longest call, and the search stays as it is.
+// A row's name says more than its spans do: "lstm_cell/matmul", "group: mul #2".
 function lookFor(name) {
-  const plain = name.replace(/ #\d+$/, "");
-  for (const text of [name, plain, plain.split("/").pop(), plain.split("/")[0]]) {
-    byId("search").value = text;
-    markFound();
-    if (!timeline || timeline.matchedLabels.size) break;
-  }
   showView("timeline");
   focusView();
   if (!timeline) return;
-  const {trace, matches} = timeline, exact = trace.strings.indexOf(byId("search").value),
-                isOne =
-                  timeline.matchedLabels.has(exact) ? (i) => trace.label(i) === exact : (i) => matches[trace.site[i]];
-  let longest = -1;
-  for (let i = 0; matches && i < trace.size; ++i)
-    if (isOne(i) && (longest < 0 || trace.duration[i] > trace.duration[longest])) longest = i;
-  if (longest < 0) return;
-  timeline.goTo(longest);
-  byId("found").textContent += ", at the longest";
+  const {trace} = timeline, plain = name.replace(/ #\d+$/, "");
+  let found = null;
+  for (const text of [name, plain, plain.split("/").pop(), plain.split("/")[0]]) {
+    found = sitesOf(trace, text);
+    if (found.labels.size) break;
+  }
+  const isOne = found.labels.has(found.exact) ? (i) => trace.label(i) === found.exact
+                                              : (i) => found.matches[trace.site[i]];
+  let longest = -1, count = 0;
+  for (let i = 0; i < trace.size; ++i)
+    if (isOne(i) && ++count && (longest < 0 || trace.duration[i] > trace.duration[longest])) longest = i;
+  if (longest >= 0)
+    timeline.goTo(longest, count > 1 ? `The longest of ${grouped(count)}. Point and comma go to the others.` : "");
+}
+
+// The sites that have all words of a text in their names, their labels, and the text among those.
+function sitesOf(trace, text) {
+  const {sites, strings} = trace, plain = text.trim().toLowerCase(), words = plain.split(/\s+/).filter(Boolean),
+        lower = trace.lower ||= strings.map((string) => string.toLowerCase()),
+        matches = new Uint8Array(trace.labelOfSite.length), labels = new Set();
+  trace.labelOfSite.forEach((label, site) => {
+    const all = [lower[label], lower[sites.op[site]], lower[sites.scope[site]], lower[sites.kernel[site]]].join("\n");
+    if (lower[label] !== plain && !words.every((word) => all.includes(word))) return;
+    matches[site] = 1;
+    labels.add(label);
+  });
+  return {matches, labels, exact: strings.indexOf(text)};
 }
 
 function search() {
@@ -30,31 +43,31 @@ function search() {
 }
 
 function markFound() {
-  const text = byId("search").value.trim().toLowerCase(), words = text.split(/\s+/).filter(Boolean),
-        found = byId("found");
-  byId("search-key").hidden = Boolean(text);
+  const text = byId("search").value, found = byId("found");
+  byId("search-key").hidden = Boolean(text.trim());
   if (!timeline) return;
-  const {trace} = timeline, {sites, strings} = trace;
+  const {trace} = timeline;
   timeline.matches = null;
   timeline.matchedLabels = new Set();
   found.textContent = "";
-  if (words.length) {
-    const lower = strings.map((string) => string.toLowerCase()), matches = new Uint8Array(trace.labelOfSite.length);
-    trace.labelOfSite.forEach((label, site) => {
-      const all = [lower[label], lower[sites.op[site]], lower[sites.scope[site]], lower[sites.kernel[site]]].join("\n");
-      if (lower[label] !== text && !words.every((word) => all.includes(word))) return;
-      matches[site] = 1;
-      timeline.matchedLabels.add(label);
-    });
+  if (text.trim()) {
+    const {matches, labels} = sitesOf(trace, text);
     let count = 0, ns = 0;
     for (let i = 0; i < trace.size; ++i)
       if (matches[trace.site[i]]) ++count, ns += trace.duration[i];
     timeline.matches = matches;
+    timeline.matchedLabels = labels;
     found.textContent = count ? `${grouped(count)}, \u2248 ${roundTime(ns)}` : "none";
   }
   timeline.redraw();
   for (const view of [flame, sandwich && sandwich.callers, sandwich && sandwich.callees])
     if (view) view.draw();
+}
+
+function endSearch() {
+  if (!byId("search").value) return;
+  byId("search").value = "";
+  search();
 }
 
 function goToFound(step) {
@@ -71,8 +84,7 @@ function listenToSearch() {
       if (currentView() !== "timeline" && currentView() !== "ops") showView("timeline");
       goToFound(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
-      input.value = "";
-      search();
+      endSearch();
       input.blur();
       focusView();
     } else

@@ -34,6 +34,23 @@ class Table {
     this.draw();
   }
 
+  // Brings a row into view and marks it; false where there is none.
+  goTo(isRow) {
+    if (this.words.length) this.filter("");
+    const at = this.shown.findIndex(isRow);
+    if (at < 0) return false;
+    if (at >= this.options.first) {
+      this.options.first = Infinity;
+      this.draw();
+    }
+    for (const row of this.body.querySelectorAll(".marked")) row.classList.remove("marked");
+    const row = this.body.rows[at];
+    row.classList.add("marked");
+    row.scrollIntoView({block: "center"});
+    (row.querySelector("button") || row).focus({preventScroll: true});
+    return true;
+  }
+
   sort(column) {
     this.isDescending = this.sortBy === column ? !this.isDescending : !this.columns[column].isWord;
     this.sortBy = column;

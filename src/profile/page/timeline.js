@@ -119,14 +119,16 @@ class Timeline {
     this.lookAt(from - room, this.trace.end(this.selected) + room);
   }
 
-  select(what) {
+  // `note`: a sentence about why that one.
+  select(what, note = "") {
+    this.note = note;
     this.selected = typeof what === "number" ? what : -1;
     this.area = typeof what === "number" ? null : what;
     showSelection(this);
     this.redraw();
   }
   // Selects a span, and moves to where it can be seen.
-  goTo(span) {
+  goTo(span, note) {
     const {trace} = this, start = trace.start[span], end = trace.end(span), track = trace.trackOf(span),
           line = this.lineOfTrack.get(track);
     if (track.isFolded && trace.level[span] > 0) track.isFolded = false, this.place();
@@ -138,7 +140,7 @@ class Timeline {
     const y = line.y + trace.level[span] * kRowHeight, {scrollTop, clientHeight} = this.scroller;
     if (y < scrollTop + 4 || y + kRowHeight > scrollTop + clientHeight - 4)
       this.scroller.scrollTop = y - clientHeight / 3;
-    this.select(span);
+    this.select(span, note);
   }
 
   // ---- from span to span ----
