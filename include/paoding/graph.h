@@ -22,6 +22,7 @@ namespace paoding {
 
 class Graph;
 struct OpDef;
+struct Decision;
 
 /// An interned string: cheap to copy and compare, in any thread. Names of inputs, scopes and ops.
 class Name {
@@ -139,6 +140,7 @@ struct Node {
   Name scope;                                  // the user's scope: "decoder/blend"
   Name origin;                                 // the composed op or gradient that made it: "lstm_cell", "mul_grad"
   Placement placement = Placement::any;
+  std::shared_ptr<const Decision> decision;  // compiling: which kernel runs it, where a pass had to know
 
   /// The group that the node belongs to: its origin, else its op's name.
   const std::string& label() const;

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "plan/slot_alignment.h"
+#include "base/slot_alignment.h"
 #include "runtime/placed/placed_plan.h"
 #include "runtime/recurrent_layer.h"
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/kernel.h"
 
-#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
 
-#include "base/check.h"
-#include "base/one_line.h"
 #include "ops/all_kernels.h"
 #include "ops/prologue.h"
 
@@ -62,49 +59,14 @@ const EpilogueKernel* epilogue_kernel(const std::string& op) {
   return found == table().epilogues.end() ? nullptr : &found->second;
 }
 
-std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals) {
+std::vector<const KernelImplementation*> kernels_of(const OpDef& op, DeviceKind device) {
   register_once();
   const std::lock_guard lock(table().mutex);
-  std::vector<const KernelImplementation*> accepting;
-  for (const KernelImplementation& candidate : table().of_op[call.op->name]) {
-    if (candidate.device != call.target->kind) continue;
-    const std::string refusal = candidate.refusal(call);
-    if (refusal.empty()) {
-      accepting.push_back(&candidate);
-    } else if (accepting.empty()) {
-      refusals->push_back(call.op->name + ": " + candidate.name + " declined: " + refusal);
-    }
+  std::vector<const KernelImplementation*> kernels;
+  for (const KernelImplementation& kernel : table().of_op[op.name]) {
+    if (kernel.device == device) kernels.push_back(&kernel);
   }
-  return accepting;
-}
-
-const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals) {
-  const auto accepting = accepting_kernels(call, refusals);
-  return accepting.empty() ? nullptr : accepting.front();
-}
-
-std::unique_ptr<PreparedKernel> prepare_kernel(
-    const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
-    const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load) {
-  std::vector<std::string> unused;
-  auto accepting = accepting_kernels(call, &unused);
-  // Measurements since the plan was made may have changed its answer.
-  if (std::ranges::find(accepting, &chosen) == accepting.end()) accepting.insert(accepting.begin(), &chosen);
-  for (auto it = std::find(accepting.begin(), accepting.end(), &chosen); it != accepting.end(); ++it) {
-    const KernelImplementation& candidate = **it;
-    PD_ASSERT(candidate.faults == Faults::none || chosen.faults == Faults::possible,
-              "it was planned as one that cannot fail");
-    PD_ASSERT(candidate.in_place == chosen.in_place, "results were planned where its inputs lie");
-    Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
-    if (auto kernel = made.take()) {
-      kernel->made_by = &candidate;
-      return kernel;
-    }
-    notes->push_back(fmt::format("{}: {} declined when it was prepared: {}{}", call.op->name, candidate.name,
-                                 made.why_not(), in_scope(call.scope)));
-  }
-  fail(ErrorKind::unsupported, "{}: no kernel for {} on {}\n{}", call.op->name, to_string(call.outputs[0].type),
-       to_string(device), fmt::join(*notes, "\n"));
+  return kernels;
 }
 
 namespace {

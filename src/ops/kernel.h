@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel ops: an ordered table of implementations per device. The first that accepts wins; every refusal says why
-// (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs. A composed op may
-// have such a table too: an implementation that accepts the node claims it as a whole before it is taken apart. When it
-// is planned then, results of it that nobody reads have shape [0]: they are not to be written.
+// Kernel ops: an ordered table of implementations per device. The first that accepts wins (ops/decision.h); every
+// refusal says why (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs. A
+// composed op may have such a table too: an implementation that accepts the node claims it as a whole before it is
+// taken apart. When it is planned then, results of it that nobody reads have shape [0]: they are not to be written.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@
 #include "base/launch_shape.h"
 #include "base/layout.h"
 #include "base/target.h"
+#include "ops/kernel_environment.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -36,6 +37,9 @@ struct KernelCall {
   /// On a GPU. So many calls of the op stand one above the other, this one among them: input 0 of one is a matrix's
   /// product with result 0 of the one below, which nothing else reads. They may share a launch, each some steps behind.
   std::int64_t pipelined_layers = 1;
+  KernelEnvironmentPtr environment = no_environment();
+  /// The timed choice for the call, where the op has a kernel that is timed (KernelImplementation::timing_key).
+  std::shared_ptr<const TimedEntry> timed = nullptr;
 };
 
 /// The arguments of a kernel's run.
@@ -98,7 +102,8 @@ enum class Faults : std::uint8_t { none, possible };
 struct KernelImplementation {
   std::string name;  // "onednn", "cublaslt"
   DeviceKind device;
-  /// Why this one cannot do the call; empty when it can.
+  /// Why this one cannot do the call; empty when it can. It, and all that is asked of a call, looks at the call alone:
+  /// neither at variables of the environment nor at choices that are timed meanwhile.
   std::function<std::string(const KernelCall&)> refusal;
   std::function<Preparation(const KernelCall&, const Device&)> prepare = {};
   Faults faults = Faults::none;
@@ -124,20 +129,15 @@ struct KernelImplementation {
   std::function<std::string(const KernelCall&)> reason = {};
   /// On a GPU, for a kernel that is paoding's own, in place of `prepare`: its launches. It needs no GPU.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
+  /// A kernel that is timed against others of the table, or by its algorithms, has it: the key under which the fastest
+  /// for the call is kept (KernelEnvironment::timed); empty where it cannot do the call.
+  std::function<std::string(const KernelCall&)> timing_key = {};
 };
 
 /// Appends to the table of the op, a kernel op or a composed one.
 void register_kernel(std::string op, KernelImplementation implementation);
-/// Every implementation for the call's target that accepts, in the order of the table. `refusals` gets a line per
-/// refusal.
-std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals);
-/// The first of them; nullptr when there is none, or no table.
-const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals);
-/// Prepares `chosen`, or the first after it in the table that does not decline; `notes` gets a line per decline. Those
-/// that are source of paoding's own are prepared by `load`. Error (unsupported) when all decline.
-std::unique_ptr<PreparedKernel> prepare_kernel(
-    const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
-    const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load = {});
+/// Every implementation for the op on the device, in the order of the table.
+std::vector<const KernelImplementation*> kernels_of(const OpDef& op, DeviceKind device);
 /// The operands that the op's implementations for the device want so: see KernelImplementation::channels_last.
 std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device);
 /// The same of KernelImplementation::any_layout.

@@ -158,7 +158,7 @@ void add_in_recurrences(Graph& graph, PassNotes& notes) {
     Attrs attrs = kept.attrs;
     attrs.set("bias", true);
     const Values made = call(*kept.op, inputs, attrs);
-    if (claimed_by(graph, graph.node(made[0].ref().node), notes) == nullptr) continue;
+    if (claimed_by(graph, made[0].ref().node, notes) == nullptr) continue;
     for (std::size_t k = 0; k < made.size(); ++k) {
       rewriter.replace({id, static_cast<std::int32_t>(k)}, made[k].ref());
     }

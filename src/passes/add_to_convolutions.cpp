@@ -10,9 +10,9 @@
 #include <map>
 #include <set>
 
+#include "ops/decision.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/claimed_by.h"
 #include "passes/formula_patterns.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
@@ -45,9 +45,9 @@ class ConvolutionAddition {
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
 
   // A faster kernel for the convolution saves more than the addition costs, so the kernel has to stay the same.
-  bool is_run_alike(const Node& conv, const Node& made) {
-    const KernelImplementation* const before = expected_kernel(graph_, conv, notes_);
-    const KernelImplementation* const after = expected_kernel(graph_, made, notes_);
+  bool is_run_alike(NodeId conv, NodeId made) {
+    const KernelImplementation* const before = decide(graph_, conv, notes_.kernel_setting()).kernel();
+    const KernelImplementation* const after = decide(graph_, made, notes_.kernel_setting()).kernel();
     return before != nullptr && after != nullptr && before->name == after->name;
   }
 
@@ -84,7 +84,7 @@ class ConvolutionAddition {
                               {graph_.value(before.inputs[0]), graph_.value(before.inputs[1]),
                                graph_.value(before.inputs[2]), graph_.value(added)},
                               before.attrs);
-      if (!is_run_alike(before, node(made.ref()))) continue;
+      if (!is_run_alike(conv.node, made.ref().node)) continue;
       uses_[made.ref().node] = rewriter_.uses(id);
       ++additions_;
       return rewriter_.replace({id, 0}, made.ref());

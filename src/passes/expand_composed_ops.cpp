@@ -51,7 +51,7 @@ void expand_in(Graph& graph, PassNotes& notes) {
     if (node.op->kind != OpKind::composed) continue;
     if (const std::string why = why_open(factors, node, notes); !why.empty()) {
       notes.add(fmt::format("{} is taken apart: {}", node.op->name, why));
-    } else if (const KernelImplementation* claimant = claimed_by(graph, node, notes)) {
+    } else if (const KernelImplementation* claimant = claimed_by(graph, id, notes)) {
       notes.add(fmt::format("{} stays whole: {} runs it", node.op->name, claimant->name));
       continue;
     }

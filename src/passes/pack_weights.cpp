@@ -24,7 +24,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/keep_names.h"
-#include "ops/kernel.h"
+#include "ops/decision.h"
 #include "ops/matmul/matmul_packed.h"
 #include "ops/scan/scan.h"
 #include "paoding/op.h"
@@ -174,8 +174,9 @@ class WeightPacking {
         b.shape.elements() < kLeastElementsInShortRows) {
       return decline(fmt::format("rows of fewer than {} elements are read in place as fast", kShortWeightRow));
     }
-    const std::string kernel = kernel_of(graph, node);
-    if (kernel != "onednn") return decline(fmt::format("the kernel '{}' reads them as they are", kernel));
+    const KernelImplementation* const kernel = decide(graph, id, notes_.kernel_setting()).kernel();
+    const std::string name = kernel == nullptr ? "none" : kernel->name;
+    if (name != "onednn") return decline(fmt::format("the kernel '{}' reads them as they are", name));
     weights.rows = a.shape[0];
     weights.columns = node.types[0].shape[1];
     weights.order = order_of(b.dtype, weights.rows, a.shape[1], weights.columns);
@@ -194,15 +195,6 @@ class WeightPacking {
       it->is_packed_once |= weights.is_packed_once;
       it->products.push_back(std::move(weights.products[0]));
     }
-  }
-
-  // The kernel that the product would have, if all lies densely.
-  static std::string kernel_of(const Graph& graph, const Node& node) {
-    KernelCall call{node.op, node.attrs, {}, {Layout::dense(node.types[0])}, {256, 256, 256}};
-    for (const Ref& ref : node.inputs) call.inputs.push_back(Layout::dense(graph.type(ref)));
-    std::vector<std::string> refusals;
-    const KernelImplementation* chosen = choose_kernel(call, &refusals);
-    return chosen == nullptr ? "none" : chosen->name;
   }
 
   const PackedOrder& order_of(DType dtype, std::int64_t rows, std::int64_t inner, std::int64_t columns) {

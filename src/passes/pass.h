@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/target.h"
+#include "ops/decision.h"
 #include "paoding/graph.h"
 
 namespace paoding {
@@ -25,6 +26,7 @@ struct PassOptions {
   TargetPtr target = std::make_shared<const Target>();  // the machine that the program is for
   DType precision = DType::f32;                         // CompileOptions::precision
   bool allow_tf32 = false;                              // f32 products may round their operands to TF32
+  KernelEnvironmentPtr environment = no_environment();  // decides with the target which kernels there are
   bool preprocesses = false;                            // PassNotes::preprocesses()
   bool verifies_each = true;                            // the IR is checked after every pass, else after the last
   /// Called after each pass that ran; `dump --after` prints the graph here.
@@ -35,17 +37,16 @@ struct PassOptions {
 class PassNotes {
  public:
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
-                     bool allow_tf32 = false, bool has_claims = true, bool preprocesses = false)
-      : target_(std::move(target)),
-        precision_(precision),
-        allow_tf32_(allow_tf32),
-        has_claims_(has_claims),
-        preprocesses_(preprocesses) {}
-  const Target& target() const { return *target_; }
-  const TargetPtr& shared_target() const { return target_; }
+                     bool allow_tf32 = false)
+      : PassNotes({.target = std::move(target), .allow_tf32 = allow_tf32}, precision, true, false) {}
+  PassNotes(KernelSetting kernels, DType precision, bool has_claims, bool preprocesses)
+      : kernels_(std::move(kernels)), precision_(precision), has_claims_(has_claims), preprocesses_(preprocesses) {}
+  const Target& target() const { return *kernels_.target; }
+  /// These decide, beside the graph, which kernel runs a node.
+  const KernelSetting& kernel_setting() const { return kernels_; }
   /// In which products of f32 are computed: f16 and bf16 are mixed precision.
   DType precision() const { return precision_; }
-  bool allow_tf32() const { return allow_tf32_; }
+  bool allow_tf32() const { return kernels_.allow_tf32; }
   /// Whether kernels may run composed ops as a whole.
   bool has_claims() const { return has_claims_; }
   /// Whether values that follow from parameters alone are made when they change, not in every run
@@ -55,9 +56,9 @@ class PassNotes {
   std::vector<std::string>& list() { return notes_; }
 
  private:
-  TargetPtr target_;
+  KernelSetting kernels_;
   DType precision_;
-  bool allow_tf32_, has_claims_, preprocesses_;
+  bool has_claims_, preprocesses_;
   std::vector<std::string> notes_;
 };
 

@@ -134,11 +134,11 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   const auto is_disabled = [&](const char* name) {
     return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
   };
+  const KernelSetting kernels{options.target, options.allow_tf32, options.environment, !is_disabled("choose_layouts")};
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.target, options.precision, options.allow_tf32, !is_disabled("claim_composed"),
-                    options.preprocesses);
+    PassNotes notes(kernels, options.precision, !is_disabled("claim_composed"), options.preprocesses);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

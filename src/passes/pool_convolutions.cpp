@@ -72,7 +72,7 @@ class ConvolutionPooling {
   /// The node, if a kernel claims it.
   Values claimed(const char* op, std::initializer_list<Value> inputs, const Attrs& attrs) {
     const Values made = call(*find_op(op), std::vector<Value>(inputs), attrs);
-    if (claimed_by(graph_, graph_.node(made[0].ref().node), notes_) == nullptr) return {};
+    if (claimed_by(graph_, made[0].ref().node, notes_) == nullptr) return {};
     return made;
   }
 

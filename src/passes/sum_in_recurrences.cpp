@@ -69,7 +69,7 @@ void sum_in_recurrences(Graph& graph, PassNotes& notes) {
     Attrs attrs = kept.attrs;
     attrs.set("sums", true), attrs.set("sums_dtype", graph.node(sums[0].first).types[0].dtype);
     const Values made = call(*kept.op, inputs, attrs);
-    if (claimed_by(graph, graph.node(made[0].ref().node), notes) == nullptr) continue;
+    if (claimed_by(graph, made[0].ref().node, notes) == nullptr) continue;
     for (std::size_t k = 0; k < kept.types.size(); ++k) {
       rewriter.replace({id, static_cast<std::int32_t>(k)}, made[k].ref());
     }

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "base/slot_alignment.h"
 #include "plan/planner.h"
-#include "plan/slot_alignment.h"
 #include "plan/step_slots.h"
 
 namespace paoding {
@@ -65,14 +65,6 @@ class KernelFusion {
       if (is_in_the_way) return false;
     }
     return true;
-  }
-
-  /// The implementation of that name, if it accepts the step's call; else nullptr.
-  static const KernelImplementation* accepting(const Step& kernel, const std::string& name) {
-    std::vector<std::string> unused;
-    const auto accepting = accepting_kernels(kernel.call, &unused);
-    const auto found = std::ranges::find(accepting, name, &KernelImplementation::name);
-    return found == accepting.end() ? nullptr : *found;
   }
 
   Plan& plan_;
@@ -140,7 +132,7 @@ class EpilogueFusion : private KernelFusion {
     if (is_kept) fused.operands.push_back(result);
     fused.operands.insert(fused.operands.end(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads),
                           group.operands.end());
-    const KernelImplementation* const found = accepting(kernel, epilogue->name);
+    const KernelImplementation* const found = kernel.decision->accepting_kernel(epilogue->name);
     if (found == nullptr) return false;
     if (const std::string why = epilogue->refusal(kernel.call, epilogue_of(fused), *kernel.kernel); !why.empty()) {
       plan_.notes.push_back(fmt::format("{}: {} after it is no epilogue of {}: {}{}", kernel.call.op->name,
@@ -204,7 +196,7 @@ class PrologueFusion : private KernelFusion {
       if (i != load) fused.operands.push_back(group.operands[i]);
     }
     fused.operands.insert(fused.operands.end(), kernel.operands.begin() + 1, kernel.operands.end());
-    const KernelImplementation* const found = accepting(kernel, prologue.name);
+    const KernelImplementation* const found = kernel.decision->accepting_kernel(prologue.name);
     if (found == nullptr) return false;
     if (const std::string why = prologue.refusal(kernel.call, prologue_of(fused)); !why.empty()) {
       plan_.notes.push_back(fmt::format("{}: {} in front of it is no start of {}: {}{}", kernel.call.op->name,

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
-#include "plan/slot_alignment.h"
+#include "base/slot_alignment.h"
 
 namespace paoding {
 namespace {

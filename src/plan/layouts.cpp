@@ -16,11 +16,6 @@ namespace {
 
 bool wants(std::uint32_t operands, std::size_t i) { return i < 32 && (operands >> i & 1u) != 0; }
 
-// A GPU moves an odd number of channels one by one wherever they lie: pixels had better lie side by side then.
-bool gains_by_channels_last(const Type& image, DeviceKind device) {
-  return image.shape.rank() == 4 && (device == DeviceKind::cpu || image.shape[1] == 1 || image.shape[1] % 2 == 0);
-}
-
 // Matrices of the last two axes, stored by columns.
 Layout matrices_transposed(const Type& type) {
   Layout layout = Layout::dense(type);

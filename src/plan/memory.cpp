@@ -7,9 +7,9 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
+#include "base/slot_alignment.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
-#include "plan/slot_alignment.h"
 
 namespace paoding {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "group/group.h"
-#include "ops/kernel.h"
+#include "ops/decision.h"
 #include "paoding/graph.h"
 #include "paoding/tensor.h"
 
@@ -92,7 +92,11 @@ struct Step {
 
   Group group;  // Kind::group; Kind::kernel: after it, or, has_prologue, in front of its input 0 (plan/epilogues.h)
   bool has_prologue = false;
-  KernelCall call;  // Kind::kernel
+  /// Kind::kernel: which kernel runs it, and why.
+  DecisionPtr decision;
+  /// The decision's call, with the inputs that the launch before leaves alone.
+  KernelCall call;
+  /// The decision's kernel, or another that accepts the call and takes `group` as well.
   const KernelImplementation* kernel = nullptr;
   /// On a GPU, for groups and kernel ops that are CUDA source of our own: the launches.
   std::shared_ptr<const gpu::TextPlan> text;
@@ -160,6 +164,7 @@ struct StepNeeds {
 struct PlanOptions {
   TargetPtr target = std::make_shared<const Target>();
   bool allow_tf32 = false;
+  KernelEnvironmentPtr environment = no_environment();
   bool choose_layouts = true;  // off: everything lies densely in the order of its axes
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
   /// Lowers a step to the target, and returns its needs beside its operands.

@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "base/slot_alignment.h"
 #include "group/lower.h"
 #include "ops/views.h"
 #include "plan/choice.h"
 #include "plan/epilogues.h"
 #include "plan/host_steps.h"
-#include "plan/slot_alignment.h"
 
 namespace paoding {
 
@@ -21,11 +21,12 @@ namespace {
 constexpr std::int64_t kLeastBytesToReorder = 1 << 20;
 
 Plan plan_in_best_order(const Graph& graph, const PlanOptions& options) {
-  Plan best = Planner(options, NodeOrder::as_built).run(graph);
+  Decisions decisions;
+  Plan best = Planner(options, NodeOrder::as_built, &decisions).run(graph);
   if (!options.reorder || best.peak_live_bytes < kLeastBytesToReorder) return best;
   const std::int64_t as_built = best.peak_live_bytes;
   for (const NodeOrder order : {NodeOrder::forward, NodeOrder::backward}) {
-    Plan other = Planner(options, order).run(graph);
+    Plan other = Planner(options, order, &decisions).run(graph);
     if (other.peak_live_bytes >= best.peak_live_bytes) continue;
     other.notes.push_back(fmt::format("order_steps: {} bytes live at the peak, {} in the order of the graph",
                                       other.peak_live_bytes, as_built));
@@ -94,6 +95,15 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
   place_slots(&plan);
   if (options.lower) note_host_segments(&plan);
   return plan;
+}
+
+DecisionPtr Decisions::of(const Node& node, const KernelCall& call) {
+  if (node.decision != nullptr && are_same_question(node.decision->call, call)) return node.decision;
+  std::vector<DecisionPtr>& made = made_[&node];
+  const auto found =
+      std::ranges::find_if(made, [&](const DecisionPtr& each) { return are_same_question(each->call, call); });
+  if (found != made.end()) return *found;
+  return made.emplace_back(std::make_shared<const Decision>(decide(call)));
 }
 
 Plan Planner::run(const Graph& graph) {
@@ -182,15 +192,17 @@ void Planner::plan_group(Frame& frame, NodeId id) {
 
 namespace {
 
-// Which operands, made dense, let some kernel take the call: the fewest bytes that do; none when nothing helps.
-std::vector<std::size_t> operands_to_copy(const KernelCall& call) {
+// Which operands, made dense at the start of a slot, let some kernel take the call: the fewest bytes that do; none when
+// nothing helps. Those that lie in strides are tried alone first, and then those in the middle of a slot as well.
+std::vector<std::size_t> operands_to_copy(const KernelCall& call, bool also_unaligned = false) {
   constexpr std::size_t kMostTried = 6;
   std::vector<std::size_t> strided;
   const auto layout_of = [](auto& of, std::size_t i) -> auto& {
     return i < of.inputs.size() ? of.inputs[i] : of.outputs[i - of.inputs.size()];
   };
   for (std::size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
-    if (!layout_of(call, i).is_dense()) strided.push_back(i);
+    const bool is_unaligned = also_unaligned && call.alignments[i] % kSlotAlignment != 0;
+    if (!layout_of(call, i).is_dense() || is_unaligned) strided.push_back(i);
   }
   std::vector<std::pair<std::int64_t, unsigned>> sets;  // bytes, mask over `strided`
   for (unsigned mask = 1; mask < 1u << std::min(strided.size(), kMostTried); ++mask) {
@@ -210,10 +222,9 @@ std::vector<std::size_t> operands_to_copy(const KernelCall& call) {
       layout_of(trial, strided[k]) = Layout::dense(layout_of(call, strided[k]).type);
       trial.alignments[strided[k]] = kSlotAlignment;
     }
-    std::vector<std::string> unused;
-    if (choose_kernel(trial, &unused) != nullptr) return copied;
+    if (decide(std::move(trial)).kernel() != nullptr) return copied;
   }
-  return {};
+  return also_unaligned ? std::vector<std::size_t>() : operands_to_copy(call, true);
 }
 
 // Whether anything reads the value.
@@ -247,10 +258,8 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   const std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                                     step.operands.end());
   alias_results(frame, id, &step);
-  const bool on_host = options_.target->is_gpu() && node.placement == Placement::cpu;
-  const auto make_call = [&] {
-    const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
-    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), target};
+  const auto decide_kernel = [&] {
+    step.call = call_of(node, kernels_);
     if (const auto it = frame.together.find(id); it != frame.together.end()) step.call.together = it->second;
     if (const auto it = frame.pipelines.find(id); it != frame.pipelines.end()) {
       step.pipeline = it->second.pipeline, step.call.pipelined_layers = it->second.layers;
@@ -259,10 +268,12 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));
     }
+    step.decision = decisions_.of(node, step.call);
+    step.call.timed = step.decision->call.timed;
+    step.kernel = step.decision->kernel();
   };
-  make_call();
-  std::vector<std::string> refusals;
-  step.kernel = choose_kernel(step.call, &refusals);
+  decide_kernel();
+  std::vector<std::string> refusals = step.decision->refusals;
   bool is_copied = false;
   if (step.kernel == nullptr) {
     // Perhaps only the layouts do not suit: dense copies of as little as helps.
@@ -274,8 +285,10 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
         step.operands[i] = new_operand(frame, {id, static_cast<std::int32_t>(i - step.reads)});
       }
     }
-    make_call();
-    if (is_copied) step.kernel = choose_kernel(step.call, &refusals);
+    if (is_copied) {
+      decide_kernel();
+      refusals.insert(refusals.end(), step.decision->refusals.begin(), step.decision->refusals.end());
+    }
   }
   for (const std::string& refusal : refusals) {
     plan_.notes.push_back(refusal + in_scope(node.scope.str()));
@@ -285,16 +298,12 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
          in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back());
   }
   if (turn_inputs(frame, &step, node)) {
-    make_call();
-    std::vector<std::string> unused;
-    step.kernel = choose_kernel(step.call, &unused);
+    decide_kernel();
     PD_ASSERT(step.kernel != nullptr, "what lies as a kernel wants it has one");
   }
-  if (step.kernel->reason) {
-    if (const std::string reason = step.kernel->reason(step.call); !reason.empty()) {
-      plan_.notes.push_back(
-          fmt::format("{}: {} chosen: {}{}", node.op->name, step.kernel->name, reason, in_scope(node.scope.str())));
-    }
+  if (const std::string reason = step.decision->reason(); !reason.empty()) {
+    plan_.notes.push_back(
+        fmt::format("{}: {} chosen: {}{}", node.op->name, step.kernel->name, reason, in_scope(node.scope.str())));
   }
   const std::vector<Operand> written(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                                      step.operands.end());

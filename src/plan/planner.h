@@ -26,9 +26,24 @@ std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape);
 /// The part of `operand` from `start` on, of `shape`.
 Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, const Shape& shape);
 
+/// Which kernels run the nodes of a graph. A pass's decision is taken over where the call is the same; a graph that
+/// is planned in several orders is decided once.
+class Decisions {
+ public:
+  DecisionPtr of(const Node& node, const KernelCall& call);
+
+ private:
+  std::map<const Node*, std::vector<DecisionPtr>> made_;  // by calls
+};
+
 class Planner {
  public:
-  Planner(const PlanOptions& options, NodeOrder order) : options_(options), order_(order) {
+  /// `decisions`: of planners of the same graph in other orders.
+  Planner(const PlanOptions& options, NodeOrder order, Decisions* decisions)
+      : options_(options),
+        kernels_{options.target, options.allow_tf32, options.environment, options.choose_layouts},
+        order_(order),
+        decisions_(*decisions) {
     plan_.target = options.target;
   }
 
@@ -136,7 +151,9 @@ class Planner {
   void plan_scan(Frame& frame, NodeId id);
 
   const PlanOptions options_;
+  const KernelSetting kernels_;
   const NodeOrder order_;
+  Decisions& decisions_;
   const CancelPoll poll_;
   Plan plan_;
   std::int64_t constant_bytes_ = 0;  // of generated values

@@ -47,7 +47,8 @@ Preprocess preprocess_of(const CompileOptions& options, bool has_parameters) {
   return has_parameters && options.execution == Execution::captured ? Preprocess::once : Preprocess::in_every_run;
 }
 
-CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Preprocess preprocess) {
+CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Preprocess preprocess,
+                          KernelEnvironmentPtr environment) {
   if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
     fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));
   }
@@ -60,6 +61,7 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   pass_options.target = target;
   pass_options.precision = options.precision;
   pass_options.allow_tf32 = options.allow_tf32;
+  pass_options.environment = environment;
   const auto does = [&](const char* pass) {
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
@@ -92,10 +94,14 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   PlanOptions plan_options;
   plan_options.target = target;
   plan_options.allow_tf32 = options.allow_tf32;
+  plan_options.environment = environment;
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
-  if (preprocesses) compiled.preprocessed = take_preprocessing(&graph, target, options.allow_tf32);
+  if (preprocesses) {
+    const KernelSetting kernels{target, options.allow_tf32, environment, plan_options.choose_layouts};
+    compiled.preprocessed = take_preprocessing(&graph, kernels);
+  }
   if (compiled.preprocessed.graph != nullptr)
     compiled.preprocessing_plan = make_plan(*compiled.preprocessed.graph, plan_options);
   compiled.plan = make_plan(graph, plan_options);

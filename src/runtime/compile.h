@@ -11,6 +11,7 @@
 #include "paoding/program.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
+#include "runtime/kernel_environment.h"
 #include "runtime/parameter_preprocessing.h"
 #include "runtime/target.h"
 
@@ -32,10 +33,11 @@ enum class Preprocess : std::uint8_t { in_every_run, once };
 Preprocess preprocess_of(const CompileOptions& options, bool has_parameters);
 
 /// Plans a copy of `graph` for the target, which need not be there: the one path for programs, `dump`, benches and
-/// tests. `options.device` is not looked at. Error (argument) on an unknown fetch or pass, (unsupported) as make_plan()
-/// says.
+/// tests. `options.device` is not looked at, nor is the process's environment where another is given. Error (argument)
+/// on an unknown fetch or pass, (unsupported) as make_plan() says.
 CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target,
-                          Preprocess preprocess = Preprocess::in_every_run);
+                          Preprocess preprocess = Preprocess::in_every_run,
+                          KernelEnvironmentPtr environment = process_environment());
 
 /// The same for a device that is there: where `options` ask for it, steps that a GPU may run by a library or by a
 /// kernel of ours are timed first. The plan's notes begin with the times.

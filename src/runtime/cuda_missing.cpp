@@ -4,6 +4,7 @@
 #include "runtime/device_tensor.h"
 #include "runtime/executor.h"
 #include "runtime/gpu/tuning.h"
+#include "runtime/kernel_environment.h"
 #include "runtime/placed/placed_plan.h"
 #include "runtime/target.h"
 #include "schedule/schedule.h"
@@ -27,6 +28,7 @@ void fuse_launches(const Plan&, Schedule*) {}  // plans without kernels have not
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
 void compile_kernels_of(const Plan&, const CompileOptions&) { no_gpu(); }
+std::shared_ptr<TimedChoices> process_timed_choices() { return nullptr; }
 std::vector<std::string> time_choices(const Plan&, const Device&) { no_gpu(); }
 StepNeeds lower_for_gpu(Step&, const Target&) { return {}; }  // its plan can be looked at all the same
 

@@ -8,11 +8,10 @@
 #include <set>
 
 #include "group/lower.h"
+#include "ops/decision.h"
 #include "ops/recurrence/packed_weights.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
-#include "passes/claimed_by.h"
-#include "plan/slot_alignment.h"
 #include "runtime/compile.h"
 #include "runtime/parameter_store.h"
 
@@ -26,8 +25,7 @@ constexpr std::array<std::int64_t, 4> kChannelsInside{0, 2, 3, 1}, kChannelsBefo
 
 class Taking {
  public:
-  Taking(Graph* graph, const TargetPtr& target, bool allow_tf32)
-      : graph_(*graph), shared_target_(target), target_(*target), allows_tf32_(allow_tf32) {}
+  Taking(Graph* graph, const KernelSetting& kernels) : graph_(*graph), kernels_(kernels), target_(*kernels.target) {}
 
   PreprocessingPart run() {
     PreprocessingPart part;
@@ -90,20 +88,19 @@ class Taking {
 
   // The kernel of a recurrence on a GPU decides, by which of its results are read. Layers of a pipeline may share a
   // launch, which takes weights of both in their own order: several of one direction are left alone.
-  bool wants_by_units(NodeId id) const {
+  bool wants_by_units(NodeId id) {
     const Node& node = graph_.node(id);
     const bool may_be_one =
         node.inputs.size() > 2 && node.types.size() > 1;  // and no product: kernels need not be asked
     if (!target_.is_gpu() || !may_be_one || graph_.type(node.inputs[1]).shape.rank() != 2) return false;
-    KernelCall call = dense_call(graph_, node, allows_tf32_, shared_target_);
-    for (std::size_t i = 0; i < node.types.size(); ++i) {
-      const bool is_read = read_.contains({id, static_cast<int>(i)});
-      if (!is_read) call.outputs[i] = Layout::dense(Type{node.types[i].dtype, {0}});
+    std::uint32_t unread = 0;
+    for (int k = 0; k < static_cast<int>(node.types.size()); ++k) {
+      if (!read_.contains({id, k})) unread |= 1u << k;
     }
-    call.alignments.assign(call.inputs.size() + call.outputs.size(), kSlotAlignment);
-    std::vector<std::string> refusals;
-    const KernelImplementation* const kernel = choose_kernel(call, &refusals);
+    const Decision& decision = decide(graph_, id, kernels_, unread);
+    const KernelImplementation* const kernel = decision.kernel();
     if (kernel == nullptr || !kernel->wants_by_units) return false;
+    KernelCall call = decision.call;
     for (NodeId other = 0; other < graph_.size(); ++other) {
       const Node& like = graph_.node(other);
       if (other == id || like.op != node.op) continue;
@@ -205,9 +202,8 @@ class Taking {
   }
 
   Graph& graph_;
-  const TargetPtr shared_target_;
+  const KernelSetting& kernels_;
   const Target& target_;
-  const bool allows_tf32_;
   std::set<Ref> read_;       // by a node, or fetched
   std::vector<Kind> kinds_;  // per node
   std::vector<Ref> wanted_;
@@ -220,8 +216,8 @@ class Taking {
 
 }  // namespace
 
-PreprocessingPart take_preprocessing(Graph* graph, const TargetPtr& target, bool allow_tf32) {
-  return Taking(graph, target, allow_tf32).run();
+PreprocessingPart take_preprocessing(Graph* graph, const KernelSetting& kernels) {
+  return Taking(graph, kernels).run();
 }
 
 PreprocessedSet& PreprocessedParameters::at(const std::string& text) {

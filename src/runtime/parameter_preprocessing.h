@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/decision.h"
 #include "runtime/executor.h"
 #include "runtime/shadows.h"
 
@@ -26,8 +27,8 @@ struct PreprocessingPart {
 
 /// Takes it out of a graph that has been through the passes; there is none where the graph is fed nothing, or writes a
 /// parameter. Values much larger than their operands stay. Weights of convolutions and of recurrences are in it where
-/// kernels of the target want them in another order.
-PreprocessingPart take_preprocessing(Graph* graph, const TargetPtr& target, bool allow_tf32 = false);
+/// the kernels that run them want them in another order.
+PreprocessingPart take_preprocessing(Graph* graph, const KernelSetting& kernels);
 
 /// Values of one such part, in the memory of a store.
 struct PreprocessedSet {

@@ -102,7 +102,8 @@ TEST(PreprocessedParameters, AreNotTakenOutWhereThatDoesNotPay) {
   const auto names = [](const std::function<void(Graph&)>& make) {
     Graph g;
     make(g);
-    return take_preprocessing(&g, std::make_shared<const Target>(named_target("avx512"))).names.size();
+    const KernelSetting kernels{.target = std::make_shared<const Target>(named_target("avx512"))};
+    return take_preprocessing(&g, kernels).names.size();
   };
   const Shape square{kColumns, kColumns};
   EXPECT_EQ(names([&](Graph& g) { build(g); }), 1U);

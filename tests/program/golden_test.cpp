@@ -13,6 +13,7 @@
 #include "paoding/nn.h"
 #include "paoding/paoding.h"
 #include "passes/pass.h"
+#include "tests/support/decision_check.h"
 
 namespace paoding {
 namespace {
@@ -199,12 +200,16 @@ std::string flags_of(const Golden& golden) {
   return std::string("--plan --after ") + pipeline().back().name;
 }
 
-class GoldenDump : public testing::TestWithParam<Golden> {};
+class GoldenDump : public testing::TestWithParam<Golden> {
+ protected:
+  void SetUp() override {
+#if !PAODING_WITH_CUDA
+    if (is_for_gpu(GetParam())) GTEST_SKIP() << "NOT CHECKED: this build has no GPU back end";
+#endif
+  }
+};
 
 TEST_P(GoldenDump, IsWhatItWas) {
-#if !PAODING_WITH_CUDA
-  if (is_for_gpu(GetParam())) GTEST_SKIP() << "NOT CHECKED: this build has no GPU back end";
-#endif
 #ifdef __clang__
   GTEST_SKIP() << "NOT CHECKED: GCC makes the nodes of a call's last argument first, clang those of its first";
 #endif
@@ -215,6 +220,22 @@ TEST_P(GoldenDump, IsWhatItWas) {
   Graph graph;
   GetParam().build(graph);
   golden::compare(golden::folder() / (full_name(GetParam()) + ".txt"), golden::dump_of(graph, flags_of(GetParam())));
+}
+
+// Passes and steps of these programs have the same decisions: no pass expects another kernel than the one that runs.
+TEST_P(GoldenDump, IsOfKernelsThatWereDecidedOnce) {
+  Graph graph;
+  GetParam().build(graph);
+  const TargetPtr target = is_for_gpu(GetParam()) ? std::make_shared<const Target>(named_target(GetParam().target))
+                                                  : target_of(Device::cpu());
+  for (const DType precision : {f32, bf16}) {
+    CompileOptions options;
+    options.precision = precision;
+    for (const Preprocess preprocess : {Preprocess::in_every_run, Preprocess::once}) {
+      const CompiledPlan compiled = compile_plan(graph, options, target, preprocess);
+      EXPECT_EQ(testing_program::DecisionCheck(compiled).counts().otherwise, 0);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GoldenDump, testing::ValuesIn(kGolden),

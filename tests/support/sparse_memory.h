@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "ops/kernel.h"
+#include "ops/decision.h"
 #include "paoding/tensor.h"
 
 namespace paoding::testing_program {
@@ -68,8 +68,7 @@ inline KernelCall dense_call(const std::string& op, const std::vector<Type>& inp
 
 /// Chooses, prepares and runs the CPU's kernel; its name, "" when there is none.
 inline std::string run_dense(const KernelCall& call, const std::vector<const SparseMemory*>& operands) {
-  std::vector<std::string> refusals;
-  const KernelImplementation* chosen = choose_kernel(call, &refusals);
+  const KernelImplementation* const chosen = decide(call).kernel();
   if (chosen == nullptr) return "";
   const auto kernel = chosen->prepare(call, Device::cpu()).take();
   const SparseMemory scratch(Type{DType::u8, Shape{kernel->scratch_bytes()}});

@@ -11,17 +11,9 @@
 #include <string>
 #include <string_view>
 
+#include "ops/kernel_environment.h"
+
 namespace paoding::gpu {
-
-/// A library's kernel and ours, timed on the device; or, of a product, the algorithm of a library that was fastest and
-/// the one that it names first.
-struct TimedChoice {
-  bool is_library = false;  // it was the faster
-  std::string engine;       // its best, or empty: it has none
-  double library_us = 0, own_us = 0;
-
-  friend bool operator==(const TimedChoice&, const TimedChoice&) = default;
-};
 
 /// An entry as it is in its file: lines, and a seal over them.
 std::string entry_text(const std::string& key, const TimedChoice& choice);
@@ -30,18 +22,19 @@ TimedChoice parse_entry(std::string_view text, const std::string& key);
 
 /// A file per key. Safe to use from several threads, and from several processes at once: each writes a file of its own
 /// and gives it the name when it is whole.
-class PlanCache {
+class PlanCache : public TimedChoices {
  public:
   /// An empty folder keeps choices in memory only, and so does one that cannot be written.
   explicit PlanCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// The process's cache, in the folder of compiled kernels.
+  /// The process's cache, in the folder of compiled kernels; kernels are decided with it where a program is compiled
+  /// with the process's environment (runtime/kernel_environment.h), and nowhere else.
   static PlanCache& shared();
 
   /// The entry of the key, if known; its file is read once. If there is a file that is no entry for the key, `ignored`
   /// says so.
-  std::optional<TimedChoice> find(const std::string& key, std::string* ignored = nullptr);
-  void keep(const std::string& key, const TimedChoice& choice);
+  std::optional<TimedChoice> find(const std::string& key, std::string* ignored = nullptr) override;
+  void keep(const std::string& key, const TimedChoice& choice) override;
   /// The file that has, or would have, the entry.
   std::filesystem::path file_of(const std::string& key) const;
 

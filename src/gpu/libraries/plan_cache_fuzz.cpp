@@ -18,7 +18,7 @@ void check_text(const std::string& text) {
   const std::size_t at = text.find("\nkey ");
   const std::string key(at == std::string::npos ? "" : text.substr(at + 5, text.find('\n', at + 1) - at - 5));
   try {
-    const gpu::TimedChoice choice = gpu::parse_entry(text, key);
+    const TimedChoice choice = gpu::parse_entry(text, key);
     if (!(gpu::parse_entry(gpu::entry_text(key, choice), key) == choice)) __builtin_trap();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::file) __builtin_trap();

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include "base/check.h"
 #include "base/one_line.h"
@@ -15,7 +14,6 @@
 #include "gpu/kernels/narrow_product.h"
 #include "gpu/kernels/product_text.h"
 #include "gpu/libraries/cublaslt.h"
-#include "gpu/libraries/plan_cache.h"
 #include "ops/all_kernels.h"
 #include "ops/matmul/matmul_shape.h"
 #include "ops/matmul/product_rules.h"
@@ -238,22 +236,21 @@ class CublasLtMatmul : public PreparedKernel {
 };
 
 // The timed choice for the call, where another algorithm than the library's first was faster.
-std::optional<gpu::TimedChoice> faster_algorithm(const KernelCall& call) {
-  auto timed = gpu::PlanCache::shared().find(product_key(call));
-  if (timed && !timed->is_library) timed.reset();
-  return timed;
+const TimedChoice* faster_algorithm(const KernelCall& call) {
+  const bool is_faster = call.timed != nullptr && call.timed->choice && call.timed->choice->is_library;
+  return is_faster ? &*call.timed->choice : nullptr;
 }
 
 std::string cublaslt_reason(const KernelCall& call) {
-  const auto timed = faster_algorithm(call);
-  if (!timed) return "";
+  const TimedChoice* const timed = faster_algorithm(call);
+  if (timed == nullptr) return "";
   return fmt::format("its algorithm {} took {:.1f} us, its first {:.1f}, when they were timed", timed->engine,
                      timed->library_us, timed->own_us);
 }
 
 std::unique_ptr<PreparedKernel> prepare_cublaslt(const KernelCall& call, const Device& device) {
   int algorithm = 0;
-  if (const auto timed = faster_algorithm(call)) {
+  if (const TimedChoice* const timed = faster_algorithm(call)) {
     const std::string& text = timed->engine;
     std::from_chars(text.data(), text.data() + text.size(), algorithm);
   }
@@ -314,7 +311,10 @@ void register_matmul_gpu() {
                          .prepare = prepare_cublaslt,
                          .workspace_bytes = workspace_limit,
                          .transposed = transposed_for_tf32,
-                         .reason = cublaslt_reason});
+                         .reason = cublaslt_reason,
+                         .timing_key = [](const KernelCall& call) {
+                           return cublaslt_refusal(call).empty() ? product_key(call) : "";
+                         }});
     register_kernel(op, {"zero", DeviceKind::cuda,
                          [](const KernelCall& call) -> std::string {
                            if (!MatmulShape(call).is_empty()) return "no extent is 0";

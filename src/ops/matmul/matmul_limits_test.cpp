@@ -75,8 +75,7 @@ KernelCall repeated_call(const Shape& batch, unsigned shared) {
 TEST(MatmulLimits, OfRepeatedBatchesAreTheirResults) {
   const auto allocations = [](std::int64_t batch) {
     const KernelCall call = repeated_call({batch}, 1);
-    std::vector<std::string> refusals;
-    const KernelImplementation* chosen = choose_kernel(call, &refusals);
+    const KernelImplementation* const chosen = decide(call).kernel();
     EXPECT_EQ(chosen->name, std::string("onednn"));
     const AllocationCount allocated;
     const auto kernel = chosen->prepare(call, Device::cpu()).take();

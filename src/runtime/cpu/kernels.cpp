@@ -29,7 +29,7 @@ void CpuKernels::prepare(const std::vector<Step>& steps) {
     if (step.kind == Step::Kind::group) {
       groups_.emplace(&step, scheduled(step, 0));
     } else if (step.kind == Step::Kind::kernel) {
-      auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &cost_.notes);
+      auto kernel = prepare_kernel(*step.decision, *step.kernel, step.call, Device::cpu(), &cost_.notes);
       if (const std::int64_t bytes = kernel->scratch_bytes(); bytes > scratch_.size_bytes()) {
         scratch_ = Tensor(DType::u8, Shape{bytes});
         held_.set(bytes);

@@ -51,7 +51,8 @@ void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::ve
     const auto load = [&](const KernelImplementation& kernel, const KernelCall& call) -> Preparation {
       return gpu::load_text(device, kernel.plan_text(call), step.operands.size());
     };
-    kernels_.emplace(&step, prepare_kernel(*step.kernel, step.call, Device::cuda(device.index()), &cost_.notes, load));
+    kernels_.emplace(&step, prepare_kernel(*step.decision, *step.kernel, step.call, Device::cuda(device.index()),
+                                           &cost_.notes, load));
   });
   const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
   cost_.compiled = static_cast<int>(after.compiles - before.compiles);

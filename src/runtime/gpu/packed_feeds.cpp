@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "plan/slot_alignment.h"
+#include "base/slot_alignment.h"
 #include "runtime/gpu/copy_span.h"
 
 namespace paoding {

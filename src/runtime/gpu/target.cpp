@@ -8,7 +8,9 @@
 #include "gpu/driver/driver.h"
 #include "gpu/libraries/cublaslt.h"
 #include "gpu/libraries/cudnn.h"
+#include "gpu/libraries/plan_cache.h"
 #include "ops/recurrence/cell.h"
+#include "runtime/kernel_environment.h"
 
 namespace paoding {
 TargetPtr target_of_gpu(int index) {
@@ -21,6 +23,10 @@ TargetPtr target_of_gpu(int index) {
     target.libraries.push_back({"cudnn", static_cast<std::int64_t>(gpu::cudnn_functions()->cudnnGetVersion())});
   }
   return std::make_shared<const Target>(std::move(target));
+}
+
+std::shared_ptr<TimedChoices> process_timed_choices() {
+  return {std::shared_ptr<void>(), &gpu::PlanCache::shared()};  // it lives as long as the process
 }
 
 StepNeeds lower_for_gpu(Step& step, const Target& target) {
@@ -39,8 +45,7 @@ StepNeeds lower_for_gpu(Step& step, const Target& target) {
   if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
   // The chosen one may decline when it is prepared: there is room for all that come after it.
-  std::vector<std::string> unused;
-  for (const KernelImplementation* kernel : accepting_kernels(step.call, &unused)) {
+  for (const KernelImplementation* kernel : step.decision->accepting) {
     if (kernel->workspace_bytes) {
       needs.workspace_bytes = std::max(needs.workspace_bytes, kernel->workspace_bytes(step.call));
     } else if (kernel->plan_text && kernel != step.kernel) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
-// of their own. The fastest is kept in the PlanCache, which planning reads. An engine that gives other results than
+// of their own. The fastest is kept among the timed choices of the plan's environment (a PlanCache), which planning
+// reads. An engine that gives other results than
 // ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt). Products that cuBLASLt makes are
 // timed by the algorithms that its heuristics name, beside the one that it would take.
 #include "runtime/gpu/tuning.h"
@@ -16,7 +17,6 @@
 #include "base/one_line.h"
 #include "gpu/codegen/text_kernel.h"
 #include "gpu/driver/loaded_kernel.h"
-#include "gpu/libraries/plan_cache.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/conv/gpu/conv_cudnn.h"
 #include "ops/matmul/matmul_gpu.h"
@@ -159,9 +159,9 @@ struct Own {
   std::int64_t workspace_bytes = 0, tickets = 0;
 };
 
-Own own_kernel(const gpu::GpuDevice& device, const KernelCall& call) {
-  std::vector<std::string> unused;
-  const auto rows = accepting_kernels(call, &unused);
+Own own_kernel(const gpu::GpuDevice& device, const Step& planned) {
+  const KernelCall& call = planned.call;
+  const auto& rows = planned.decision->accepting;
   const auto it = std::ranges::find_if(rows, [](const KernelImplementation* row) { return row->name != kCudnnRow; });
   if (it == rows.end()) fail(ErrorKind::unsupported, "no kernel of ours takes it");
   Own own;
@@ -174,7 +174,8 @@ Own own_kernel(const gpu::GpuDevice& device, const KernelCall& call) {
     return gpu::load_text(device, text, of.inputs.size() + of.outputs.size());
   };
   if (own.row->workspace_bytes) own.workspace_bytes = own.row->workspace_bytes(call);
-  own.kernel = prepare_kernel(*own.row, call, Device::cuda(device.index()), &unused, load);
+  std::vector<std::string> unused;
+  own.kernel = prepare_kernel(*planned.decision, *own.row, call, Device::cuda(device.index()), &unused, load);
   return own;
 }
 
@@ -192,9 +193,10 @@ bool are_same(const KernelCall& call, const std::vector<double>& a, const std::v
   return apart <= tolerance * largest;
 }
 
-std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {
-  const Own own = own_kernel(device, call);
-  gpu::TimedChoice choice;
+std::string time_call(const gpu::GpuDevice& device, const Step& step) {
+  const KernelCall& call = step.call;
+  const Own own = own_kernel(device, step);
+  TimedChoice choice;
   std::vector<CudnnKernel> engines;
   std::string why;
   try {
@@ -217,7 +219,7 @@ std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, cons
     if (choice.engine.empty() || us < choice.library_us) choice.engine = engine.engine, choice.library_us = us;
   }
   choice.is_library = !choice.engine.empty() && choice.library_us < kClearly * choice.own_us;
-  gpu::PlanCache::shared().keep(key, choice);
+  call.environment->timed->keep(call.timed->key, choice);
   const ConvShape shape(call);
   const std::string what = fmt::format(
       "{}: timed {}{} by {}{}, stride {}{}: ", call.op->name,
@@ -233,11 +235,11 @@ bool is_timed_product(const Step& step) {
   return step.kernel->name == kCublasLtRow && step.call.op->contracts && step.call.inputs[0].type.dtype != DType::f64;
 }
 
-std::string time_product(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {
+std::string time_product(const gpu::GpuDevice& device, const KernelCall& call) {
   const auto kernels = cublaslt_kernels(call, Device::cuda(device.index()), kMostAlgorithmsTimed);
   Bench bench(device, call, cublaslt_workspace_bytes(call), 0);
   const std::vector<double> expected = bench.result(*kernels[0]);
-  gpu::TimedChoice choice;
+  TimedChoice choice;
   choice.own_us = bench.time(*kernels[0]);
   std::string times;
   for (std::size_t i = 1; i < kernels.size(); ++i) {
@@ -251,7 +253,7 @@ std::string time_product(const gpu::GpuDevice& device, const KernelCall& call, c
     if (choice.engine.empty() || us < choice.library_us) choice.engine = std::to_string(i), choice.library_us = us;
   }
   choice.is_library = !choice.engine.empty() && choice.library_us < kClearly * choice.own_us;
-  gpu::PlanCache::shared().keep(key, choice);
+  call.environment->timed->keep(call.timed->key, choice);
   return fmt::format("{}: timed {}{} by {}: cublaslt {:.1f} us, its algorithms{}{}", call.op->name,
                      call.inputs[0].type.dtype == DType::f32 && call.allow_tf32 ? "TF32 " : "",
                      to_string(call.inputs[0].type), to_string(call.inputs[1].type), choice.own_us, times,
@@ -267,12 +269,12 @@ std::vector<std::string> time_choices(const Plan& plan, const Device& device) {
   std::set<std::string> seen;
   for_each_kernel(*plan.target, plan.steps, [&](const Step& step) {
     const bool is_product = is_timed_product(step);
-    if (!is_product && (!has_cudnn_row(*step.call.op) || !cudnn_refusal(step.call).empty())) return;
-    const std::string key = is_product ? product_key(step.call) : timing_key(step.call);
-    if (!seen.insert(key).second || gpu::PlanCache::shared().find(key)) return;
+    if (step.call.timed == nullptr || (!is_product && !has_cudnn_row(*step.call.op))) return;
+    const std::string& key = step.call.timed->key;
+    if (!seen.insert(key).second || step.call.environment->timed->find(key)) return;
     CancelScope::poll();
     try {
-      notes.push_back(is_product ? time_product(on, step.call, key) : time_call(on, step.call, key));
+      notes.push_back(is_product ? time_product(on, step.call) : time_call(on, step));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::device) throw;
       notes.push_back(

@@ -2,8 +2,8 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "base/slot_alignment.h"
 #include "paoding/placed.h"
-#include "plan/slot_alignment.h"
 #include "runtime/placed/placed_plan.h"
 
 namespace paoding {

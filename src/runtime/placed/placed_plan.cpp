@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/slot_alignment.h"
+#include "base/slot_alignment.h"
 
 namespace paoding {
 

@@ -14,7 +14,6 @@
 #include "cuda_text.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "gpu/libraries/cudnn.h"
-#include "gpu/libraries/plan_cache.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/conv/gpu/conv_tma_tiles.h"
@@ -80,24 +79,30 @@ gpu::ConvolutionSpec engine_spec_of(const KernelCall& call) {
 
 std::string rule_refusal(const KernelCall& call);
 
+const TimedChoice* timed_choice(const KernelCall& call) {
+  return call.timed != nullptr && call.timed->choice ? &*call.timed->choice : nullptr;
+}
+
+std::string ignored_entry(const KernelCall& call) {
+  return call.timed == nullptr || call.timed->ignored.empty() ? "" : fmt::format(" ({})", call.timed->ignored);
+}
+
 std::string engine_refusal(const KernelCall& call) {
   if (std::string why = cudnn_refusal(call); !why.empty()) return why;
-  std::string ignored;
-  if (const auto timed = gpu::PlanCache::shared().find(timing_key(call), &ignored)) {
+  if (const TimedChoice* const timed = timed_choice(call)) {
     if (timed->is_library) return "";
     if (timed->engine.empty()) return "it was tried, and had no engine";
     return fmt::format("it took {:.1f} us, ours {:.1f}, when they were timed", timed->library_us, timed->own_us);
   }
   const std::string why = rule_refusal(call);
-  return why.empty() || ignored.empty() ? why : fmt::format("{} ({})", why, ignored);
+  return why.empty() ? why : why + ignored_entry(call);
 }
 
 std::string reason(const KernelCall& call) {
-  std::string ignored;
-  if (const auto timed = gpu::PlanCache::shared().find(timing_key(call), &ignored)) {
+  if (const TimedChoice* const timed = timed_choice(call)) {
     return fmt::format("it took {:.1f} us, ours {:.1f}, when they were timed", timed->library_us, timed->own_us);
   }
-  return fmt::format("by a rule{}", ignored.empty() ? "" : fmt::format(" ({})", ignored));
+  return "by a rule" + ignored_entry(call);
 }
 
 // Where it was clearly faster on an H200 or an H100, and nowhere else (benchmarks/results/2026-11-24-cudnn.txt,
@@ -164,8 +169,8 @@ Preparation prepare_engine(const KernelCall& call, const Device& device) {
   const gpu::GpuDevice& on = gpu::GpuDevice::get(device.index);
   try {
     const gpu::ConvolutionEngines engines(on, engine_spec_of(call));
-    const auto timed = gpu::PlanCache::shared().find(timing_key(call));
-    const std::string engine = timed && timed->is_library ? timed->engine : "";
+    const TimedChoice* const timed = timed_choice(call);
+    const std::string engine = timed != nullptr && timed->is_library ? timed->engine : "";
     return std::make_unique<ConvCudnn>(call, on, gpu::Convolution(engines, kEngineWorkspace, engine));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
@@ -247,14 +252,16 @@ void register_convolution_cudnn_gpu() {
   // Images, not weights.
   using Transposed = std::function<std::uint32_t(const KernelCall&)>;
   const auto add = [](const char* op, std::uint32_t images, Transposed transposed) {
-    register_kernel(op, {.name = kCudnnRow,
-                         .device = DeviceKind::cuda,
-                         .refusal = engine_refusal,
-                         .prepare = prepare_engine,
-                         .workspace_bytes = cudnn_workspace_bytes,
-                         .channels_last = images,
-                         .transposed = std::move(transposed),
-                         .reason = reason});
+    register_kernel(
+        op, {.name = kCudnnRow,
+             .device = DeviceKind::cuda,
+             .refusal = engine_refusal,
+             .prepare = prepare_engine,
+             .workspace_bytes = cudnn_workspace_bytes,
+             .channels_last = images,
+             .transposed = std::move(transposed),
+             .reason = reason,
+             .timing_key = [](const KernelCall& call) { return cudnn_refusal(call).empty() ? timing_key(call) : ""; }});
   };
   add("conv2d", 0b101, transposed_weights), add("conv2d_grad_input", 0b101, transposed_weights);
   add("conv2d_grad_weight", 0b011, {}), add("conv2d_grad_weight_wide", 0b011, {});

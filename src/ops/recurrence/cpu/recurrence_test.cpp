@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "cpu/this_cpu.h"
-#include "ops/kernel.h"
+#include "ops/decision.h"
 #include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/recurrence_work.h"
 #include "tests/support/pass_check.h"
@@ -292,9 +292,8 @@ TEST(RecurrenceKernelsOnCpu, LeaveLargeProductsOf16BitsToTheLibraryWhereItHasTil
     Target target = named_target("avx512");
     target.has_amx = has_amx, target.threads = threads;
     call.target = std::make_shared<const Target>(target);
-    std::vector<std::string> refusals;
-    const bool is_taken = choose_kernel(call, &refusals) != nullptr;
-    return is_taken ? std::string() : refusals.at(0);
+    const Decision decision = decide(call);
+    return decision.kernel() != nullptr ? std::string() : decision.refusals.at(0);
   };
   EXPECT_TRUE(has(refusal(true, 2), "products of bf16 on tiles are faster")) << refusal(true, 2);
   EXPECT_EQ(refusal(true, 16), "");
@@ -315,10 +314,12 @@ std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tens
     call.outputs.push_back(Layout::dense(type));
     operands.emplace_back(type);
   }
-  std::vector<std::string> notes;
-  const KernelImplementation* chosen = choose_kernel(call, &notes);
-  if (chosen == nullptr) throw std::logic_error(fmt::format("no kernel for {}: {}", op, fmt::join(notes, "; ")));
-  const auto kernel = prepare_kernel(*chosen, call, Device::cpu(), &notes);
+  const Decision decision = decide(call);
+  std::vector<std::string> notes = decision.refusals;
+  if (decision.kernel() == nullptr) {
+    throw std::logic_error(fmt::format("no kernel for {}: {}", op, fmt::join(notes, "; ")));
+  }
+  const auto kernel = prepare_kernel(decision, *decision.kernel(), call, Device::cpu(), &notes);
   std::vector<std::byte> scratch(static_cast<std::size_t>(kernel->scratch_bytes()) + 64);
   std::vector<void*> pointers;
   for (Tensor& operand : operands) pointers.push_back(operand.bytes());

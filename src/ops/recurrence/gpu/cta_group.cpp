@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/env.h"
 #include "base/rounding.h"
 #include "gpu/codegen/text_kernel.h"
 #include "ops/recurrence/gpu/cta_group_sizes.h"
@@ -377,7 +376,7 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
   if (!layer.is_backward && layer.dtype != DType::f64)
     consider_all(true, false, false), consider_all(true, false, true);
   if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
-  if (const std::string wanted = env_text("PAODING_CTA_GROUP"); !wanted.empty()) keep_wanted(wanted, &cta_groups);
+  if (!layer.wanted.empty()) keep_wanted(layer.wanted, &cta_groups);
   // Where all weights have room, they stay, forward in CTAs that have all of the state if they can: the times of the
   // other CTA groups are not known well enough.
   const auto is_streamed = [](const CtaGroup& cta_group) { return cta_group.streamed > 0; };

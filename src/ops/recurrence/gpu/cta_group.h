@@ -29,6 +29,9 @@ struct LayerExtents {
   bool is_by_units = false;  // forward: weights lie by units, packed_weights.h
   std::int64_t pipelined_layers =
       1;  // forward: layers one above the other that may share a launch, recurrence_pipelined.cu
+  /// Words, split by ;, of which each is in the description of the CTA groups that may be chosen, where there are any
+  /// (PAODING_CTA_GROUP).
+  std::string wanted = {};
 };
 
 /// How a CTA's results get to the others of its CTA group: into their shared memory by stores or by TMA, within a

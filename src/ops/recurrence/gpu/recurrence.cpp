@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/env.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/codegen/text_kernel.h"
@@ -65,6 +64,7 @@ struct Layer {
   LayerExtents extents;
   std::int64_t steps = 0;
   bool has_lengths = false, has_bias = false, is_reverse = false, is_relu = false;
+  bool tells_phases = false;  // KernelEnvironment::tells_phases
   DType bias_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of the cells' own state
   std::int64_t sums = 0;           // backward: sums of a unit over steps and rows
@@ -73,6 +73,7 @@ struct Layer {
   Layer(const KernelCall& call, const RecurrenceKind& kind, bool is_backward) {
     is_reverse = call.attrs.get_bool("reverse");
     is_relu = &kind == &k_rnn && call.attrs.get_bool("relu");
+    tells_phases = call.environment->tells_phases, extents.wanted = call.environment->cta_group;
     const Type& u = call.inputs[is_backward ? 0 : 1].type;
     const Type& sequence = call.inputs[is_backward ? 1 : 0].type;
     extents.gates = kind.gates;
@@ -92,7 +93,7 @@ struct Layer {
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
     const bool may_be_pipelined = !is_backward && !extents.is_by_units;
-    if (may_be_pipelined && !env_flag("PAODING_PHASES")) extents.pipelined_layers = call.pipelined_layers;
+    if (may_be_pipelined && !tells_phases) extents.pipelined_layers = call.pipelined_layers;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
@@ -144,7 +145,7 @@ std::string refusal(const KernelCall& call, const RecurrenceKind& kind, bool is_
   const std::optional<CtaGroup> cta_group = choose_cta_group(e, *call.target, &why_not);
   if (!cta_group) return why_not;
   const double loop_us = loop_step_us(e, *call.target);
-  const bool is_asked_for = !env_text("PAODING_CTA_GROUP").empty();  // whatever it takes
+  const bool is_asked_for = !e.wanted.empty();  // whatever it takes
   if (cta_group->step_us > loop_us && !is_asked_for)
     return fmt::format("{}; {:.2f} of a product and a kernel", cta_group->text(), loop_us);
   return "";
@@ -195,7 +196,7 @@ struct CtaGroups {
  private:
   std::string refusal_of_few(const Layer& layer, const Target& target) {
     if (!layer.has_lengths) return "rows have all steps";
-    if (env_flag("PAODING_PHASES")) return "phases are told of one launch";
+    if (layer.tells_phases) return "phases are told of one launch";
     if (should_pipeline(layer.extents, all, target)) return "layers are in one pipelined launch";
     if (all.exchange == Exchange::memory) return "they synchronize through memory that launches would share";
     LayerExtents extents = layer.extents;
@@ -220,7 +221,8 @@ class RecurrenceText : public gpu::TextParts {
       : cta_group_(cta_groups.of(is_few)),
         target_(*call.target),
         is_reverse_(layer.is_reverse),
-        dtype_(layer.extents.dtype) {
+        dtype_(layer.extents.dtype),
+        tells_phases_(layer.tells_phases) {
     const CtaGroup& cta_group = cta_group_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -350,7 +352,7 @@ class RecurrenceText : public gpu::TextParts {
   std::int64_t pipelined_layers_ = 1, pipeline_at_ = 0, pipeline_words_ = 0;
   std::int64_t streamed_bytes_ = 0;
   std::string why_;
-  const bool tells_phases_ = env_flag("PAODING_PHASES");
+  const bool tells_phases_;
 };
 
 std::string tiles_of(const CtaGroup& cta_group) {
