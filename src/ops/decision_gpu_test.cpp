@@ -8,6 +8,7 @@
 #include "gpu/codegen/text_kernel.h"
 #include "tests/gpu/kernel_texts.h"
 #include "tests/support/decision_check.h"
+#include "tests/support/pass_check.h"
 #include "tests/support/recurrence_layer.h"
 
 namespace paoding::testing_program {
@@ -26,7 +27,7 @@ std::string texts_of(const CompiledPlan& compiled) {
   std::string texts;
   for (const Step& step : compiled.plan.steps) {
     if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
-    for (const gpu::TextLaunch& launch : step.text->launches) texts += launch.why + "\n" + launch.source + "\n";
+    for (const gpu::TextLaunch& launch : step.text->launches) texts += launch.why + "\n" + launch.source.text() + "\n";
   }
   return texts;
 }
@@ -55,6 +56,37 @@ TEST(DecisionForAGpu, VariablesOfTheProcessAreNotLookedAtWhereAnEnvironmentIsGiv
   EXPECT_TRUE(own->tells_phases);
   EXPECT_NE(own->timed, nullptr);
   EXPECT_TRUE(has(texts_of(layer_with(*own)), "kTellsPhases = true"));
+}
+
+// A pass asks about a layer alone whose results are all read; the planner knows which layers stand beside and above it,
+// and which results nobody reads. No answer may turn into none by that: the claim stands.
+TEST(DecisionForAGpu, AKernelThatClaimsALayerAloneTakesItBesideOthersToo) {
+  int claims = 0;
+  for (const char* chip : {"h200", "a100"}) {
+    const KernelSetting exact{.target = std::make_shared<const Target>(named_target(chip))},
+        tf32{.target = exact.target, .allow_tf32 = true};
+    for (const auto& [dtype, setting] : {std::pair{f32, &exact}, {f32, &tf32}, {bf16, &exact}}) {
+      for (const std::int64_t hidden : {64, 256, 512, 1024, 2048}) {
+        for (const std::int64_t batch : {1, 16, 64, 256}) {
+          const auto graph = graph_of(LayerCase{dtype, setting->allow_tf32, 16, batch, hidden, false, false, false});
+          const Node& layer = only(*graph, "lstm_recurrence");
+          if (decide(expected_call(*graph, layer, *setting)).kernel() == nullptr) continue;
+          ++claims;
+          for (const std::uint32_t unread : {0b00000u, 0b00100u, 0b11000u, 0b11100u}) {
+            for (const auto& [together, layers] : {std::pair{1, 2}, {1, 4}, {2, 1}, {4, 1}, {2, 2}}) {
+              KernelCall call = expected_call(*graph, layer, *setting, unread);
+              call.together = together, call.pipelined_layers = layers;
+              const Decision decision = decide(std::move(call));
+              EXPECT_NE(decision.kernel(), nullptr)
+                  << fmt::format("{} {} H {} B {}, {} together, {} layers, unread {:b}: {}", chip, to_string(dtype),
+                                 hidden, batch, together, layers, unread, fmt::join(decision.refusals, "; "));
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(claims, 50);
 }
 
 }  // namespace
