@@ -18,19 +18,24 @@ struct PlacedOptions {
   /// On a GPU: ops that check positions while they run (gather, scatter) are allowed, and leave a position that is
   /// outside in PlacedGraph::fault_words(). They are cleared by every run.
   bool reports_faults = false;
+  /// On a GPU: a run whose addresses have come before is one launch of a CUDA graph, of which the last few sets of
+  /// addresses have one each. Off, since it has not been measured on a GPU. A graph with loops that are decided while
+  /// they run, or with branches that hold much, is run so in any case.
+  bool uses_graph = false;
 };
 
 /// A graph without parameters, compiled once for a device, whose inputs are read and whose results are written where
 /// the caller has them: nothing is copied in or out. On a GPU everything goes into the caller's stream, and nothing is
-/// allocated or waited for, so that a call may be captured into a CUDA graph.
+/// waited for, so that a call may be captured into a CUDA graph; the device decides loops and branches, by conditional
+/// nodes of a graph.
 /// One thread uses it at a time, as Program; on a GPU in one stream, or in streams that wait for each other.
 /// A run that is captured writes nothing but the memory that it was given: such graphs may run at the same time, and
 /// beside other runs, as long as they have workspaces of their own, and the PlacedGraph is there.
 class PlacedGraph {
  public:
-  /// Errors: as Program's; (argument) the graph has parameters; (unsupported) it has loops or branches that are decided
-  /// while they run, prints, results that are Variants, or on a GPU an op that checks positions while it runs, unless
-  /// faults are reported.
+  /// Errors: as Program's; (argument) the graph has parameters; (unsupported) it has prints, results that are Variants,
+  /// or on a GPU ops that are to run on the CPU, or one that checks positions while it runs, unless faults are
+  /// reported.
   PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options = {});
   ~PlacedGraph();
   PlacedGraph(PlacedGraph&&) noexcept;

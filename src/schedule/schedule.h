@@ -78,11 +78,13 @@ struct Schedule {
   Completion completion;
   std::vector<std::string> notes;  // on fused launches, and why others are not
   int repeats = 1;
-  bool is_captured = false;  // on a GPU: each segment is a graph; else entries start one by one
+  bool is_captured = false;  // on a GPU: each segment is a graph of ours; else entries start one by one
 
   bool holds_bodies(const LaunchEntry& entry) const {
     return entry.kind == LaunchEntry::Kind::choice && !choice_of(entry).bodies.empty();
   }
+  /// Whether a choice has a conditional node, which only a graph can hold.
+  bool needs_graph() const;
   const Choice& choice_of(const LaunchEntry& entry) const { return choices[static_cast<std::size_t>(entry.choice)]; }
   /// How many launches, choices and prints a run starts, those of all branches and of one turn of a loop counted.
   std::int64_t starts() const;
@@ -94,8 +96,8 @@ struct ScheduleOptions {
   Execution execution = Execution::captured;
   int repeats = 1;             // runs of the plan in one run of the schedule
   bool fuses_launches = true;  // on a GPU, of a captured run
-  /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, brings nothing to the host,
-  /// and is no graph of ours.
+  /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, and brings nothing to the
+  /// host. On a GPU the device makes all choices but those that have something for the CPU to do.
   bool in_callers_stream = false;
   /// On a CPU: groups may start as one where the machine has threads to share. Off: the schedule is that of any CPU.
   bool batches_groups = false;

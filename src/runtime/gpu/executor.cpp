@@ -400,9 +400,15 @@ class GpuExecutor : public Executor {
       case Kind::again: {
         const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
           const auto [faults, words] = guard_->faults_before(launches_[select].end);
-          return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
+          return {pointers_[first_pointer_[select]],
+                  asked_by(select),
+                  node,
+                  faults,
+                  words,
+                  arena_->cancel.flag(),
+                  arena_->cancel.word()};
         };
-        return choices_.start(entry, asked, arena_->cancel, stream);
+        return choices_.start(entry, asked, stream);
       }
     }
   }
