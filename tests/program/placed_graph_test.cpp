@@ -133,7 +133,7 @@ TEST(PlacedGraph, SaysWhatIsWrong) {
   says([&] { placed.run({}, std::array<void*, 1>{memory}, workspace); }, "0 inputs are given, there are 1");
   Graph trained;
   trained.fetch("y", trained.parameter("w", f32, {4}) * 2.0);
-  says([&] { PlacedGraph(trained, Device::cpu()); }, "it has the parameter 'w'");
+  says([&] { PlacedGraph(trained, Device::cpu()); }, "it has the parameter 'w', but no Parameters");
 }
 
 }  // namespace

@@ -11,12 +11,13 @@ namespace paoding {
 
 using profile::Recorder;
 
-PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups)
-    : compiled_(std::move(compiled)),
-      run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
+PlacedPlan::PlacedPlan(PlacedSource source, bool batches_groups)
+    : compiled_(std::move(source.compiled)),
+      parameters_(std::move(source.parameters)),
+      run_site_(Recorder::add_site({.name = source.name, .kind = profile::SpanKind::run})),
       schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true, .batches_groups = batches_groups})) {
   reads_ = plan().inputs;
-  reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
+  if (parameters_.empty()) reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
   refuse_entries();
   for (const Launch& launch : schedule_.launches) {
     first_pointer_.push_back(addresses_.size());
@@ -83,6 +84,9 @@ void PlacedPlan::place_own() {
       if (slot == static_cast<int>(i)) constant = &value;
     }
     bases_[i] = static_cast<std::byte*>(own_memory(plan.slots[i], constant));
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    bases_[static_cast<std::size_t>(plan.parameters[i].second)] = static_cast<std::byte*>(parameters_[i]);
   }
   for (KernelState& state : states_) state.own = bases_[static_cast<std::size_t>(state.slot)];
 }
@@ -169,16 +173,18 @@ PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) const {
 }
 
 std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& graph, const Device& device,
-                                             const PlacedOptions& options) {
+                                             const PlacedOptions& options, const FindParameters& find) {
   CompileOptions compile;
   compile.fetches = options.fetches;
   compile.device = device;
   compile.allow_tf32 = options.allow_tf32;
-  CompiledPlan compiled = compile_plan(graph, compile, target_of(device));
+  PlacedSource source{
+      name, compile_plan(graph, compile, target_of(device), find ? Preprocess::once : Preprocess::in_every_run)};
+  if (find) source.parameters = find(&source.compiled, compile);
   if (device.kind == DeviceKind::cuda) {
-    return make_placed_gpu_plan(name, std::move(compiled), device, options);
+    return make_placed_gpu_plan(std::move(source), device, options);
   }
-  return make_placed_cpu_plan(name, std::move(compiled));
+  return make_placed_cpu_plan(std::move(source));
 }
 
 }  // namespace paoding

@@ -4,6 +4,7 @@
 // interface.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,20 +13,30 @@
 #include "paoding/placed.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
+#include "runtime/executor.h"
 #include "schedule/schedule.h"
 
 namespace paoding {
 
-class PlacedPlan {
+/// The parts of a placed plan.
+struct PlacedSource {
+  const char* name;  // of its runs in recordings
+  CompiledPlan compiled;
+  std::vector<void*> parameters = {};  // where a store has them, per Plan::parameters; empty: the caller, in every run
+};
+
+class PlacedPlan : public StoreUser {
  public:
+  /// The places of a compiled plan's parameters in a store.
+  using FindParameters = std::function<std::vector<void*>(CompiledPlan*, const CompileOptions&)>;
   /// Errors: as compile_plan's; (unsupported) the graph prints, or on a GPU has something for the CPU to do.
-  /// `name`: of its runs in recordings.
+  /// `name`: of its runs in recordings. With `find` the parameters are a store's, and not among those that a run is
+  /// told.
   static std::unique_ptr<PlacedPlan> make(const char* name, const Graph& graph, const Device& device,
-                                          const PlacedOptions& options = {});
-  virtual ~PlacedPlan() = default;
+                                          const PlacedOptions& options = {}, const FindParameters& find = {});
 
   const Plan& plan() const { return compiled_.plan; }
-  /// The values whose places a run is told: inputs, then parameters, with their slots.
+  /// The values whose places a run is told: inputs, then parameters that are no store's, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// The bytes of memory that a run needs beside its parameters.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -34,13 +45,18 @@ class PlacedPlan {
   std::int64_t fault_bytes() const { return fault_bytes_; }
   /// Throws the error of the first launch that left a fault; `words` are on the host.
   virtual void check(const std::uint64_t* /*words*/) const {}
+  /// Whether the stream is captured.
+  virtual bool is_captured(void* /*stream*/) const { return false; }
+  /// Called in front of a run that reads a store, for precede() and follow(); they stand still while it is captured.
+  virtual void use_stream(void* /*stream*/) {}
+  void finish() override {}
   /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
 
  protected:
   /// `batches_groups`: ScheduleOptions.
-  PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups = false);
+  explicit PlacedPlan(PlacedSource source, bool batches_groups = false);
   /// Memory of the plan's own for a slot: a constant, or the state of a kernel from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
   /// Starts a run whose memory is placed: begin(), every entry of the schedule, end(). Lets recordings see it.
@@ -64,6 +80,9 @@ class PlacedPlan {
   std::byte* in_workspace(std::int64_t offset) const { return workspace_ + offset; }
   void place_own();
   const Schedule& schedule() const { return schedule_; }
+  /// Whether kernels keep state from run to run.
+  bool has_state() const { return !states_.empty(); }
+  bool reads_store() const { return !parameters_.empty(); }
   /// All addresses that the caller has given the run under way.
   std::span<void* const> given() const { return given_; }
   /// Where a launch of the run under way has its operands, and its step's own memory. A launch's operands are found
@@ -87,6 +106,7 @@ class PlacedPlan {
   bool is_given(std::span<const void* const> reads, std::span<void* const> fetches, const void* workspace) const;
 
   const CompiledPlan compiled_;
+  const std::vector<void*> parameters_;  // of a store
   const profile::SiteId run_site_;
   std::vector<std::pair<std::string, int>> reads_;
   const Schedule schedule_;
@@ -109,11 +129,11 @@ class PlacedPlan {
   std::vector<std::int64_t> fault_at_;  // per launch, from the first fault word on; -1: it has none; empty: none has
 };
 
-std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled);
+std::unique_ptr<PlacedPlan> make_placed_cpu_plan(PlacedSource source);
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device,
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(PlacedSource source, const Device& device,
                                                  const PlacedOptions& options);
 /// Zeros, in the stream.
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream);

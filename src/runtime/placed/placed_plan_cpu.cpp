@@ -17,8 +17,7 @@ using profile::Recorder;
 
 class PlacedCpuPlan : public PlacedPlan {
  public:
-  PlacedCpuPlan(const char* name, CompiledPlan compiled)
-      : PlacedPlan(name, std::move(compiled), max_threads() > 1), kernels_(plan()) {
+  explicit PlacedCpuPlan(PlacedSource source) : PlacedPlan(std::move(source), max_threads() > 1), kernels_(plan()) {
     require_threads();
     place_own();
     const LaunchSites sites(schedule().launches,
@@ -85,7 +84,7 @@ class PlacedCpuPlan : public PlacedPlan {
     start.kernel->run({start.operands, kernels_.scratch(), nullptr});
   }
 
-  // Starts the entries [first, end), and of choices the bodies that are chosen; `on` is told what it has started.
+  // Starts the entries [first, end), and of choices the bodies that are chosen; `on` is told of each.
   template <class On>
   void start_entries(std::size_t first, std::size_t end, On& on) const {
     for (std::size_t k = first; k < end; ++k) {
@@ -161,8 +160,8 @@ class PlacedCpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled) {
-  return std::make_unique<PlacedCpuPlan>(name, std::move(compiled));
+std::unique_ptr<PlacedPlan> make_placed_cpu_plan(PlacedSource source) {
+  return std::make_unique<PlacedCpuPlan>(std::move(source));
 }
 
 }  // namespace paoding

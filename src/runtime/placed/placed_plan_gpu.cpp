@@ -2,6 +2,7 @@
 // A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it,
 // or as a graph, which loops without a length and large branches need.
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <tuple>
 
@@ -22,10 +23,11 @@ namespace {
 
 class PlacedGpuPlan : public PlacedPlan {
  public:
-  PlacedGpuPlan(const char* name, CompiledPlan compiled, const Device& device, const PlacedOptions& options)
-      : PlacedPlan(name, std::move(compiled)),
+  PlacedGpuPlan(PlacedSource source, const Device& device, const PlacedOptions& options)
+      : PlacedPlan(std::move(source)),
         device_(gpu::GpuDevice::get(device.index)),
         needs_graph_(schedule().needs_graph()),
+        behind_(device_),
         choices_(device_, schedule(), *plan().target, GpuChoices::Words::placed) {
     options.reports_faults ? add_faults() : refuse_faults(plan().steps);
     choice_offset_ = add_to_workspace(choices_.word_bytes());
@@ -44,7 +46,39 @@ class PlacedGpuPlan : public PlacedPlan {
       using Makes = AddressGraphs::Makes;
       graphs_.emplace(device_, needs_graph_ ? Makes::at_once : Makes::when_they_return);
     }
+    asks_for_captures_ = graphs_ || has_state() || reads_store();
     stamps_.emplace(device_, nullptr, schedule(), needs_graph_ ? whole_run() : each_entry());
+  }
+
+  ~PlacedGpuPlan() override {
+    try {
+      finish();
+    } catch (...) {  // the device is gone
+    }
+  }
+
+  bool is_captured(void* stream) const override {
+    if (stream == nullptr) return false;  // the legacy stream, which cannot be
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    PD_CUDA(gpu::required_driver().cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, nullptr, nullptr,
+                                                          nullptr, nullptr, nullptr));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
+  // ---- of runs that read a store ----
+
+  void use_stream(void* stream) override { stream_ = stream; }
+  void follow(StoreUser& other) override { other.precede(stream_); }
+  // The runs so far, of which the caller may have ended the stream.
+  void precede(void* stream) override {
+    if (stream == stream_ || !has_run_) return;
+    device_.make_current();
+    gpu::Stream(static_cast<CUstream>(stream)).wait_for(behind_);
+  }
+  void finish() override {
+    if (!has_run_) return;
+    device_.make_current();
+    behind_.wait_done();
   }
 
  private:
@@ -162,12 +196,20 @@ class PlacedGpuPlan : public PlacedPlan {
     device_.make_current();
     choices_.place(in_workspace(choice_offset_));
     const auto stream = static_cast<CUstream>(given_stream);
+    if (!asks_for_captures_ && !GpuTrace::is_wanted()) return enqueue(stream, false);
     if (is_captured(stream)) {
       if (GpuTrace::is_wanted()) {
         profile::Recorder::add_note("runs on memory of the caller's that were captured: what their graphs do", 1);
       }
       return enqueue(stream, true);
     }
+    start_now(number, stream);
+    if (!reads_store()) return;
+    behind_.record(stream);
+    has_run_ = true;
+  }
+
+  void start_now(std::uint32_t number, CUstream stream) {
     if (!GpuTrace::is_wanted()) return launch(stream);
     if (needs_graph_)
       return GpuTrace::launch(
@@ -180,7 +222,7 @@ class PlacedGpuPlan : public PlacedPlan {
 
   void copy(void* to, const void* from, std::int64_t bytes, void* stream) override {
     std::optional<CopySpan> seen;
-    if (profile::Recorder::active() && !is_captured(static_cast<CUstream>(stream))) {
+    if (profile::Recorder::active() && !is_captured(stream)) {
       seen.emplace(profile::Copy::same_device, device_, static_cast<CUstream>(stream));
     }
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
@@ -208,16 +250,12 @@ class PlacedGpuPlan : public PlacedPlan {
     }
   }
 
-  static bool is_captured(CUstream stream) {
-    if (stream == nullptr) return false;  // the legacy stream, which cannot be
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    PD_CUDA(
-        gpu::required_driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, nullptr));
-    return status != CU_STREAM_CAPTURE_STATUS_NONE;
-  }
-
   gpu::GpuDevice& device_;
   const bool needs_graph_;
+  void* stream_ = nullptr;            // of the run under way, or the last
+  bool asks_for_captures_ = false;    // a run that the caller captures is another than one that he does not
+  gpu::Event behind_;                 // all runs so far that read a store
+  std::atomic<bool> has_run_{false};  // there were such
   GpuKernels kernels_;
   FusedKernels fused_;
   GpuChoices choices_;
@@ -231,9 +269,9 @@ class PlacedGpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device,
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(PlacedSource source, const Device& device,
                                                  const PlacedOptions& options) {
-  return std::make_unique<PlacedGpuPlan>(name, std::move(compiled), device, options);
+  return std::make_unique<PlacedGpuPlan>(std::move(source), device, options);
 }
 
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream) {
