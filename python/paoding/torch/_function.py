@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _paoding
 from ..control import gradients
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ._faults import faults_of
 from ._kernels import Kernels
 from ._memory import address, at, current_stream, dense, may_round_products, may_round_recurrence, workspace
 from ._ways import refuse_tangents, way_of
@@ -44,10 +45,13 @@ class _Placed:
     def __init__(self, graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str]) -> None:
         self._device = device
         self._lock = threading.Lock()  # threads share those of GPUs
-        self._graph = _paoding.PlacedGraph(graph, str(device), allow_tf32, fetches)
+        self._graph = _paoding.PlacedGraph(graph, str(device), allow_tf32, fetches, reports_faults=device.type == 'cuda')
+        self._faults = faults_of(self._graph, device)
         self._results = [(_DTYPES[dtype], shape) for _, dtype, shape in self._graph.results]
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        if self._faults is not None:
+            self._faults.raise_ended()
         results = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in self._results]
         room = workspace(self._graph.workspace_bytes, self._device)
         read = [dense(tensor) for tensor in tensors]  # kept until the call is enqueued
@@ -58,11 +62,13 @@ class _Placed:
                 address(room),
                 current_stream(self._device),
             )
+            if self._faults is not None:
+                self._faults.follow(room)
         return results
 
 
 class _Fed:
-    """A graph whose control flow is decided while it runs: a program of the host."""
+    """A graph that prints, on the CPU: a program."""
 
     def __init__(self, graph: _paoding.Graph, fetches: list[str]) -> None:
         self._program = _paoding.Program(graph, fetches=fetches)
@@ -339,8 +345,9 @@ def function(graph: _paoding.Graph, may_round: MayRound = may_round_products) ->
     and writes tensors where they are, on the CPU or a GPU, there in the current stream; torch.compile and CUDA graphs take
     it. Kernels are made when a device, and on a GPU a stream, first needs them; `may_round` says of a device whether
     products of f32 are rounded to TF32 there: as torch.backends.cuda.matmul has it, unless told otherwise. Errors:
-    (argument) the graph has parameters; (unsupported) on a GPU, loops and branches that are decided while they run, and
-    positions that are checked (gather)."""
+    (argument) the graph has parameters; (unsupported) on a GPU, prints and ops that are to run on the CPU. A position that is
+    outside (gather) is an ArgumentError: on the CPU of the call, on a GPU, where nobody waits, of a later call or of
+    paoding.torch.synchronize()."""
     if graph.parameters:
         raise ArgumentError(f"function: the graph has the parameter '{graph.parameters[0]}'; make it an input")
     made = _function_of(graph.clone(), graph.fetches, may_round)
