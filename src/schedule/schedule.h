@@ -39,10 +39,12 @@ struct LaunchEntry {
     results,      // after all launches: small results to the host
   };
   Kind kind = Kind::launch;
-  std::size_t launch = 0;  // of Schedule::launches
-  int fused = -1;          // Kind::fused: of Schedule::fused; `launch` is its first
-  int choice = -1;         // of a choice, and of `again` its choice's: of Schedule::choices
-  int body_of = -1;        // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
+  std::size_t launch = 0;        // of Schedule::launches
+  int fused = -1;                // Kind::fused: of Schedule::fused; `launch` is its first
+  int choice = -1;               // of a choice, and of `again` its choice's: of Schedule::choices
+  int body_of = -1;              // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
+  int branch = -1;               // the innermost of Schedule::branches that the entry stands in; -1: in none
+  bool overlaps_before = false;  // it may start before the entry in front of it has ended, by PDL
 };
 
 /// The alternatives of a choice. Bodies are entries, in a row after the choice.
@@ -57,6 +59,13 @@ struct Choice {
   bool is_loop = false;  // without a length: its one body comes again while its condition holds
 };
 
+/// One of the ways that a choice without a conditional node chooses among: its kernels start whatever is chosen, ask
+/// whether it is the one, and else return at once.
+struct Branch {
+  std::size_t select = 0;  // of Schedule::launches
+  std::size_t number = 0;  // among the ways of the select
+};
+
 /// Launches of a plan that start as one.
 struct FusedLaunch {
   std::vector<std::size_t> launches;  // in their order
@@ -68,6 +77,7 @@ struct Schedule {
   std::vector<Launch> launches;
   std::vector<LaunchEntry> entries;
   std::vector<Choice> choices;
+  std::vector<Branch> branches;
   std::vector<FusedLaunch> fused;
   /// The kernels of fused launches; nullptr where nothing is fused.
   std::shared_ptr<FusedLaunches> kernels = {};
@@ -118,7 +128,7 @@ std::string to_string(const Schedule& schedule);
 void fuse_launches(const Plan& plan, Schedule* schedule);
 /// On a CPU: fills `fused`.
 void batch_groups(const Plan& plan, Schedule* schedule);
-/// Fills `entries` and `choices`; `is_stepwise`: the host makes all choices.
+/// Fills `entries`, `choices` and `branches`; `is_stepwise`: the host makes all choices.
 void order_entries(Schedule* schedule, bool is_stepwise);
 /// Fills `segments`: a run is cut where the host has something to do, and in front of every commit that values are
 /// printed before.

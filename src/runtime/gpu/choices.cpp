@@ -73,19 +73,27 @@ GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, c
     const Step& step = *select.step;
     const auto [first, is_new] = first_word_.try_emplace(&step, words_);
     if (is_new) words_ += step.kind == Step::Kind::repeat ? 1 : step.is_conditional ? 0 : step.branches.size();
-    if (is_conditional(select) || holds_host_steps(target, step)) continue;
-    word_of_.resize(launches.size(), -1);
-    for (std::size_t k = 0; k < select.targets.size(); ++k) {  // those of inner branches come later, and stay
-      const std::size_t end = k + 1 < select.targets.size() ? select.targets[k + 1] : select.end;
-      std::fill(word_of_.begin() + static_cast<std::ptrdiff_t>(select.targets[k]),
-                word_of_.begin() + static_cast<std::ptrdiff_t>(end), static_cast<int>(first->second + k));
-    }
   }
+  add_words_of_branches();
   if (words_ == 0 || where == Words::placed) return;
   memory_ = gpu::DeviceMemory(device, words_ * sizeof(unsigned));
   const std::vector<unsigned> zeros(words_, 0);
   PD_CUDA(driver.cuMemcpyHtoD(memory_.address(), zeros.data(), words_ * sizeof(unsigned)));
   place(memory_.pointer());
+}
+
+void GpuChoices::add_words_of_branches() {
+  if (schedule_->branches.empty()) return;
+  word_of_.assign(schedule_->launches.size(), -1);
+  for (const LaunchEntry& entry : schedule_->entries) {
+    if (entry.branch < 0) continue;
+    const Branch& branch = schedule_->branches[static_cast<std::size_t>(entry.branch)];
+    const auto word = static_cast<int>(first_word_.at(schedule_->launches[branch.select].step) + branch.number);
+    word_of_[entry.launch] = word;
+    for (const std::size_t i : schedule_->members(entry)) word_of_[i] = word;
+    if (entry.kind != LaunchEntry::Kind::choice) continue;
+    for (const std::size_t i : schedule_->choice_of(entry).selects) word_of_[i] = word;
+  }
 }
 
 std::vector<gpu::KernelSource> GpuChoices::sources() const {

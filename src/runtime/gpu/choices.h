@@ -60,6 +60,7 @@ class GpuChoices {
 
   Kernel made(const Steps& steps, const Target& target) const;
   Steps steps_of(const LaunchEntry& choice) const;
+  void add_words_of_branches();
   void* word(std::size_t number) const { return at_ + number; }
   const Schedule* schedule_ = nullptr;
   std::map<Steps, Kernel> kernels_;                // those that are chosen for at once
