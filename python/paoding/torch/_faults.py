@@ -17,6 +17,11 @@ from ._memory import address, at, is_captured
 _everything: weakref.WeakSet[Faults] = weakref.WeakSet()
 
 
+def _of_host(shape: torch.Size) -> Tensor:
+    """Memory that a copy fills while nobody waits for it."""
+    return torch.empty(shape, dtype=torch.int64, pin_memory=True)
+
+
 class Faults:
     """Of one graph, whose runs come one after the other."""
 
@@ -41,9 +46,9 @@ class Faults:
             is_free = (kept == -1).all(dim=1, keepdim=True)
             kept.copy_(torch.where(is_free, new, kept))
             return
-        host = torch.empty(words.shape, dtype=torch.int64, pin_memory=True)
+        host = _of_host(words.shape)
         host.copy_(words, non_blocking=True)
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         with self._lock:
             self._under_way.append((host, event))
@@ -57,14 +62,18 @@ class Faults:
         """The same when all work of the device is done."""
         self._raise(only_ended=False)
         if self._is_captured:
-            words = self._of_replays.cpu()
+            words = self._of_replays.to('cpu', copy=True)
             self._of_replays.fill_(-1)
             self._graph.check(address(words))
+
+    @staticmethod
+    def _has_ended(event: torch.cuda.Event) -> bool:
+        return bool(event.query())  # type: ignore[no-untyped-call]
 
     def _raise(self, only_ended: bool) -> None:
         while True:
             with self._lock:
-                if not self._under_way or (only_ended and not self._under_way[0][1].query()):
+                if not self._under_way or (only_ended and not self._has_ended(self._under_way[0][1])):
                     return
                 host, _ = self._under_way.popleft()
             self._graph.check(address(host))
