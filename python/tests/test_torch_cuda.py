@@ -361,6 +361,20 @@ def test_positions_that_are_outside_are_raised_later():
         pt.synchronize()
 
 
+def test_a_function_can_be_one_launch_of_a_graph():
+    with pd.Graph() as graph:
+        x, w = graph.input('x', pd.f32, (4, 3)), graph.input('w', pd.f32, (3, 3))
+        graph.fetch('y', pd.tanh(pd.tanh(x @ w) @ w))
+    function = pt.function(graph, uses_graph=True)
+    w = torch.randn(3, 3, device='cuda', requires_grad=True)
+    for _ in range(12):  # memory comes again
+        x = torch.randn(4, 3, device='cuda', requires_grad=True)
+        y, wanted = function(x, w), torch.tanh(torch.tanh(x @ w) @ w)
+        close(y, wanted)
+        for mine, theirs in zip(torch.autograd.grad(y.sum(), (x, w)), torch.autograd.grad(wanted.sum(), (x, w))):
+            close(mine, theirs)
+
+
 def test_a_loop_that_the_device_decides_is_a_function():
     with pd.Graph() as graph:
         x = graph.input('x', pd.f32, ())
