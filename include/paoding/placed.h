@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "paoding/graph.h"
+#include "paoding/program.h"
 
 namespace paoding {
 
@@ -18,20 +19,27 @@ struct PlacedOptions {
   /// On a GPU: ops that check positions while they run (gather, scatter) are allowed, and leave a position that is
   /// outside in PlacedGraph::fault_words(). They are cleared by every run.
   bool reports_faults = false;
+  /// On a GPU: a run whose addresses have come before is one launch of a CUDA graph, of which the last few sets of
+  /// addresses have one each. Off, since it has not been measured on a GPU. A graph with loops that are decided while
+  /// they run, or with branches that hold much, is run so in any case.
+  bool uses_graph = false;
 };
 
-/// A graph without parameters, compiled once for a device, whose inputs are read and whose results are written where
-/// the caller has them: nothing is copied in or out. On a GPU everything goes into the caller's stream, and nothing is
-/// allocated or waited for, so that a call may be captured into a CUDA graph.
-/// One thread uses it at a time, as Program; on a GPU in one stream, or in streams that wait for each other.
-/// A run that is captured writes nothing but the memory that it was given: such graphs may run at the same time, and
-/// beside other runs, as long as they have workspaces of their own, and the PlacedGraph is there.
+/// A graph that writes no parameter, compiled once for a device, whose inputs are read and whose results are written
+/// where the caller has them: nothing is copied in or out. Its parameters are a store's; values that follow from them
+/// alone, such as weights in the order that a kernel wants, are made once and again when a parameter was written. On a
+/// GPU everything goes into the caller's stream, and nothing is waited for, so that a call may be captured into a CUDA
+/// graph; the device decides loops and branches, by conditional nodes of a graph. One thread uses it at a time, as
+/// Program; on a GPU in one stream, or in streams that wait for each other. A run that is captured writes nothing but
+/// the memory that it was given: such graphs may run at the same time, and beside other runs, as long as they have
+/// workspaces of their own, and the PlacedGraph is there.
 class PlacedGraph {
  public:
-  /// Errors: as Program's; (argument) the graph has parameters; (unsupported) it has loops or branches that are decided
-  /// while they run, prints, results that are Variants, or on a GPU an op that checks positions while it runs, unless
-  /// faults are reported.
-  PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options = {});
+  /// Errors: as Program's; (argument) the graph has parameters and none are given; (unsupported) it writes parameters,
+  /// has prints, results that are Variants, or on a GPU ops that are to run on the CPU, or one that checks positions
+  /// while it runs, unless faults are reported.
+  PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options = {},
+              const Parameters* parameters = nullptr);
   ~PlacedGraph();
   PlacedGraph(PlacedGraph&&) noexcept;
   PlacedGraph& operator=(PlacedGraph&&) noexcept;
@@ -58,10 +66,15 @@ class PlacedGraph {
   /// Errors: those that Program::run throws for such values.
   void check(const void* fault_words) const;
 
+  /// Makes the values that follow from parameters written since, and waits until runs may be captured: a capture cannot
+  /// wait for those who write parameters. A graph that was captured reads the parameters that are there when it is
+  /// launched, and the values that were made of them last; nobody orders it with runs that write them.
+  void prepare();
+
   /// Dense memory of the device, aligned to 64 bytes on a CPU and to 256 on a GPU, as their allocators align it; null
   /// for a tensor without elements. `stream`: a cudaStream_t or CUstream of the device; not looked at on a CPU, where
   /// the call returns when it is done. No two may overlap. Error (argument) when one is null or not aligned, or there
-  /// are too few or too many.
+  /// are too few or too many, and where the stream is captured and parameters were written since prepare().
   void run(std::span<const void* const> inputs, std::span<void* const> results, void* workspace,
            void* stream = nullptr);
 

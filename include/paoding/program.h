@@ -166,6 +166,7 @@ class Parameters {
 
  private:
   friend class Program;
+  friend class PlacedGraph;
   friend void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more);
   struct Store;
   Store& store() const;

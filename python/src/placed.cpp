@@ -34,17 +34,19 @@ void bind_placed(nb::module_& module) {
       .def(
           "__init__",
           [](PlacedGraph* self, const GraphHandle& graph, const std::string& device, bool allow_tf32,
-             const std::vector<std::string>& fetches) {
+             const std::vector<std::string>& fetches, bool reports_faults, bool uses_graph) {
             const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
             with_lines(*graph.owner, [&] {
               new (self) PlacedGraph(run_freely([&] {
-                return PlacedGraph(*copy, device_of(device), {fetches, allow_tf32});
+                return PlacedGraph(*copy, device_of(device), {fetches, allow_tf32, reports_faults, uses_graph});
               }));
             });
           },
-          "graph"_a, "device"_a, "allow_tf32"_a = false, "fetches"_a = nb::list(),
+          "graph"_a, "device"_a, "allow_tf32"_a = false, "fetches"_a = nb::list(), "reports_faults"_a = false,
+          "uses_graph"_a = false,
           nb::sig("def __init__(self, graph: Graph, device: str, allow_tf32: bool = False, "
-                  "fetches: collections.abc.Sequence[str] = ()) -> None"))
+                  "fetches: collections.abc.Sequence[str] = (), reports_faults: bool = False, "
+                  "uses_graph: bool = False) -> None"))
       .def_prop_ro(
           "inputs", [](const PlacedGraph& self) { return places_of(self.inputs()); },
           nb::sig("def inputs(self) -> list[tuple[str, DType, tuple[int, ...]]]"), "Name, dtype and shape of each.")
@@ -52,6 +54,16 @@ void bind_placed(nb::module_& module) {
           "results", [](const PlacedGraph& self) { return places_of(self.results()); },
           nb::sig("def results(self) -> list[tuple[str, DType, tuple[int, ...]]]"))
       .def_prop_ro("workspace_bytes", &PlacedGraph::workspace_bytes)
+      .def_prop_ro(
+          "fault_words",
+          [](const PlacedGraph& self) {
+            const PlacedGraph::FaultWords words = self.fault_words();
+            return nb::make_tuple(words.offset, words.bytes);
+          },
+          nb::sig("def fault_words(self) -> tuple[int, int]"), "Where in the workspace they are, and their bytes.")
+      .def(
+          "check", [](const PlacedGraph& self, Address words) { self.check(reinterpret_cast<const void*>(words)); },
+          "words"_a, "Raises the error of a run that left these, at an address of the host.")
       .def(
           "run",
           [](PlacedGraph& self, const std::vector<Address>& inputs, const std::vector<Address>& results,

@@ -513,11 +513,18 @@ def test_kernels_may_be_timed_on_the_device():
     np.testing.assert_array_equal(plain, tuned)
 
 
-def test_a_program_for_a_gpu_trains_as_that_for_the_cpu():
-    """On the GPU that is not there (tests/gpu/pretend_gpu)."""
+def run_on_the_pretended_gpu(code):
     folder = pathlib.Path(pd.__file__).parents[2] / 'pretend_gpu'
     if not (folder / 'libcuda.so.1').exists():
         pytest.skip(f'{folder} is not built')
+    package = str(pathlib.Path(pd.__file__).parents[1])
+    environment = {**os.environ, 'PYTHONPATH': package, 'PAODING_CUDA_PATH': str(folder)}
+    done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_for_a_gpu_trains_as_that_for_the_cpu():
+    """On the GPU that is not there (tests/gpu/pretend_gpu)."""
     code = """
 import numpy as np, paoding as pd
 with pd.Graph() as graph:
@@ -535,7 +542,44 @@ for device in ('cpu', 'cuda'):
 np.testing.assert_allclose(*losses, rtol=1e-5)
 assert losses[0][-1] < losses[0][0]
 """
-    package = str(pathlib.Path(pd.__file__).parents[1])
-    environment = {**os.environ, 'PYTHONPATH': package, 'PAODING_CUDA_PATH': str(folder)}
-    done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_on_the_pretended_gpu(code)
+
+
+def test_a_graph_on_addresses_tells_of_positions_that_are_outside():
+    """On the GPU that is not there, whose memory is NumPy's, and which runs work when somebody waits for it."""
+    code = """
+import ctypes, os, numpy as np, paoding as pd
+from paoding import _paoding
+def memory(count, dtype):
+    size = count * np.dtype(dtype).itemsize
+    room = np.empty(size + 256, np.uint8)
+    first = -room.ctypes.data % 256
+    return room[first : first + size].view(dtype)
+with pd.Graph() as graph, graph.scope('table'):
+    graph.fetch('y', pd.gather(graph.input('x', pd.f32, 4), graph.input('i', pd.i64, 2), axis=0))
+try:
+    _paoding.PlacedGraph(graph, 'cuda')
+    assert False, 'it is refused'
+except pd.UnsupportedError as error:
+    assert 'table' in str(error)
+placed = _paoding.PlacedGraph(graph, 'cuda', reports_faults=True, uses_graph=True)
+first, size = placed.fault_words
+assert size == 16 and first + size <= placed.workspace_bytes
+x, i, y, room = memory(4, np.float32), memory(2, np.int64), memory(2, np.float32), memory(placed.workspace_bytes, np.uint8)
+x[:] = 1, 2, 3, 4
+driver = ctypes.CDLL(os.environ['PAODING_CUDA_PATH'] + '/libcuda.so.1')
+def run(*positions):
+    i[:] = positions
+    placed.run([x.ctypes.data, i.ctypes.data], [y.ctypes.data], room.ctypes.data)
+    assert driver.cuStreamSynchronize(None) == 0
+    placed.check(room.ctypes.data + first)
+    return y.tolist()
+for _ in range(3):
+    assert run(3, 0) == [4, 1]
+    try:
+        run(3, 4)
+        assert False, 'a position is outside'
+    except pd.ArgumentError as error:
+        assert 'gather' in str(error) and 'table' in str(error) and '4' in str(error), error
+"""
+    run_on_the_pretended_gpu(code)

@@ -329,10 +329,65 @@ def test_a_graph_is_a_differentiable_function():
         close(captured_y, torch.lerp(a.expand(4, 3), b, t.expand(4, 3)))
     with pytest.raises(pd.ArgumentError, match='tensors of cpu and cuda:0'):
         lerp(a, b, t.cpu())
-    with pd.Graph() as graph:
+
+
+def test_positions_that_are_outside_are_raised_later():
+    with pd.Graph() as graph, graph.scope('table'):
         graph.fetch('y', pd.gather(graph.input('x', pd.f32, (4, 3)), graph.input('i', pd.i64, 2), axis=0))
-    with pytest.raises(pd.UnsupportedError, match='positions are checked'):
-        pt.function(graph)(torch.randn(4, 3, device='cuda'), torch.tensor([1, 2], device='cuda'))
+    gather = pt.function(graph)
+    x, inside = torch.randn(4, 3, device='cuda'), torch.tensor([1, 2], device='cuda')
+    outside = torch.tensor([1, 4], device='cuda')
+    assert torch.equal(gather(x, inside), x[inside])
+    pt.synchronize()
+    gather(x, outside)
+    with pytest.raises(pd.ArgumentError, match='table'):
+        pt.synchronize()
+    pt.synchronize()
+    gather(x, outside)
+    torch.cuda.synchronize()
+    with pytest.raises(pd.ArgumentError, match='table'):
+        gather(x, inside)
+    assert torch.equal(gather(x, inside), x[inside])
+    positions = inside.clone()
+    replayed, y = captured(lambda: gather(x, positions))
+    replayed.replay()
+    pt.synchronize()
+    assert torch.equal(y, x[inside])
+    positions.copy_(outside)
+    replayed.replay()
+    positions.copy_(inside)
+    replayed.replay()
+    with pytest.raises(pd.ArgumentError, match='table'):
+        pt.synchronize()
+
+
+def test_a_function_can_be_one_launch_of_a_graph():
+    with pd.Graph() as graph:
+        x, w = graph.input('x', pd.f32, (4, 3)), graph.input('w', pd.f32, (3, 3))
+        graph.fetch('y', pd.tanh(pd.tanh(x @ w) @ w))
+    function = pt.function(graph, uses_graph=True)
+    w = torch.randn(3, 3, device='cuda', requires_grad=True)
+    for _ in range(12):  # memory comes again
+        x = torch.randn(4, 3, device='cuda', requires_grad=True)
+        y, wanted = function(x, w), torch.tanh(torch.tanh(x @ w) @ w)
+        close(y, wanted)
+        for mine, theirs in zip(torch.autograd.grad(y.sum(), (x, w)), torch.autograd.grad(wanted.sum(), (x, w))):
+            close(mine, theirs)
+
+
+def test_a_loop_that_the_device_decides_is_a_function():
+    with pd.Graph() as graph:
+        x = graph.input('x', pd.f32, ())
+        graph.fetch('y', pd.while_loop(lambda v: v < 100, lambda v: v * 2, x))
+    double = pt.function(graph)
+    x = torch.tensor(3.0, device='cuda')
+    assert double(x).item() == 192
+    with torch.no_grad():
+        replayed, y = captured(lambda: double(x))
+        for value, wanted in ((3.0, 192.0), (200.0, 200.0), (70.0, 140.0)):
+            x.fill_(value)
+            replayed.replay()
+            assert y.item() == wanted
 
 
 def test_a_model_is_accelerated_where_it_is():

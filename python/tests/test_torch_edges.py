@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers of ours without rows or steps, and lengths that do not fit."""
 
+import ctypes
+
 import pytest
 
 import paoding as pd
@@ -9,6 +11,7 @@ torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip insta
 from torch.nn.utils.rnn import PackedSequence
 
 import paoding.torch as pt
+from paoding.torch import _faults
 from torch_layers import KINDS, flat, states_of, twins
 
 MORE = [{}, {'num_layers': 2, 'bidirectional': True}, {'batch_first': True, 'bias': False}]
@@ -109,3 +112,57 @@ def test_lengths_of_a_compiled_layer_are_checked_when_it_runs():
         torch.testing.assert_close(compiled(x, n), ours(x, lengths=n)[0])
     with pytest.raises(RuntimeError, match=r'lengths\[1\] is 9, needed is 0 to 4'):
         compiled(x, torch.tensor([4, 9, 2]))
+
+
+def test_faults_of_a_gpu_are_raised_when_their_run_has_ended(monkeypatch):
+    """The GPU is the host's memory here, and its events end when the test says so."""
+
+    class Event:
+        has_ended = False
+
+        def record(self):
+            made.append(self)
+
+        def query(self):
+            return self.has_ended
+
+    class Graph:
+        fault_words = 256, 32  # of two launches
+
+        def check(self, words):
+            found = (ctypes.c_int64 * 4).from_address(words)
+            if any(word != -1 for word in found):
+                raise pd.ArgumentError(f'at {list(found)}')
+
+    made, is_captured = [], [False]
+    monkeypatch.setattr(_faults, '_of_host', lambda shape: torch.empty(shape, dtype=torch.int64))
+    monkeypatch.setattr(_faults, 'is_captured', lambda device: is_captured[0])
+    monkeypatch.setattr(torch.cuda, 'Event', Event)
+    faults = _faults.Faults(Graph(), torch.device('cpu'))
+    room = torch.zeros(256 + 32, dtype=torch.uint8)
+
+    def run(*words):
+        room[256:].view(torch.int64).copy_(torch.tensor(words))
+        faults.follow(room)
+
+    run(-1, -1, -1, -1)
+    run(-1, -1, 7, 6)
+    run(-1, -1, -1, -1)
+    faults.raise_ended()  # none has
+    made[0].has_ended = True
+    faults.raise_ended()  # that had no fault
+    made[1].has_ended = True
+    with pytest.raises(pd.ArgumentError, match='7, 6'):
+        faults.raise_ended()
+    faults.raise_ended()
+    faults.raise_all()
+    is_captured[0] = True
+    run(-1, -1, -1, -1)
+    run(5, 4, -1, -1)
+    run(9, 8, 3, 2)  # of each launch the first stays
+    run(-1, -1, -1, -1)
+    faults.raise_ended()  # a graph may be replayed at any time
+    is_captured[0] = False
+    with pytest.raises(pd.ArgumentError, match='5, 4, 3, 2'):
+        faults.raise_all()
+    faults.raise_all()

@@ -23,7 +23,7 @@ std::unique_ptr<Executor> make_gpu_executor(const Plan&, const ExecutorOptions&)
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t, const Device&) { no_gpu(); }
 void read_gpu_memory(const Device&, const void*, Tensor*) { no_gpu(); }
 std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char*, CompiledPlan, const Device&, bool) { no_gpu(); }
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(PlacedSource, const Device&, const PlacedOptions&) { no_gpu(); }
 void fuse_launches(const Plan&, Schedule*) {}  // plans without kernels have nothing to fuse
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }

@@ -40,9 +40,22 @@ class LaterRead {
   virtual std::vector<Tensor> values() = 0;
 };
 
-class Executor {
+/// Somebody whose work on a device uses the memory of a store, in some order with the others'.
+class StoreUser {
  public:
-  virtual ~Executor() = default;
+  virtual ~StoreUser() = default;
+  /// Orders all that is enqueued in the stream from here on after all that this has enqueued.
+  virtual void precede(void* /*stream*/) {}
+  /// Orders all that this enqueues from here on after all that the other has enqueued.
+  virtual void follow(StoreUser& /*other*/) {}
+  /// Waits for all of it: throws only errors that have not been thrown yet.
+  virtual void finish() = 0;
+  /// Whether waiting may find that a run has failed, on a GPU, where run() does not wait.
+  virtual bool can_fail() const { return false; }
+};
+
+class Executor : public StoreUser {
+ public:
   virtual void write(int slot, const Tensor& tensor) = 0;
   /// Reads a value on the executor's GPU; `stream` is the caller's and goes on when it has been read.
   virtual void write(int /*slot*/, const DeviceTensor& /*tensor*/, void* /*stream*/) { no_device_memory(); }
@@ -59,15 +72,10 @@ class Executor {
   virtual DeviceTensor keep(const Operand& /*dense*/) { no_device_memory(); }
   /// On a GPU the CUstream that everything is enqueued in.
   virtual void* stream() const { return nullptr; }
-  /// Orders all that is enqueued from here on after all that the other has enqueued.
-  virtual void follow(Executor& /*other*/) {}
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
   virtual void wait() = 0;
-  /// The same for a caller that did not call run(): throws only errors that have not been thrown yet.
-  virtual void finish() { wait(); }
-  /// Whether wait() may find that a run has failed, on a GPU, where run() does not wait.
-  virtual bool can_fail() const { return false; }
+  void finish() override { wait(); }
   virtual std::shared_ptr<Arena> arena() const = 0;
   virtual KernelCost kernel_cost() const { return {}; }
   virtual std::int64_t launches() const = 0;

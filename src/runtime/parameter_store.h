@@ -49,30 +49,30 @@ struct Parameters::Store {
   std::shared_mutex running;
   std::mutex writing;  // taken by writers before `running`, and kept while a callback lets others read
   std::mutex order_lock;
-  UseOrder<Executor> order_on_gpu;
+  UseOrder<StoreUser> order_on_gpu;
   PreprocessedParameters preprocessed;
 
   // Called under `running` before the host reads or writes the values.
   void finish_runs(bool writes) {
     const std::lock_guard lock(order_lock);
-    for (Executor* executor : order_on_gpu.before(writes)) {
-      order_on_gpu.forget(executor);  // its error is told once
-      executor->finish();
+    for (StoreUser* user : order_on_gpu.before(writes)) {
+      order_on_gpu.forget(user);  // its error is told once
+      user->finish();
     }
   }
   // Called before a run is enqueued. A run that cannot be called off on the device waits here for those that may fail.
-  void enqueue(Executor* next, bool writes) {
+  void enqueue(StoreUser* next, bool writes) {
     const std::lock_guard lock(order_lock);
     if (writes && !next->can_fail()) {
-      for (Executor* other : order_on_gpu.before(true)) {
+      for (StoreUser* other : order_on_gpu.before(true)) {
         if (other != next && other->can_fail()) other->finish();
       }
     }
-    order_on_gpu.use(next, writes, [&](Executor& other) { next->follow(other); });
+    order_on_gpu.use(next, writes, [&](StoreUser& other) { next->follow(other); });
   }
-  void forget(const Executor* executor) {
+  void forget(const StoreUser* user) {
     const std::lock_guard lock(order_lock);
-    order_on_gpu.forget(executor);
+    order_on_gpu.forget(user);
   }
 
   /// Called before a run that reads them is enqueued.

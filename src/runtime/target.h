@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/target.h"
+#include "paoding/program.h"
 #include "plan/plan.h"
 
 namespace paoding {

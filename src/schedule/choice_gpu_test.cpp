@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "plan/host_steps.h"
 #include "schedule/schedule.h"
 #include "tests/gpu/kernel_texts.h"
@@ -94,6 +96,41 @@ TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
     if (each.kind == LaunchEntry::Kind::choice) chosen.push_back(schedule.choice_of(each).selects.size());
   }
   EXPECT_EQ(chosen, (std::vector<std::size_t>{1, 2})) << to_string(plan);
+}
+
+// In a caller's stream the device chooses as in a captured run: small branches by words that their kernels ask, a loop
+// by a conditional node.
+TEST(GpuOrder, InACallersStreamIsThatOfACapturedRun) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {4}), limit = g.input("limit", f32, {});
+  const Value y = cond(
+      p, [&] { return sum(exp(x)); }, [&] { return sum(x * 3.0) + 1.0; });
+  g.fetch("z", while_loop(
+                   {x * y}, [&](const Values& v) { return less(sum(v[0]), limit); },
+                   [&](const Values& v) { return Values{v[0] * 2.0}; })[0]);
+  const Plan plan = plan_for_gpu(g);
+  const Schedule captured = make_schedule(plan), placed = make_schedule(plan, {.in_callers_stream = true});
+  std::set<std::pair<std::size_t, std::size_t>> asked;
+  std::vector<LaunchEntry::Kind> kinds;
+  for (const LaunchEntry& entry : placed.entries) {
+    kinds.push_back(entry.kind);
+    if (entry.branch < 0) continue;
+    const Branch& branch = placed.branches[static_cast<std::size_t>(entry.branch)];
+    asked.emplace(branch.select, branch.number);
+    const Launch& select = placed.launches[branch.select];
+    EXPECT_GE(entry.launch, select.targets[branch.number]);
+    EXPECT_LT(entry.launch, select.end);
+    EXPECT_EQ(entry.body_of, -1);
+  }
+  EXPECT_EQ(asked.size(), 2u) << to_string(placed);
+  std::vector<LaunchEntry::Kind> of_captured;
+  for (const LaunchEntry& entry : captured.entries) {
+    if (entry.kind != LaunchEntry::Kind::guard && entry.kind != LaunchEntry::Kind::poll)
+      of_captured.push_back(entry.kind);
+  }
+  EXPECT_EQ(kinds, of_captured) << to_string(captured);
+  EXPECT_TRUE(placed.needs_graph());
+  EXPECT_FALSE(placed.guards.has_guard());
 }
 
 TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {

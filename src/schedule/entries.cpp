@@ -3,6 +3,7 @@
 // choices.
 #include <algorithm>
 
+#include "gpu/codegen/text_launch.h"
 #include "schedule/schedule.h"
 
 namespace paoding {
@@ -41,7 +42,13 @@ class Entries {
   };
 
   void push(Kind kind, std::size_t launch, int choice = -1, int fused = -1) {
-    schedule_.entries.push_back({kind, launch, fused, choice, body_of_});
+    schedule_.entries.push_back({kind, launch, fused, choice, body_of_, branch_});
+    LaunchEntry& entry = schedule_.entries.back();
+    if (kind == Kind::fused) entry.overlaps_before = schedule_.fused[static_cast<std::size_t>(fused)].overlaps_before;
+    if (kind == Kind::launch) entry.overlaps_before = overlaps_before(*launches_[launch].step);
+  }
+  static bool overlaps_before(const Step& step) {
+    return step.text != nullptr && !step.text->launches.empty() && step.text->launches.front().overlaps_before;
   }
   Choice& choice(int number) { return schedule_.choices[static_cast<std::size_t>(number)]; }
 
@@ -75,7 +82,7 @@ class Entries {
     if (!is_hosts && belongs_to(*beside, i)) {
       choice(beside->choice).selects.push_back(i);
       beside->end = launch.end;
-      add_branches(launch, -1);
+      add_branches(i, -1);
       return launch.end;
     }
     const int number = static_cast<int>(schedule_.choices.size());
@@ -84,11 +91,11 @@ class Entries {
     if (launch.step->kind == Step::Kind::repeat) {
       add_loop(launch, i, number, is_hosts);
     } else if (is_hosts || is_conditional(launch)) {
-      add_branches(launch, number);
+      add_branches(i, number);
     } else {
       choice(number).selects.push_back(i);
       *beside = {number, launch.end};
-      add_branches(launch, -1);
+      add_branches(i, -1);
     }
     return launch.end;
   }
@@ -120,16 +127,21 @@ class Entries {
   }
 
   // `number`: of the choice whose bodies the branches are; -1: they are started whatever is chosen.
-  void add_branches(const Launch& select, int number) {
+  void add_branches(std::size_t i, int number) {
+    const Launch& select = launches_[i];
     std::vector<std::pair<std::size_t, std::size_t>> bodies;
-    const int around = number < 0 ? body_of_ : std::exchange(body_of_, number);
+    const int around = number < 0 ? body_of_ : std::exchange(body_of_, number), branch_around = branch_;
     for (std::size_t k = 0; k < select.targets.size(); ++k) {
       const bool is_last = k + 1 == select.targets.size();
       const std::size_t first = schedule_.entries.size();
+      if (number < 0) {
+        branch_ = static_cast<int>(schedule_.branches.size());
+        schedule_.branches.push_back({i, k});
+      }
       walk(select.targets[k], is_last ? select.end : select.targets[k + 1] - 1);
       bodies.emplace_back(first, schedule_.entries.size());
     }
-    body_of_ = around;
+    body_of_ = around, branch_ = branch_around;
     if (number < 0) return;
     choice(number).bodies = std::move(bodies);
     choice(number).end = schedule_.entries.size();
@@ -155,6 +167,7 @@ class Entries {
   std::vector<int> fused_of_;  // per launch; empty where nothing is fused
   Beside beside_;              // of the whole list
   int body_of_ = -1;           // of the entries that are added now
+  int branch_ = -1;            // likewise
 };
 
 }  // namespace

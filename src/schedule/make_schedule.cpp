@@ -20,6 +20,10 @@ std::int64_t Schedule::starts() const {
   return count;
 }
 
+bool Schedule::needs_graph() const {
+  return std::ranges::any_of(entries, [this](const LaunchEntry& entry) { return holds_bodies(entry); });
+}
+
 std::vector<std::byte*> pretended_addresses(const Plan& plan) {
   constexpr std::uintptr_t kBegin = std::uintptr_t{1} << 20, kAligned = 256;
   const auto bytes_of = [](std::int64_t bytes) {
@@ -50,7 +54,7 @@ Schedule make_schedule(const Plan& plan, const ScheduleOptions& options) {
   }
   if (!on_gpu && options.batches_groups) batch_groups(plan, &schedule);
   if (is_captured) schedule.results = packed_results(plan);
-  order_entries(&schedule, !is_captured);
+  order_entries(&schedule, !on_gpu || is_stepwise);
   cut_segments(&schedule);
   if (is_captured) schedule.completion = plan_completion(plan, schedule, schedule.results.results.empty());
   return schedule;

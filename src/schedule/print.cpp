@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/one_line.h"
-#include "gpu/codegen/text_launch.h"
 #include "schedule/schedule.h"
 
 namespace paoding {
@@ -144,10 +143,11 @@ class Printer {
     } else {
       text = fmt::format("step {} {}", first.position, one_line(first.label.op));
     }
-    bool overlaps =
-        first.text != nullptr && !first.text->launches.empty() && first.text->launches.front().overlaps_before;
-    if (entry.kind == Kind::fused) overlaps = s_.fused[static_cast<std::size_t>(entry.fused)].overlaps_before;
-    if (overlaps) text += ", PDL";
+    if (entry.overlaps_before) text += ", PDL";
+    if (entry.branch >= 0) {
+      const Branch& branch = s_.branches[static_cast<std::size_t>(entry.branch)];
+      text += fmt::format(", in branch {} of step {}", branch.number, s_.launches[branch.select].step->position);
+    }
     if (writes) text += ", writes parameters";
     if (faults) text += ", may fault";
     if (polls) text += ", polls for cancellation";

@@ -39,10 +39,12 @@ struct LaunchEntry {
     results,      // after all launches: small results to the host
   };
   Kind kind = Kind::launch;
-  std::size_t launch = 0;  // of Schedule::launches
-  int fused = -1;          // Kind::fused: of Schedule::fused; `launch` is its first
-  int choice = -1;         // of a choice, and of `again` its choice's: of Schedule::choices
-  int body_of = -1;        // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
+  std::size_t launch = 0;        // of Schedule::launches
+  int fused = -1;                // Kind::fused: of Schedule::fused; `launch` is its first
+  int choice = -1;               // of a choice, and of `again` its choice's: of Schedule::choices
+  int body_of = -1;              // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
+  int branch = -1;               // the innermost of Schedule::branches that the entry stands in; -1: in none
+  bool overlaps_before = false;  // it may start before the entry in front of it has ended, by PDL
 };
 
 /// The alternatives of a choice. Bodies are entries, in a row after the choice.
@@ -57,6 +59,13 @@ struct Choice {
   bool is_loop = false;  // without a length: its one body comes again while its condition holds
 };
 
+/// One of the ways that a choice without a conditional node chooses among: its kernels start whatever is chosen, ask
+/// whether it is the one, and else return at once.
+struct Branch {
+  std::size_t select = 0;  // of Schedule::launches
+  std::size_t number = 0;  // among the ways of the select
+};
+
 /// Launches of a plan that start as one.
 struct FusedLaunch {
   std::vector<std::size_t> launches;  // in their order
@@ -68,6 +77,7 @@ struct Schedule {
   std::vector<Launch> launches;
   std::vector<LaunchEntry> entries;
   std::vector<Choice> choices;
+  std::vector<Branch> branches;
   std::vector<FusedLaunch> fused;
   /// The kernels of fused launches; nullptr where nothing is fused.
   std::shared_ptr<FusedLaunches> kernels = {};
@@ -78,11 +88,13 @@ struct Schedule {
   Completion completion;
   std::vector<std::string> notes;  // on fused launches, and why others are not
   int repeats = 1;
-  bool is_captured = false;  // on a GPU: each segment is a graph; else entries start one by one
+  bool is_captured = false;  // on a GPU: each segment is a graph of ours; else entries start one by one
 
   bool holds_bodies(const LaunchEntry& entry) const {
     return entry.kind == LaunchEntry::Kind::choice && !choice_of(entry).bodies.empty();
   }
+  /// Whether a choice has a conditional node, which only a graph can hold.
+  bool needs_graph() const;
   const Choice& choice_of(const LaunchEntry& entry) const { return choices[static_cast<std::size_t>(entry.choice)]; }
   /// How many launches, choices and prints a run starts, those of all branches and of one turn of a loop counted.
   std::int64_t starts() const;
@@ -94,8 +106,8 @@ struct ScheduleOptions {
   Execution execution = Execution::captured;
   int repeats = 1;             // runs of the plan in one run of the schedule
   bool fuses_launches = true;  // on a GPU, of a captured run
-  /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, brings nothing to the host,
-  /// and is no graph of ours.
+  /// The run is in a stream of the caller's, who may capture it: it has no guards or polls, and brings nothing to the
+  /// host. On a GPU the device makes all choices but those that have something for the CPU to do.
   bool in_callers_stream = false;
   /// On a CPU: groups may start as one where the machine has threads to share. Off: the schedule is that of any CPU.
   bool batches_groups = false;
@@ -116,7 +128,7 @@ std::string to_string(const Schedule& schedule);
 void fuse_launches(const Plan& plan, Schedule* schedule);
 /// On a CPU: fills `fused`.
 void batch_groups(const Plan& plan, Schedule* schedule);
-/// Fills `entries` and `choices`; `is_stepwise`: the host makes all choices.
+/// Fills `entries`, `choices` and `branches`; `is_stepwise`: the host makes all choices.
 void order_entries(Schedule* schedule, bool is_stepwise);
 /// Fills `segments`: a run is cut where the host has something to do, and in front of every commit that values are
 /// printed before.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <numeric>
+#include <optional>
 
 #include "tests/support/program_check.h"
 
@@ -13,9 +14,12 @@ namespace paoding::testing_program {
 class RandomGraph {
  public:
   /// With `statements`, gradients are not added to the graph but written there as graph text that follows it. Values
-  /// that are not f64 are `narrow`.
-  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr, DType narrow = f32)
-      : random_(seed), narrow_(narrow) {
+  /// that are not f64 are `narrow`. With `Choices::some` there are branches and loops without a length among the ops,
+  /// decided by fed values, and no gradients.
+  enum class Choices : std::uint8_t { none, some };
+  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr, DType narrow = f32,
+              Choices choices = Choices::none)
+      : random_(seed), narrow_(narrow), has_choices_(choices == Choices::some) {
     const DType dtype = below(3) == 0 ? f64 : narrow_;
     const std::int64_t a = 1 + below(4), b = 1 + below(5), c = 1 + below(3);
     Pool pool;
@@ -66,6 +70,8 @@ class RandomGraph {
 
   void grow(Pool* pool, const Graph* here, int depth) {
     const Item item = pick_float(*pool);
+    if (has_choices_ && depth < 2 && chance(12))
+      return chance(50) ? branched(pool, here, depth) : looped(pool, here, depth);
     const std::int64_t kind = below(100);
     if (kind < 18) return add(pool, unary(item));
     if (kind < 40) return add(pool, binary(item, pick_float(*pool)));
@@ -391,6 +397,51 @@ class RandomGraph {
     }
   }
 
+  // Whether a fed value is small: no other decides, since others may be rounded otherwise elsewhere.
+  std::optional<Value> decision(const Pool& pool, const Graph* here) {
+    for (int tries = 0; tries < 8; ++tries) {
+      const Item item = pick_float(pool);
+      if (!item.is_exact || item.value.shape().elements() == 0 || &item.value.graph() != here) continue;
+      const Value first = slice(reshape(item.value, {item.value.shape().elements()}), 0, 0, 1);
+      return less(reshape(first, Shape{}), full(item.value.graph(), {}, 0.25, item.value.dtype()));
+    }
+    return std::nullopt;
+  }
+
+  // One of two ways to the next value of something; both may use all that is there.
+  void branched(Pool* pool, const Graph* here, int depth) {
+    const Value like = pick_float(*pool).value;
+    const auto is_small = decision(*pool, here);
+    if (!is_small || &like.graph() != here || like.shape().elements() > kMostElements) return;
+    const auto way = [&] {
+      Pool inside = *pool;
+      for (std::int64_t i = 1 + below(5); i > 0; --i) grow(&inside, nullptr, depth + 1);
+      return next_of(like, inside);
+    };
+    pool->push_back({cond(
+                         *is_small, [&] { return way(); }, [&] { return way(); }),
+                     3, false});
+  }
+
+  // A loop of one to three turns, or of none.
+  void looped(Pool* pool, const Graph* here, int depth) {
+    const Value start = pick_float(*pool).value;
+    const auto is_small = decision(*pool, here);
+    if (!is_small || &start.graph() != here || start.shape().elements() > 60) return;
+    const auto number = [&](double value) { return full(start.graph(), {}, value, i32); };
+    const Value turns =
+        select(*is_small, number(static_cast<double>(below(3))), number(1 + static_cast<double>(below(3))));
+    const Values made = while_loop(
+        {start, number(0)}, [&](const Values& carry) { return less(carry[1], turns); },
+        [&](const Values& carry) {
+          Pool inside{{carry[0], 3, false}};
+          for (std::int64_t i = below(4); i > 0; --i) inside.push_back({pick_float(*pool).value, 3, false});
+          for (std::int64_t i = 1 + below(6); i > 0; --i) grow(&inside, &carry[0].graph(), depth + 1);
+          return Values{next_of(carry[0], inside), carry[1] + 1};
+        });
+    pool->push_back({made[0], 3, false});
+  }
+
   // The next value of a carry: something of its type that depends on the step's values.
   Value next_of(const Value& carry, const Pool& inside) {
     if (chance(10)) return carry;
@@ -415,7 +466,7 @@ class RandomGraph {
     for (std::int64_t i = below(4); i > 0; --i) fetched.push_back(pick(pool).value);
     if (chance(10)) fetched.push_back(pool[0].value);
     for (std::size_t i = 0; i < fetched.size(); ++i) graph.fetch("y" + std::to_string(i), fetched[i]);
-    if (chance(15)) return;
+    if (has_choices_ || chance(15)) return;
     // A loss of some of them that weighs every element alike but for its sign and size.
     Values terms;
     for (std::size_t i = 0; i < fetched.size(); ++i) {
@@ -468,6 +519,7 @@ class RandomGraph {
 
   std::mt19937 random_;
   DType narrow_;
+  bool has_choices_;
   std::size_t inputs_ = 0;
 };
 

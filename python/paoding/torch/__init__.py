@@ -9,7 +9,8 @@ lerp = paoding.torch.function(graph)                    # a graph, with its grad
 """
 
 from ._accelerate import Report, accelerate
+from ._faults import synchronize
 from ._function import function
 from ._modules import GRU, LSTM, RNN
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'function']
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'function', 'synchronize']

@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _paoding
 from ..control import gradients
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ._faults import faults_of
 from ._kernels import Kernels
 from ._memory import address, at, current_stream, dense, may_round_products, may_round_recurrence, workspace
 from ._ways import refuse_tangents, way_of
@@ -41,13 +42,19 @@ MayRound = Callable[[torch.device], bool]
 class _Placed:
     """A graph that runs where the tensors are."""
 
-    def __init__(self, graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str]) -> None:
+    def __init__(
+        self, graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str], uses_graph: bool
+    ) -> None:
         self._device = device
         self._lock = threading.Lock()  # threads share those of GPUs
-        self._graph = _paoding.PlacedGraph(graph, str(device), allow_tf32, fetches)
+        reports_faults = device.type == 'cuda'
+        self._graph = _paoding.PlacedGraph(graph, str(device), allow_tf32, fetches, reports_faults, uses_graph)
+        self._faults = faults_of(self._graph, device)
         self._results = [(_DTYPES[dtype], shape) for _, dtype, shape in self._graph.results]
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        if self._faults is not None:
+            self._faults.raise_ended()
         results = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in self._results]
         room = workspace(self._graph.workspace_bytes, self._device)
         read = [dense(tensor) for tensor in tensors]  # kept until the call is enqueued
@@ -58,11 +65,13 @@ class _Placed:
                 address(room),
                 current_stream(self._device),
             )
+            if self._faults is not None:
+                self._faults.follow(room)
         return results
 
 
 class _Fed:
-    """A graph whose control flow is decided while it runs: a program of the host."""
+    """A graph that prints, on the CPU: a program."""
 
     def __init__(self, graph: _paoding.Graph, fetches: list[str]) -> None:
         self._program = _paoding.Program(graph, fetches=fetches)
@@ -74,9 +83,11 @@ class _Fed:
         return [torch.utils.dlpack.from_dlpack(results[name]) for name in self._program.fetch_names]
 
 
-def _compiled(graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str]) -> _Placed | _Fed:
+def _compiled(
+    graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str], uses_graph: bool
+) -> _Placed | _Fed:
     try:
-        return _Placed(graph, device, allow_tf32, fetches)
+        return _Placed(graph, device, allow_tf32, fetches, uses_graph)
     except UnsupportedError:
         if device.type != 'cpu':
             raise
@@ -95,8 +106,11 @@ class _Function:
     """Of a graph's inputs its results of these names; with the functions that its derivatives are, made when they are
     first asked for. `may_round` says of a device whether products of f32 may be rounded to TF32 there."""
 
-    def __init__(self, graph: _paoding.Graph, names: Sequence[str], may_round: MayRound, key: str) -> None:
+    def __init__(
+        self, graph: _paoding.Graph, names: Sequence[str], may_round: MayRound, uses_graph: bool, key: str
+    ) -> None:
         self.key = key
+        self._uses_graph = uses_graph
         self._graph = graph
         self._may_round = may_round
         self.inputs: list[Place] = []
@@ -158,7 +172,7 @@ class _Function:
         for (name, _, _), value in zip(of, values):
             names.append(_new_name(what + name, made))
             made.fetch(names[-1], value)
-        return _function_of(made, names, self._may_round)
+        return _function_of(made, names, self._may_round, self._uses_graph)
 
     def check(self, tensors: Sequence[Tensor]) -> torch.device:
         if len(tensors) != len(self.inputs):
@@ -181,7 +195,9 @@ class _Function:
         device = self.check(tensors)
         allow_tf32 = self._may_round(device)
         with at(device):
-            made = self._compiled.at(allow_tf32, device, lambda: _compiled(self._graph, device, allow_tf32, self._names))
+            made = self._compiled.at(
+                allow_tf32, device, lambda: _compiled(self._graph, device, allow_tf32, self._names, self._uses_graph)
+            )
             return made.run(tensors)
 
     def empty(self, device: torch.device) -> list[Tensor]:
@@ -192,13 +208,14 @@ _known: weakref.WeakValueDictionary[str, _Function] = weakref.WeakValueDictionar
 _own_rules = itertools.count()
 
 
-def _function_of(graph: _paoding.Graph, names: Sequence[str], may_round: MayRound) -> _Function:
+def _function_of(graph: _paoding.Graph, names: Sequence[str], may_round: MayRound, uses_graph: bool) -> _Function:
     """What torch.compile and torch.export write down of a function is its key: it says what the function computes, so that
     in another process it never stands for another one."""
     own = may_round not in (may_round_products, may_round_recurrence)
-    text = repr((str(graph), list(names), next(_own_rules) if own else may_round.__name__))
+    rule = next(_own_rules) if own else may_round.__name__
+    text = repr((str(graph), list(names), rule, *(['graph'] if uses_graph else [])))
     key = hashlib.sha256(text.encode()).hexdigest()
-    return _known.get(key) or _known.setdefault(key, _Function(graph, names, may_round, key))
+    return _known.get(key) or _known.setdefault(key, _Function(graph, names, may_round, uses_graph, key))
 
 
 def _of_key(key: str) -> _Function:
@@ -332,18 +349,22 @@ def _by_transformed(made: _Function, tensors: Sequence[Tensor]) -> Sequence[Tens
 _transformed_call = torch.compiler.disable(_by_transformed)
 
 
-def function(graph: _paoding.Graph, may_round: MayRound = may_round_products) -> Callable[..., Any]:
+def function(
+    graph: _paoding.Graph, may_round: MayRound = may_round_products, uses_graph: bool = False
+) -> Callable[..., Any]:
     """A function of the graph's inputs, in their order, that returns its results, in theirs (a tuple, or the one that
     there is). Its gradient is the graph's, which is computed with the values of the forward pass made anew, and has
     gradients itself; in forward mode its derivative is a graph too, and torch.func.vmap calls it for each element. It reads
     and writes tensors where they are, on the CPU or a GPU, there in the current stream; torch.compile and CUDA graphs take
     it. Kernels are made when a device, and on a GPU a stream, first needs them; `may_round` says of a device whether
-    products of f32 are rounded to TF32 there: as torch.backends.cuda.matmul has it, unless told otherwise. Errors:
-    (argument) the graph has parameters; (unsupported) on a GPU, loops and branches that are decided while they run, and
-    positions that are checked (gather)."""
+    products of f32 are rounded to TF32 there: as torch.backends.cuda.matmul has it, unless told otherwise. `uses_graph`: on a
+    GPU a call whose tensors and workspace lie where those of an earlier call lay is one launch of a CUDA graph; off, since it
+    has not been measured there. Errors: (argument) the graph has parameters; (unsupported) on a GPU, prints and ops that are
+    to run on the CPU. A position that is outside (gather) is an ArgumentError: on the CPU of the call, on a GPU, where nobody
+    waits, of a later call or of paoding.torch.synchronize()."""
     if graph.parameters:
         raise ArgumentError(f"function: the graph has the parameter '{graph.parameters[0]}'; make it an input")
-    made = _function_of(graph.clone(), graph.fetches, may_round)
+    made = _function_of(graph.clone(), graph.fetches, may_round, uses_graph)
 
     def call(*tensors: Tensor) -> Any:
         results = _called(made, tensors)

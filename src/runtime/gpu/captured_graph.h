@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/driver/driver.h"
+#include "runtime/gpu/entry_capture.h"
 #include "runtime/graph_budget.h"
 #include "schedule/schedule.h"
 
@@ -19,8 +20,7 @@ inline constexpr std::int64_t kGraphNodeBytes = 4096;
 
 class CapturedGraph : public GraphBudget::Graph {
  public:
-  /// Enqueues an entry of the schedule; `node` is the conditional node that a choice is for, else 0.
-  using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
+  using Start = EntryCapture::Start;
   /// Captures the launches of entries first .. end-1, where a body is in the range whole or not at all, and those of
   /// `behind`. A graph with `behind` may be launched in another's place, and so drops none of the budget. `budget` must
   /// outlive it.
@@ -53,7 +53,8 @@ class CapturedGraph : public GraphBudget::Graph {
   void rest();
 
  private:
-  class Capture;
+  class Listing;
+  void capture(EntryCapture* entries, const Start& start, const std::function<void(CUstream)>& behind, CUstream stream);
   void instantiate(CUgraphExec* made, CUstream stream);
   void drop_twin();
   void destroy_twin();

@@ -50,20 +50,21 @@ GpuChoices::Steps GpuChoices::steps_of(const LaunchEntry& choice) const {
   return steps;
 }
 
-GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target)
-    : schedule_(&schedule) {
+GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target, Words where)
+    : schedule_(&schedule), kernel_of_(schedule.choices.size(), nullptr) {
   const std::vector<Launch>& launches = schedule.launches;
   const gpu::Driver& driver = gpu::required_driver();
   for (const LaunchEntry& choice : schedule.entries) {
     if (choice.kind != LaunchEntry::Kind::choice) continue;
     const Steps steps = steps_of(choice);
-    if (const auto [kernel, is_new] = kernels_.try_emplace(steps); is_new) kernel->second = made(steps, target);
+    const auto [kernel, is_new] = kernels_.try_emplace(steps);
+    if (is_new) kernel->second = made(steps, target);
+    kernel_of_[static_cast<std::size_t>(choice.choice)] = &kernel->second;
     if (schedule.holds_bodies(choice) &&
         (driver.cuGraphConditionalHandleCreate == nullptr || driver.cuGraphAddNode == nullptr)) {
       fail(ErrorKind::device,
-           "{}: it needs a conditional node, which this NVIDIA driver does not have: 570 or newer does\nhint: "
-           "Execution::stepwise needs none",
-           steps[0]->label.op);
+           "{}: it needs a conditional node, which this NVIDIA driver does not have: 570 or newer does{}",
+           steps[0]->label.op, where == Words::own ? "\nhint: Execution::stepwise needs none" : "");
     }
   }
   for (std::size_t i = 0; i < launches.size(); ++i) {
@@ -72,18 +73,27 @@ GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, c
     const Step& step = *select.step;
     const auto [first, is_new] = first_word_.try_emplace(&step, words_);
     if (is_new) words_ += step.kind == Step::Kind::repeat ? 1 : step.is_conditional ? 0 : step.branches.size();
-    if (is_conditional(select) || holds_host_steps(target, step)) continue;
-    word_of_.resize(launches.size(), -1);
-    for (std::size_t k = 0; k < select.targets.size(); ++k) {  // those of inner branches come later, and stay
-      const std::size_t end = k + 1 < select.targets.size() ? select.targets[k + 1] : select.end;
-      std::fill(word_of_.begin() + static_cast<std::ptrdiff_t>(select.targets[k]),
-                word_of_.begin() + static_cast<std::ptrdiff_t>(end), static_cast<int>(first->second + k));
-    }
   }
-  if (words_ == 0) return;
+  add_words_of_branches();
+  if (words_ == 0 || where == Words::placed) return;
   memory_ = gpu::DeviceMemory(device, words_ * sizeof(unsigned));
   const std::vector<unsigned> zeros(words_, 0);
   PD_CUDA(driver.cuMemcpyHtoD(memory_.address(), zeros.data(), words_ * sizeof(unsigned)));
+  place(memory_.pointer());
+}
+
+void GpuChoices::add_words_of_branches() {
+  if (schedule_->branches.empty()) return;
+  word_of_.assign(schedule_->launches.size(), -1);
+  for (const LaunchEntry& entry : schedule_->entries) {
+    if (entry.branch < 0) continue;
+    const Branch& branch = schedule_->branches[static_cast<std::size_t>(entry.branch)];
+    const auto word = static_cast<int>(first_word_.at(schedule_->launches[branch.select].step) + branch.number);
+    word_of_[entry.launch] = word;
+    for (const std::size_t i : schedule_->members(entry)) word_of_[i] = word;
+    if (entry.kind != LaunchEntry::Kind::choice) continue;
+    for (const std::size_t i : schedule_->choice_of(entry).selects) word_of_[i] = word;
+  }
 }
 
 std::vector<gpu::KernelSource> GpuChoices::sources() const {
@@ -98,33 +108,28 @@ void GpuChoices::load(const gpu::GpuDevice& device) {
   }
 }
 
-void* GpuChoices::word(std::size_t number) const { return static_cast<unsigned*>(memory_.pointer()) + number; }
-
 void* GpuChoices::word_of(std::size_t launch) const {
   return word_of_.empty() || word_of_[launch] < 0 ? nullptr : word(static_cast<std::size_t>(word_of_[launch]));
 }
 
 void GpuChoices::start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked,
-                       const GpuCancel& cancel, CUstream stream) const {
-  const Steps steps = steps_of(choice);
-  const Asked first = asked(choice.launch);
-  void* const handle = reinterpret_cast<void*>(first.node);
-  std::vector<void*> operands;
+                       CUstream stream) const {
   const Choice& among = schedule_->choice_of(choice);
-  if (!among.selects.empty()) {
-    for (const std::size_t select : among.selects) {
-      const Asked each = asked(select);
-      const Step* step = schedule_->launches[select].step;
-      operands.insert(operands.end(), {each.index, each.outer, word(first_word_.at(step))});
-    }
-  } else {
-    operands = {first.index, first.outer, handle};
+  const auto first_word = [&](std::size_t select) { return word(first_word_.at(schedule_->launches[select].step)); };
+  std::vector<void*> operands;
+  if (among.selects.empty()) {
+    const Asked first = asked(choice.launch);
+    operands = {first.index, first.outer, reinterpret_cast<void*>(first.node)};
     if (among.is_loop) {
-      operands.insert(operands.end(), {cancel.flag(), cancel.word(), word(first_word_.at(steps[0])), first.faults,
+      operands.insert(operands.end(), {first.flag, first.cancelled, first_word(choice.launch), first.faults,
                                        reinterpret_cast<void*>(first.fault_words)});
     }
   }
-  kernels_.at(steps).loaded->start(stream, operands.data(), {});
+  for (const std::size_t select : among.selects) {
+    const Asked each = asked(select);
+    operands.insert(operands.end(), {each.index, each.outer, first_word(select)});
+  }
+  kernel_of_[static_cast<std::size_t>(choice.choice)]->loaded->start(stream, operands.data(), {});
 }
 
 }  // namespace paoding

@@ -12,7 +12,6 @@
 #include "gpu/driver/driver.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "plan/plan.h"
-#include "runtime/gpu/cancel.h"
 #include "schedule/schedule.h"
 
 namespace paoding {
@@ -20,9 +19,15 @@ namespace paoding {
 class GpuChoices {
  public:
   GpuChoices() = default;
-  /// Prepares the choices of a run that is captured; `schedule` must outlive it. Error (device) where the driver has no
-  /// conditional nodes and needs one.
-  GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target);
+  /// Where the words of choices are: in memory of their own, or where place() says.
+  enum class Words : std::uint8_t { own, placed };
+  /// Prepares the choices of a run; `schedule` must outlive it. Error (device) where the driver has no conditional
+  /// nodes and needs one.
+  GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, const Target& target, Words words = Words::own);
+
+  /// The bytes of the words, and where they are from here on. Whatever they hold before a run, it is the same.
+  std::int64_t word_bytes() const { return static_cast<std::int64_t>(words_ * sizeof(unsigned)); }
+  void place(void* words) { at_ = static_cast<unsigned*>(words); }
 
   /// The sources, once each.
   std::vector<gpu::KernelSource> sources() const;
@@ -36,12 +41,14 @@ class GpuChoices {
     void* index = nullptr;
     void* outer = nullptr;              // the word that the choice itself asks
     CUgraphConditionalHandle node = 0;  // the conditional node that it chooses for
-    void* faults = nullptr;             // of a loop: words of launches in front of it and in it
+    // ---- of a loop ----
+    void* faults = nullptr;  // words of launches in front of it and in it
     std::int64_t fault_words = 0;
+    void* flag = nullptr;       // not zero where the run is to be called off
+    void* cancelled = nullptr;  // where it writes that it is
   };
   /// Starts the kernel of a choice.
-  void start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked, const GpuCancel& cancel,
-             CUstream stream) const;
+  void start(const LaunchEntry& choice, const std::function<Asked(std::size_t select)>& asked, CUstream stream) const;
 
  private:
   struct Kernel {
@@ -53,12 +60,15 @@ class GpuChoices {
 
   Kernel made(const Steps& steps, const Target& target) const;
   Steps steps_of(const LaunchEntry& choice) const;
-  void* word(std::size_t number) const;
+  void add_words_of_branches();
+  void* word(std::size_t number) const { return at_ + number; }
   const Schedule* schedule_ = nullptr;
   std::map<Steps, Kernel> kernels_;                // those that are chosen for at once
+  std::vector<const Kernel*> kernel_of_;           // per choice of the schedule
   std::map<const Step*, std::size_t> first_word_;  // a word for each branch, or one that counts a loop's turns
   std::vector<int> word_of_;                       // per launch, or -1; empty where there is none
   std::size_t words_ = 0;
+  unsigned* at_ = nullptr;  // the words
   gpu::DeviceMemory memory_;
 };
 

@@ -128,13 +128,13 @@ class GpuExecutor : public Executor {
 
   void* stream() const override { return stream_.get(); }
 
-  void follow(Executor& other) override {
-    auto& theirs = dynamic_cast<GpuExecutor&>(other);
-    if (theirs.stream_.get() == stream_.get()) return;
+  void precede(void* stream) override {
+    if (stream == stream_.get()) return;
     device_.make_current();
-    theirs.behind_.record(theirs.stream_.get());
-    stream_.wait_for(theirs.behind_);
+    behind_.record(stream_.get());
+    gpu::Stream(static_cast<CUstream>(stream)).wait_for(behind_);
   }
+  void follow(StoreUser& other) override { other.precede(stream_.get()); }
 
   [[gnu::hot]] void run(std::uint32_t run) override {
     device_.make_current();
@@ -400,9 +400,15 @@ class GpuExecutor : public Executor {
       case Kind::again: {
         const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
           const auto [faults, words] = guard_->faults_before(launches_[select].end);
-          return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
+          return {pointers_[first_pointer_[select]],
+                  asked_by(select),
+                  node,
+                  faults,
+                  words,
+                  arena_->cancel.flag(),
+                  arena_->cancel.word()};
         };
-        return choices_.start(entry, asked, arena_->cancel, stream);
+        return choices_.start(entry, asked, stream);
       }
     }
   }

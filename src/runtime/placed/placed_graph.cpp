@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
+#include <mutex>
+#include <shared_mutex>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "base/slot_alignment.h"
 #include "paoding/placed.h"
+#include "runtime/parameter_store.h"
 #include "runtime/placed/placed_plan.h"
 
 namespace paoding {
@@ -15,18 +19,81 @@ struct PlacedGraph::State {
   std::vector<std::size_t> read_order;  // per read of the plan, the position of the input
   std::vector<const void*> reads;
   std::atomic_flag is_running = ATOMIC_FLAG_INIT;
+
+  // ---- where it has parameters ----
+  std::shared_ptr<Parameters::Store> store;
+  std::vector<Shadow*> shadows;
+  PreprocessedSet* preprocessed = nullptr;
+  std::uint64_t prepared = 0;  // PreprocessedParameters::written when prepare() was called last
+
+  ~State() {
+    if (store && plan) store->forget(plan.get());
+  }
+
+  std::vector<void*> find_parameters(CompiledPlan* compiled, const CompileOptions& options) {
+    PlannedParameters found = store->find(compiled->plan, compiled, options);
+    shadows = std::move(found.shadows), preprocessed = found.preprocessed;
+    return std::move(found.addresses);
+  }
+
+  void refresh() const {
+    if (!shadows.empty()) store->refresh(shadows);
+    if (preprocessed != nullptr) store->refresh(*preprocessed);
+  }
+
+  // Calls `work` while nobody writes the parameters; a callback of a run that reads them is in such a time.
+  template <class Work>
+  void with_parameters(const Work& work) const {
+    const bool is_inside = UnderWayHere::is_around(store.get());
+    const UnderWayHere here(store.get());
+    std::shared_lock<std::shared_mutex> shared(store->running, std::defer_lock);
+    if (!is_inside) shared.lock();
+    work();
+  }
+
+  void run(std::span<void* const> results, void* workspace, void* stream) {
+    if (!store) return plan->run(reads, results, workspace, stream);
+    with_parameters([&] {
+      if (!plan->is_captured(stream)) {
+        refresh();
+        plan->use_stream(stream);
+        if (device.kind == DeviceKind::cuda) store->enqueue(plan.get(), false);
+      } else if (prepared != store->preprocessed.written) {
+        fail(
+            ErrorKind::argument,
+            "placed graph: parameters were written, and what follows from them cannot be made in a capture\nhint: call "
+            "prepare() in front of it");
+      }
+      plan->run(reads, results, workspace, stream);
+    });
+  }
 };
 
-PlacedGraph::PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options)
+PlacedGraph::PlacedGraph(const Graph& graph, const Device& device, const PlacedOptions& options,
+                         const Parameters* parameters)
     : state_(std::make_unique<State>()) {
-  if (!graph.parameters().empty()) {
-    fail(ErrorKind::argument, "placed graph: it has the parameter '{}'\nhint: make it an input",
-         graph.node(graph.parameters()[0]).name.str());
-  }
   State& s = *state_;
   s.device = device;
+  PlacedPlan::FindParameters find;
+  if (!graph.parameters().empty()) {
+    if (parameters == nullptr) {
+      fail(ErrorKind::argument,
+           "placed graph: it has the parameter '{}', but no Parameters were given\nhint: or make it an input",
+           one_line(graph.node(graph.parameters()[0]).name.str()));
+    }
+    for (const NodeId id : graph.assigns()) {
+      fail(
+          ErrorKind::unsupported,
+          "placed graph: it writes the parameter '{}', which only a Program does\nhint: a graph without random ops and "
+          "optimizer evaluates",
+          one_line(graph.node(graph.node(id).inputs[0].node).name.str()));
+    }
+    parameters->store();  // there is one
+    s.store = parameters->store_;
+    find = [&s](CompiledPlan* compiled, const CompileOptions& compile) { return s.find_parameters(compiled, compile); };
+  }
   for (const NodeId id : graph.inputs()) s.inputs.push_back({graph.node(id).name.str(), graph.type({id, 0})});
-  s.plan = PlacedPlan::make("PlacedGraph::run", graph, device, options);
+  s.plan = PlacedPlan::make("PlacedGraph::run", graph, device, options, find);
   for (const auto& [name, slot] : s.plan->reads()) {
     std::size_t at = 0;
     while (s.inputs[at].name != name) ++at;
@@ -39,6 +106,7 @@ PlacedGraph::PlacedGraph(const Graph& graph, const Device& device, const PlacedO
     }
     s.results.push_back({fetch.name, fetch.operand.layout.type});
   }
+  prepare();
 }
 
 PlacedGraph::~PlacedGraph() = default;
@@ -53,6 +121,17 @@ PlacedGraph::FaultWords PlacedGraph::fault_words() const {
 }
 void PlacedGraph::check(const void* fault_words) const {
   state_->plan->check(static_cast<const std::uint64_t*>(fault_words));
+}
+
+void PlacedGraph::prepare() {
+  State& s = *state_;
+  if (!s.store) return;
+  s.with_parameters([&] {
+    const std::uint64_t now = s.store->preprocessed.written;
+    s.refresh();
+    s.store->finish_runs(false);
+    s.prepared = now;
+  });
 }
 
 void PlacedGraph::run(std::span<const void* const> inputs, std::span<void* const> results, void* workspace,
@@ -85,7 +164,7 @@ void PlacedGraph::run(std::span<const void* const> inputs, std::span<void* const
     ~Done() { flag.clear(); }
   } done{s.is_running};
   for (std::size_t i = 0; i < s.reads.size(); ++i) s.reads[i] = inputs[s.read_order[i]];
-  s.plan->run(s.reads, results, workspace, stream);
+  s.run(results, workspace, stream);
 }
 
 }  // namespace paoding

@@ -4,32 +4,53 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "base/slot_alignment.h"
 
 namespace paoding {
 
 using profile::Recorder;
 
-PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups)
-    : compiled_(std::move(compiled)),
-      run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
+PlacedPlan::PlacedPlan(PlacedSource source, bool batches_groups)
+    : compiled_(std::move(source.compiled)),
+      parameters_(std::move(source.parameters)),
+      run_site_(Recorder::add_site({.name = source.name, .kind = profile::SpanKind::run})),
       schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true, .batches_groups = batches_groups})) {
   reads_ = plan().inputs;
-  reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
+  if (parameters_.empty()) reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
+  refuse_entries();
+  for (const Launch& launch : schedule_.launches) {
+    first_pointer_.push_back(addresses_.size());
+    addresses_.insert(addresses_.end(), launch.addresses.begin(), launch.addresses.end());
+  }
+  pointers_.resize(addresses_.size());
+  for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
+  workspace_bytes_ = slot_bytes(plan().arena_bytes);
+  for (const Step& step : plan().steps) add_state(step);
+  fresh_state_at_ = add_to_workspace(fresh_state_bytes_);
+  fault_offset_ = workspace_bytes_;
+}
+
+void PlacedPlan::refuse_entries() const {
   for (const LaunchEntry& entry : schedule_.entries) {
-    if (entry.kind != LaunchEntry::Kind::launch && entry.kind != LaunchEntry::Kind::fused) {
-      fail(ErrorKind::unsupported, "a plan on memory of the caller's has no control flow and no prints");
+    const Step& step = *schedule_.launches[entry.launch].step;
+    if (entry.kind == LaunchEntry::Kind::print) {
+      fail(ErrorKind::unsupported,
+           "print '{}'{}: a run on memory of the caller's hands no values to the host\nhint: fetch the value, or run "
+           "the graph as a Program",
+           one_line(step.message), in_scope(step.label.scope));
+    }
+    if (entry.kind == LaunchEntry::Kind::host) {
+      fail(ErrorKind::unsupported,
+           "{}: it is to run on the CPU{}, which a run in a stream of the caller's does not wait for\nhint: without "
+           "OnCpu it runs on the GPU; or compute it in front of the run, and make it an input",
+           one_line(step.label.op), in_scope(step.label.scope));
     }
   }
-  std::size_t operands = 0;
-  for (const Launch& launch : schedule_.launches) {
-    first_pointer_.push_back(operands);
-    operands += launch.addresses.size();
-  }
-  pointers_.resize(operands);
-  for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
-  fresh_state_at_ = slot_bytes(plan().arena_bytes);
-  for (const Step& step : plan().steps) add_state(step);
+}
+
+std::int64_t PlacedPlan::add_to_workspace(std::int64_t bytes) {
+  return std::exchange(workspace_bytes_, workspace_bytes_ + slot_bytes(bytes));
 }
 
 void PlacedPlan::add_state(const Step& step) {
@@ -64,17 +85,10 @@ void PlacedPlan::place_own() {
     }
     bases_[i] = static_cast<std::byte*>(own_memory(plan.slots[i], constant));
   }
-  for (KernelState& state : states_) state.own = bases_[static_cast<std::size_t>(state.slot)];
-}
-
-void PlacedPlan::place_state(void* workspace, void* stream) {
-  if (states_.empty()) return;
-  const bool is_fresh = is_captured(stream);
-  std::byte* const fresh = static_cast<std::byte*>(workspace) + fresh_state_at_;
-  if (is_fresh) clear(fresh, fresh_state_bytes_, stream);
-  for (const KernelState& state : states_) {
-    bases_[static_cast<std::size_t>(state.slot)] = is_fresh ? fresh + state.offset : state.own;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    bases_[static_cast<std::size_t>(plan.parameters[i].second)] = static_cast<std::byte*>(parameters_[i]);
   }
+  for (KernelState& state : states_) state.own = bases_[static_cast<std::size_t>(state.slot)];
 }
 
 void PlacedPlan::add_faults() {
@@ -84,6 +98,15 @@ void PlacedPlan::add_faults() {
     fault_at_.push_back(each != 0 ? fault_bytes_ : -1);
     if (each != 0) fault_bytes_ += kFaultWords * static_cast<std::int64_t>(sizeof(std::uint64_t));
   }
+  fault_offset_ = add_to_workspace(fault_bytes_);
+}
+
+std::pair<void*, std::int64_t> PlacedPlan::faults_before(std::size_t end, std::int64_t most) const {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
+  std::int64_t bytes = fault_bytes_;
+  for (std::size_t i = fault_at_.size(); i-- > end;) bytes = fault_at_[i] < 0 ? bytes : fault_at_[i];
+  const std::int64_t count = std::min(bytes / kBytes, most);
+  return {count == 0 ? nullptr : in_workspace(fault_offset_ + bytes - count * kBytes), count};
 }
 
 void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace,
@@ -91,52 +114,77 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   Recorder::before_run();
   const std::uint32_t number = Recorder::active() ? Recorder::next_run() : 0;
   const profile::LongSpanScope seen(run_site_, number);
+  if (!is_given(reads, fetches, workspace)) place(reads, fetches, workspace);
+  start(number, stream);
+}
+
+bool PlacedPlan::is_given(std::span<const void* const> reads, std::span<void* const> fetches,
+                          const void* workspace) const {
+  if (given_.size() != reads.size() + fetches.size() + 1) return false;
+  return given_.back() == workspace && std::equal(reads.begin(), reads.end(), given_.begin()) &&
+         std::equal(fetches.begin(), fetches.end(), given_.begin() + static_cast<std::ptrdiff_t>(reads.size()));
+}
+
+void PlacedPlan::place(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace) {
   const Plan& plan = compiled_.plan;
+  given_.clear();
+  for (const void* each : reads) given_.push_back(const_cast<void*>(each));  // which no step writes
+  given_.insert(given_.end(), fetches.begin(), fetches.end());
+  given_.push_back(workspace);
+  workspace_ = static_cast<std::byte*>(workspace);
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
-    if (plan.slots[i].kind == SlotKind::arena) bases_[i] = static_cast<std::byte*>(workspace) + plan.slots[i].offset;
+    if (plan.slots[i].kind == SlotKind::arena) bases_[i] = workspace_ + plan.slots[i].offset;
   }
   for (std::size_t i = 0; i < reads.size(); ++i) {
-    void* address = const_cast<void*>(reads[i]);  // which no step writes
-    bases_[static_cast<std::size_t>(reads_[i].second)] = static_cast<std::byte*>(address);
+    bases_[static_cast<std::size_t>(reads_[i].second)] = static_cast<std::byte*>(given_[i]);
   }
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) bases_[static_cast<std::size_t>(fetch_slots_[i])] = static_cast<std::byte*>(fetches[i]);
   }
-  begin_run();
-  place_state(workspace, stream);
-  if (fault_bytes_ > 0) {
-    faults_ = static_cast<std::byte*>(workspace) + fault_offset();
-    clear_faults(faults_, fault_bytes_, stream);
+  for (std::size_t i = 0; i < addresses_.size(); ++i) pointers_[i] = base(addresses_[i].first) + addresses_[i].second;
+}
+
+void PlacedPlan::begin(void* stream, bool is_beside) {
+  if (!states_.empty()) {
+    std::byte* const fresh = in_workspace(fresh_state_at_);
+    if (is_beside) clear(fresh, fresh_state_bytes_, stream);
+    for (const KernelState& state : states_) {
+      bases_[static_cast<std::size_t>(state.slot)] = is_beside ? fresh + state.offset : state.own;
+    }
   }
-  start_all(number, stream);
+  if (fault_bytes_ > 0) clear_faults(in_workspace(fault_offset_), fault_bytes_, stream);
+}
+
+void PlacedPlan::end(void* stream) {
+  const std::span<void* const> fetches = std::span(given_).subspan(reads_.size(), fetch_slots_.size());
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) continue;
-    const Operand& from = plan.fetches[i].operand;
+    const Operand& from = plan().fetches[i].operand;
     const Type& type = from.layout.type;
     copy(fetches[i], base(from.slot) + from.offset, type.shape.elements() * size_bytes(type.dtype), stream);
   }
 }
 
-PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) {
-  const auto& addresses = schedule_.launches[launch].addresses;
-  void** const operands = pointers_.data() + first_pointer_[launch];
-  for (std::size_t k = 0; k < addresses.size(); ++k) operands[k] = base(addresses[k].first) + addresses[k].second;
+PlacedPlan::Memory PlacedPlan::memory_of(std::size_t launch) const {
   const Step& step = *schedule_.launches[launch].step;
-  void* const fault = fault_at_.empty() || fault_at_[launch] < 0 ? nullptr : faults_ + fault_at_[launch];
-  return {operands, base(step.workspace), base(step.state), fault};
+  const bool has_fault = !fault_at_.empty() && fault_at_[launch] >= 0;
+  return {pointers_.data() + first_pointer_[launch], base(step.workspace), base(step.state),
+          has_fault ? in_workspace(fault_offset_ + fault_at_[launch]) : nullptr};
 }
 
 std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& graph, const Device& device,
-                                             const PlacedOptions& options) {
+                                             const PlacedOptions& options, const FindParameters& find) {
   CompileOptions compile;
   compile.fetches = options.fetches;
   compile.device = device;
   compile.allow_tf32 = options.allow_tf32;
-  CompiledPlan compiled = compile_plan(graph, compile, target_of(device));
+  PlacedSource source{
+      name, compile_plan(graph, compile, target_of(device), find ? Preprocess::once : Preprocess::in_every_run)};
+  if (find) source.parameters = find(&source.compiled, compile);
   if (device.kind == DeviceKind::cuda) {
-    return make_placed_gpu_plan(name, std::move(compiled), device, options.reports_faults);
+    return make_placed_gpu_plan(std::move(source), device, options);
   }
-  return make_placed_cpu_plan(name, std::move(compiled));
+  return make_placed_cpu_plan(std::move(source));
 }
 
 }  // namespace paoding

@@ -4,6 +4,7 @@
 // interface.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,39 +13,59 @@
 #include "paoding/placed.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
+#include "runtime/executor.h"
 #include "schedule/schedule.h"
 
 namespace paoding {
 
-class PlacedPlan {
+/// The parts of a placed plan.
+struct PlacedSource {
+  const char* name;  // of its runs in recordings
+  CompiledPlan compiled;
+  std::vector<void*> parameters = {};  // where a store has them, per Plan::parameters; empty: the caller, in every run
+};
+
+class PlacedPlan : public StoreUser {
  public:
-  /// Errors: as compile_plan's; (unsupported) the graph has control flow that is decided while it runs.
-  /// `name`: of its runs in recordings.
+  /// The places of a compiled plan's parameters in a store.
+  using FindParameters = std::function<std::vector<void*>(CompiledPlan*, const CompileOptions&)>;
+  /// Errors: as compile_plan's; (unsupported) the graph prints, or on a GPU has something for the CPU to do.
+  /// `name`: of its runs in recordings. With `find` the parameters are a store's, and not among those that a run is
+  /// told.
   static std::unique_ptr<PlacedPlan> make(const char* name, const Graph& graph, const Device& device,
-                                          const PlacedOptions& options = {});
-  virtual ~PlacedPlan() = default;
+                                          const PlacedOptions& options = {}, const FindParameters& find = {});
 
   const Plan& plan() const { return compiled_.plan; }
-  /// The values whose places a run is told: inputs, then parameters, with their slots.
+  /// The values whose places a run is told: inputs, then parameters that are no store's, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// The bytes of memory that a run needs beside its parameters.
-  std::int64_t workspace_bytes() const { return fault_offset() + fault_bytes_; }
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Where in the workspace a run's fault words are, and how many bytes; none unless faults are reported.
-  std::int64_t fault_offset() const { return fresh_state_at_ + fresh_state_bytes_; }
+  std::int64_t fault_offset() const { return fault_offset_; }
   std::int64_t fault_bytes() const { return fault_bytes_; }
   /// Throws the error of the first launch that left a fault; `words` are on the host.
   virtual void check(const std::uint64_t* /*words*/) const {}
+  /// Whether the stream is captured.
+  virtual bool is_captured(void* /*stream*/) const { return false; }
+  /// Called in front of a run that reads a store, for precede() and follow(); they stand still while it is captured.
+  virtual void use_stream(void* /*stream*/) {}
+  void finish() override {}
   /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
 
  protected:
   /// `batches_groups`: ScheduleOptions.
-  PlacedPlan(const char* name, CompiledPlan compiled, bool batches_groups = false);
+  explicit PlacedPlan(PlacedSource source, bool batches_groups = false);
   /// Memory of the plan's own for a slot: a constant, or the state of a kernel from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
-  /// Starts every entry of the schedule, and lets recordings see them.
-  virtual void start_all(std::uint32_t number, void* stream) = 0;
+  /// Starts a run whose memory is placed: begin(), every entry of the schedule, end(). Lets recordings see it.
+  virtual void start(std::uint32_t number, void* stream) = 0;
+  /// Called in front of the entries: kernels' state from run to run is where the plan has it or, where the run may be
+  /// beside others (`is_beside`), in the workspace, zeroed; fault words are cleared.
+  void begin(void* stream, bool is_beside);
+  /// Called after the entries: copies fetches that are not where the caller wants them.
+  void end(void* stream);
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
   virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
   /// Sets fault words to those of no fault.
@@ -52,12 +73,18 @@ class PlacedPlan {
   /// Gives every launch that may fault two words.
   void add_faults();
   static constexpr std::int64_t kFaultWords = 2;  // per launch
-  virtual void begin_run() {}
-  // Whether work given to the stream is captured, and so may run beside other runs of the plan.
-  virtual bool is_captured(void* /*stream*/) const { return false; }
+  /// The fault words of launches in front of `end`, at most so many: their address and their number.
+  std::pair<void*, std::int64_t> faults_before(std::size_t end, std::int64_t most) const;
+  /// Has so many bytes of the workspace for the plan's own use; returns where.
+  std::int64_t add_to_workspace(std::int64_t bytes);
+  std::byte* in_workspace(std::int64_t offset) const { return workspace_ + offset; }
   void place_own();
-  /// Entries of Kind::launch and Kind::fused.
   const Schedule& schedule() const { return schedule_; }
+  /// Whether kernels keep state from run to run.
+  bool has_state() const { return !states_.empty(); }
+  bool reads_store() const { return !parameters_.empty(); }
+  /// All addresses that the caller has given the run under way.
+  std::span<void* const> given() const { return given_; }
   /// Where a launch of the run under way has its operands, and its step's own memory. A launch's operands are found
   /// here, in a list that stays where it is from run to run.
   struct Memory {
@@ -66,42 +93,48 @@ class PlacedPlan {
     void* state;
     void* fault;  // its fault words; nullptr where it has none
   };
-  Memory memory_of(std::size_t launch);
+  Memory memory_of(std::size_t launch) const;
 
  private:
   std::byte* base(int slot) const { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; }
   // The slot that holds nothing but the fetch, and so is where that is wanted; -1: it is copied.
   int slot_of(std::size_t fetch) const;
+  void refuse_entries() const;
   void add_state(const Step& step);
-  // Puts kernels' state from run to run where the plan has it or, zeroed, into the workspace.
-  void place_state(void* workspace, void* stream);
+  // Finds all operands of the run, unless the last one had the same addresses.
+  void place(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace);
+  bool is_given(std::span<const void* const> reads, std::span<void* const> fetches, const void* workspace) const;
 
   const CompiledPlan compiled_;
+  const std::vector<void*> parameters_;  // of a store
   const profile::SiteId run_site_;
   std::vector<std::pair<std::string, int>> reads_;
   const Schedule schedule_;
   std::vector<int> fetch_slots_;
-  std::vector<std::byte*> bases_;           // per slot
-  std::vector<void*> pointers_;             // operands of all launches
-  std::vector<std::size_t> first_pointer_;  // per launch
+  std::vector<std::byte*> bases_;                        // per slot
+  std::vector<std::pair<int, std::int64_t>> addresses_;  // operands of all launches: slot, offset
+  std::vector<void*> pointers_;                          // the same where they are
+  std::vector<std::size_t> first_pointer_;               // per launch
+  std::vector<void*> given_;  // reads, fetches and the workspace of the last run; empty before the first
+  std::byte* workspace_ = nullptr;
   struct KernelState {
     int slot;
     std::byte* own;
     std::int64_t offset;  // from fresh_state_at_
   };
   std::vector<KernelState> states_;
-  std::int64_t fresh_state_at_ = 0, fresh_state_bytes_ = 0;  // of the workspace, in captured runs
-  std::int64_t fault_bytes_ = 0;
+  std::int64_t workspace_bytes_ = 0;
+  std::int64_t fresh_state_at_ = 0, fresh_state_bytes_ = 0;  // of the workspace, in runs that may be beside others
+  std::int64_t fault_offset_ = 0, fault_bytes_ = 0;
   std::vector<std::int64_t> fault_at_;  // per launch, from the first fault word on; -1: it has none; empty: none has
-  std::byte* faults_ = nullptr;         // of the run under way
 };
 
-std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled);
+std::unique_ptr<PlacedPlan> make_placed_cpu_plan(PlacedSource source);
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device,
-                                                 bool reports_faults);
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(PlacedSource source, const Device& device,
+                                                 const PlacedOptions& options);
 /// Zeros, in the stream.
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream);
 

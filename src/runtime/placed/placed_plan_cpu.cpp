@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cancel_poll.h"
 #include "cpu/arena.h"
 #include "cpu/parallel.h"
 #include "runtime/cpu/kernels.h"
@@ -16,35 +17,43 @@ using profile::Recorder;
 
 class PlacedCpuPlan : public PlacedPlan {
  public:
-  PlacedCpuPlan(const char* name, CompiledPlan compiled)
-      : PlacedPlan(name, std::move(compiled), max_threads() > 1), kernels_(plan()) {
+  explicit PlacedCpuPlan(PlacedSource source) : PlacedPlan(std::move(source), max_threads() > 1), kernels_(plan()) {
     require_threads();
     place_own();
     const LaunchSites sites(schedule().launches,
                             [this](const Step& step) { return StepKernel{kernels_.name_of(step)}; });
     for (const LaunchEntry& entry : schedule().entries) {
-      starts_.push_back(entry.kind == LaunchEntry::Kind::fused ? batch(entry)
-                                                               : alone(schedule().launches[entry.launch], sites));
+      starts_.push_back(entry.kind == Kind::fused ? batch(entry) : alone(entry, sites));
     }
     tile_bytes_ = kernels_.tile_bytes();
   }
 
  private:
+  using Kind = LaunchEntry::Kind;
+
   // An entry of the schedule.
   struct Start {
     const CpuGroupBatch* batch = nullptr;
     const CpuGroupKernel* group = nullptr;
     const PreparedKernel* kernel = nullptr;
+    void* const* operands = nullptr;  // of a batch those that it knows
+    const Choice* choice = nullptr;   // whose index is the first operand
+    DType index = DType::i32;
     StepSites sites = {};
   };
 
-  Start alone(const Launch& launch, const LaunchSites& sites) const {
+  Start alone(const LaunchEntry& entry, const LaunchSites& sites) const {
+    const Launch& launch = schedule().launches[entry.launch];
     Start start;
-    if (launch.step->kind == Step::Kind::group) {
+    if (entry.kind == Kind::host_choice) {
+      start.choice = &schedule().choice_of(entry);
+      start.index = launch.step->operands[0].layout.type.dtype;
+    } else if (launch.step->kind == Step::Kind::group) {
       start.group = &kernels_.group(launch.step);
     } else {
       start.kernel = &kernels_.kernel(launch.step);
     }
+    start.operands = memory_of(entry.launch).operands;
     start.sites = sites.of(launch);
     return start;
   }
@@ -69,29 +78,70 @@ class PlacedCpuPlan : public PlacedPlan {
     return own_.back().bytes();
   }
 
-  void begin_run() override { reserve_tiles(tile_bytes_); }  // of the thread that runs it
-
-  void start(std::size_t k) {
-    const Start& start = starts_[k];
-    void* const* operands = nullptr;
-    for (const std::size_t i : schedule().members(schedule().entries[k])) operands = memory_of(i).operands;
+  void run_one(const Start& start) const {
     if (start.batch != nullptr) return start.batch->run();
-    if (start.group != nullptr) return start.group->run(operands);
-    start.kernel->run({operands, kernels_.scratch(), nullptr});
+    if (start.group != nullptr) return start.group->run(start.operands);
+    start.kernel->run({start.operands, kernels_.scratch(), nullptr});
   }
 
-  void start_all(std::uint32_t, void*) override {
-    if (!Recorder::active()) {
-      for (std::size_t k = 0; k < starts_.size(); ++k) start(k);
-      return;
+  // Starts the entries [first, end), and of choices the bodies that are chosen; `on` is told of each.
+  template <class On>
+  void start_entries(std::size_t first, std::size_t end, On& on) const {
+    for (std::size_t k = first; k < end; ++k) {
+      const Start& start = starts_[k];
+      if (start.choice == nullptr) {
+        run_one(start);
+        on.started(start);
+        continue;
+      }
+      const auto since = on.chooses();
+      choose(start, on);
+      on.chose(start, since);
+      k = start.choice->end - 1;
     }
+  }
+
+  template <class On>
+  void choose(const Start& start, On& on) const {
+    const auto& bodies = start.choice->bodies;
+    const auto run = [&](const auto& body) { start_entries(body.first, body.second, on); };
+    if (!start.choice->is_loop) return run(bodies[chosen(start.index, start.operands[0], bodies.size())]);
+    const CancelPoll poll;
+    while (chosen(start.index, start.operands[0], 2) == 1) {
+      poll();
+      run(bodies[0]);
+    }
+  }
+
+  struct Unseen {
+    void started(const Start&) const {}
+    bool chooses() const { return true; }
+    void chose(const Start&, bool) const {}
+  };
+
+  // A choice's span ends after the body that it chose, so that reports nest that; all turns of a loop are one span.
+  struct Seen {
     const bool has_phases = Recorder::phases_active();
-    profile::SpanList spans;
-    for (std::size_t k = 0; k < starts_.size(); ++k) {
-      start(k);
-      const profile::Ticks began = spans.complete(starts_[k].sites.op);
-      if (has_phases) Recorder::complete(starts_[k].sites.compute, began, spans.end());
+    profile::SpanList spans = {};
+    void started(const Start& start) {
+      const profile::Ticks began = spans.complete(start.sites.op);
+      if (has_phases) Recorder::complete(start.sites.compute, began, spans.end());
     }
+    profile::Ticks chooses() { return spans.skip(); }
+    void chose(const Start& start, profile::Ticks since) { Recorder::complete(start.sites.op, since, spans.now()); }
+  };
+
+  void start(std::uint32_t, void* stream) override {
+    reserve_tiles(tile_bytes_);  // of the thread that runs it
+    begin(stream, false);
+    if (Recorder::active()) {
+      Seen seen;
+      start_entries(0, starts_.size(), seen);
+    } else {
+      Unseen unseen;
+      start_entries(0, starts_.size(), unseen);
+    }
+    end(stream);
   }
 
   void copy(void* to, const void* from, std::int64_t bytes, void*) override {
@@ -110,8 +160,8 @@ class PlacedCpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> make_placed_cpu_plan(const char* name, CompiledPlan compiled) {
-  return std::make_unique<PlacedCpuPlan>(name, std::move(compiled));
+std::unique_ptr<PlacedPlan> make_placed_cpu_plan(PlacedSource source) {
+  return std::make_unique<PlacedCpuPlan>(std::move(source));
 }
 
 }  // namespace paoding
