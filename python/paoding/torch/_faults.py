@@ -48,7 +48,7 @@ class Faults:
             return
         host = _of_host(words.shape)
         host.copy_(words, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event = torch.cuda.Event()
         event.record()
         with self._lock:
             self._under_way.append((host, event))
@@ -68,7 +68,7 @@ class Faults:
 
     @staticmethod
     def _has_ended(event: torch.cuda.Event) -> bool:
-        return bool(event.query())  # type: ignore[no-untyped-call]
+        return bool(event.query())
 
     def _raise(self, only_ended: bool) -> None:
         while True:
