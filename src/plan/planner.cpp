@@ -294,8 +294,10 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     plan_.notes.push_back(refusal + in_scope(node.scope.str()));
   }
   if (step.kernel == nullptr) {
-    fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
-         in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back());
+    const bool is_without_cuda = PAODING_WITH_CUDA == 0 && step.call.target->is_gpu();
+    fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}{}", node.op->name, to_string(node.types[0]),
+         in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back(),
+         is_without_cuda ? "\nhint: this build of paoding has no GPU back end; build it where CUDA's headers are" : "");
   }
   if (turn_inputs(frame, &step, node)) {
     decide_kernel();
