@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/codegen/kernel_source.h"
 #include "gpu/driver/driver.h"
 #include "plan/plan.h"
 #include "runtime/executor.h"
