@@ -5,17 +5,19 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
+
 namespace paoding {
 
 PlansAhead::PlansAhead(Make make, std::size_t threads)
     : make_(std::move(make)), most_(threads), around_(CancelScope::active()) {}
 
 PlansAhead::~PlansAhead() {
-  stop_.cancel();
   {
     const std::lock_guard lock(mutex_);
-    is_over_ = true;
+    is_over_ = true;  // before plans are called off: no thread begins another
   }
+  stop_.cancel();
   changed_.notify_all();
 }
 
@@ -67,6 +69,9 @@ void PlansAhead::work() {
     std::exception_ptr error;
     try {
       plan = make_(*next->graph);
+    } catch (const Error& thrown) {
+      // One that was called off is as if it had not been begun: the caller has scopes of its own.
+      if (thrown.kind() != ErrorKind::cancelled) error = std::current_exception();
     } catch (...) {
       error = std::current_exception();
     }

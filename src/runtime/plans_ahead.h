@@ -40,7 +40,7 @@ class PlansAhead {
 
   struct Taken {
     std::unique_ptr<Graph> graph;
-    std::optional<CompiledPlan> plan;  // none where it had not been begun: the caller makes it sooner
+    std::optional<CompiledPlan> plan;  // none where it had not been begun, or was called off: the caller makes it
   };
   /// Waits while the plan is under way. nullopt: it was not added, or has been taken. Throws its error.
   std::optional<Taken> take(const Key& key);

@@ -95,6 +95,11 @@ TEST(PlansAhead, StopForTheThreadThatMadeThem) {
   while (!is_called_off) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(is_called_off);
   stop.reset();
+  // Nobody has called off the caller who asks now.
+  const std::optional<PlansAhead::Taken> taken = ahead.take({1});
+  ASSERT_TRUE(taken.has_value());
+  EXPECT_NE(taken->graph, nullptr);
+  EXPECT_FALSE(taken->plan.has_value());
 }
 
 // Programs that were prepared give the results of those that were not, bit by bit.
