@@ -27,6 +27,7 @@ set(shared_test_files src/ops/conv/gpu/conv_cudnn_test.cpp src/debug/find_nonfin
   tests/support/allocation_count.cpp tests/support/reached_assertions.cpp tests/gpu/backward_batch_gpu_test.cpp tests/gpu/called_off_gpu_test.cpp tests/gpu/device_tensors_gpu_test.cpp
   tests/gpu/enqueued_runs_gpu_test.cpp tests/program/failing_run_test.cpp tests/gpu/fused_launches_gpu_test.cpp tests/gpu/placed_graph_gpu_test.cpp
   tests/gpu/placed_choices_gpu_test.cpp tests/gpu/placed_parameters_gpu_test.cpp
+  tests/gpu/prepared_programs_gpu_test.cpp
   tests/gpu/printing_runs_gpu_test.cpp tests/gpu/profiler_gpu_test.cpp tests/gpu/recurrent_c_gpu_test.cpp tests/gpu/pipelined_layers_gpu_test.cpp
   tests/gpu/waited_runs_gpu_test.cpp)
 list(TRANSFORM shared_test_files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
