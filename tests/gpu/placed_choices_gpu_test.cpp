@@ -10,13 +10,12 @@
 #include "profile/report.h"
 #include "tests/gpu/enqueued_runs.h"
 #include "tests/gpu/placed_on_gpu.h"
+#include "tests/support/choice_graphs.h"
 #include "tests/support/misses_nothing.h"
 #include "tests/support/random_graph.h"
 
 namespace paoding::testing_program {
 namespace {
-
-Tensor number(DType dtype, double value) { return Tensor::from(dtype, {}, Dense{value}); }
 
 // How often a function of the driver was called since forget_calls(); nothing on a GPU that is there.
 std::optional<std::size_t> calls_of([[maybe_unused]] const std::string& function) {
@@ -65,25 +64,6 @@ TEST(PlacedChoicesOnAGpu, StartTheKernelsOfSmallBranchesInTheCallersStream) {
   }
 }
 
-// A branch in a loop without a length in a branch.
-void build_nested(Graph& g) {
-  const Value p = g.input("p", boolean, {}), n = g.input("n", i32, {}), x = g.input("x", f32, {3});
-  const Value y = cond(
-      p,
-      [&] {
-        return while_loop(
-            {x, full(g, {}, 0, i32)}, [&](const Values& v) { return less(v[1], n); },
-            [&](const Values& v) {
-              const Value is_third = equal(v[1], full(g, {}, 2, i32));
-              return Values{cond(
-                                is_third, [&] { return v[0] * 2.0; }, [&] { return v[0] + x; }),
-                            v[1] + 1};
-            })[0];
-      },
-      [&] { return x - 1.0; });
-  g.fetch("y", y);
-}
-
 Tensors nested_feeds(double p, double n) {
   return {{"p", number(boolean, p)}, {"n", number(i32, n)}, {"x", Tensor::from(f32, {3}, Dense{1, 2, 3})}};
 }
@@ -128,9 +108,7 @@ TEST(PlacedChoicesOnAGpu, NestInOneGraphAndInTheCallersGraph) {
 TEST(PlacedChoicesOnAGpu, RunProductsOfALibraryInAConditionalNode) {
   PD_SKIP_WITHOUT_A_GPU();
   Graph g;
-  const Value p = g.input("p", boolean, {}), x = g.input("x", f64, {4, 4});
-  g.fetch("y", cond(
-                   p, [&] { return matmul(matmul(x, x), x); }, [&] { return x * 3.0; }));
+  build_branch_of_products(g);
   const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
   device.make_current();
   PlacedGraph placed(g, Device::cuda());

@@ -10,32 +10,12 @@
 #include "paoding/placed.h"
 #include "paoding/profile.h"
 #include "profile/trace.h"
+#include "tests/support/choice_graphs.h"
 #include "tests/support/placed_run.h"
 #include "tests/support/random_graph.h"
 
 namespace paoding::testing_program {
 namespace {
-
-Tensor number(DType dtype, double value) { return Tensor::from(dtype, {}, Dense{value}); }
-
-// A branch in a loop without a length in a branch.
-void build_nested(Graph& g) {
-  const Value p = g.input("p", boolean, {}), n = g.input("n", i32, {}), x = g.input("x", f32, {3});
-  const Value y = cond(
-      p,
-      [&] {
-        return while_loop(
-            {x, full(g, {}, 0, i32)}, [&](const Values& v) { return less(v[1], n); },
-            [&](const Values& v) {
-              const Value is_third = equal(v[1], full(g, {}, 2, i32));
-              return Values{cond(
-                                is_third, [&] { return v[0] * 2.0; }, [&] { return v[0] + x; }),
-                            v[1] + 1};
-            })[0];
-      },
-      [&] { return x - 1.0; });
-  g.fetch("y", y);
-}
 
 TEST(PlacedChoices, NestLoopsAndBranches) {
   Graph g;

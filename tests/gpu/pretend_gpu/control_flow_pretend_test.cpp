@@ -10,6 +10,7 @@
 #include "paoding/profile.h"
 #include "profile/trace.h"
 #include "tests/gpu/pretend_gpu/pretend_program.h"
+#include "tests/support/choice_graphs.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -24,8 +25,6 @@ std::size_t copies() {
   for (const std::string& call : pretend_gpu().calls()) count += call.starts_with("cuMemcpy") ? 1 : 0;
   return count;
 }
-
-Tensor number(DType dtype, double value) { return Tensor::from(dtype, {}, Dense{value}); }
 
 // Which of three: a formula, a sum of it, or constants.
 void build_variants(Graph& g) {
@@ -56,9 +55,7 @@ TEST(ControlFlowOnAGpu, RunsSmallBranchesInOneLaunchWithoutACopyButTheFeeds) {
 // A library's product reads no word before it writes.
 TEST(ControlFlowOnAGpu, RunsProductsOfABranchInAConditionalNode) {
   Graph g;
-  const Value p = g.input("p", boolean, {}), x = g.input("x", f64, {4, 4});
-  g.fetch("y", cond(
-                   p, [&] { return matmul(matmul(x, x), x); }, [&] { return x * 3.0; }));
+  build_branch_of_products(g);
   Program program(g, on_gpu()), cpu(g);
   EXPECT_TRUE(has(program.plan_text(), "a conditional node")) << program.plan_text();
   for (const double which : {1, 0, 1, 1, 0}) {
@@ -68,25 +65,7 @@ TEST(ControlFlowOnAGpu, RunsProductsOfABranchInAConditionalNode) {
   }
 }
 
-// A branch in a loop without a length in a branch; the host starts one graph.
-void build_nested(Graph& g) {
-  const Value p = g.input("p", boolean, {}), n = g.input("n", i32, {}), x = g.input("x", f32, {3});
-  const Value y = cond(
-      p,
-      [&] {
-        return while_loop(
-            {x, full(g, {}, 0, i32)}, [&](const Values& v) { return less(v[1], n); },
-            [&](const Values& v) {
-              const Value is_third = equal(v[1], full(g, {}, 2, i32));
-              return Values{cond(
-                                is_third, [&] { return v[0] * 2.0; }, [&] { return v[0] + x; }),
-                            v[1] + 1};
-            })[0];
-      },
-      [&] { return x - 1.0; });
-  g.fetch("y", y);
-}
-
+// The host starts one graph.
 TEST(ControlFlowOnAGpu, NestsLoopsAndBranches) {
   Graph g;
   build_nested(g);
