@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "runtime/gpu/capture.h"
 #include "runtime/gpu/captured_graph.h"
 
 namespace paoding {
@@ -74,13 +75,7 @@ void AddressGraphs::make(std::span<void* const> addresses, const std::function<v
   Graph made{{addresses.begin(), addresses.end()}};
   try {
     PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    try {
-      enqueue(stream_.get());
-    } catch (...) {
-      driver_.cuStreamEndCapture(stream_.get(), &made.graph);
-      throw;
-    }
-    PD_CUDA(driver_.cuStreamEndCapture(stream_.get(), &made.graph));
+    capture_to_end(stream_.get(), &made.graph, [&] { enqueue(stream_.get()); });
     std::size_t nodes = 0;
     PD_CUDA(driver_.cuGraphGetNodes(made.graph, nullptr, &nodes));
     CUresult result = driver_.cuGraphInstantiate(&made.exec, made.graph, 0);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "gpu/profile/cupti_collector.h"
+#include "runtime/gpu/capture.h"
 #include "runtime/live_set.h"
 
 namespace paoding {
@@ -70,14 +71,10 @@ void CapturedGraph::capture(EntryCapture* entries, const Start& start, const std
                             CUstream stream) {
   PD_CUDA(driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   EntryCapture::Lasts lasts;
-  try {
+  capture_to_end(stream, &graph_, [&] {
     entries->run(stream, start, &lasts);
     if (behind) behind(stream);
-  } catch (...) {
-    driver_.cuStreamEndCapture(stream, &graph_);
-    throw;
-  }
-  PD_CUDA(driver_.cuStreamEndCapture(stream, &graph_));
+  });
   Listing(this).list(*entries, lasts);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/gpu/entry_capture.h"
 
+#include "runtime/gpu/capture.h"
+
 namespace paoding {
 
 EntryCapture::EntryCapture(const gpu::GpuDevice& device, const Schedule& schedule, std::size_t first, std::size_t end)
@@ -95,13 +97,8 @@ void EntryCapture::add_body(CUgraph graph, const std::pair<std::size_t, std::siz
   PD_CUDA(driver_.cuStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   Lasts lasts;
   CUgraph same = nullptr;
-  try {
-    start_all(stream, body.first, body.second, depth + 1, is_listed_ ? &lasts : nullptr);
-  } catch (...) {
-    driver_.cuStreamEndCapture(stream, &same);
-    throw;
-  }
-  PD_CUDA(driver_.cuStreamEndCapture(stream, &same));
+  capture_to_end(stream, &same,
+                 [&] { start_all(stream, body.first, body.second, depth + 1, is_listed_ ? &lasts : nullptr); });
   if (is_listed_) bodies_.push_back({graph, number, std::move(lasts)});
 }
 

@@ -22,6 +22,7 @@
 #include "ops/matmul/matmul_gpu.h"
 #include "paoding/cancellation.h"
 #include "plan/host_steps.h"
+#include "runtime/gpu/capture.h"
 
 namespace paoding {
 namespace {
@@ -101,13 +102,9 @@ class Bench {
     const KernelRun run = this->run(kernel);  // modules that are loaded at their first run are loaded here
     Graph graph(driver_);
     PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    try {
+    capture_to_end(stream_.get(), &graph.captured, [&] {
       for (int i = 0; i < kRunsOfAGraph; ++i) kernel.run(run);
-    } catch (...) {
-      driver_.cuStreamEndCapture(stream_.get(), &graph.captured);
-      throw;
-    }
-    PD_CUDA(driver_.cuStreamEndCapture(stream_.get(), &graph.captured));
+    });
     PD_CUDA(driver_.cuGraphInstantiate(&graph.made, graph.captured, 0));
     double least = 0;
     for (int i = 0; i < kLaunches; ++i) {
