@@ -13,6 +13,7 @@
 #include "gpu/driver/kernel_cache.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "gpu/driver/nvrtc.h"
+#include "gpu/driver/write_memory.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
@@ -123,9 +124,9 @@ TEST(NarrowProduct, IsRightOnAGpu) {
   for (const NarrowCase& one : all) {
     const DeviceMemory a(device, one.a.size() * 2), b(device, one.b.size() * 2), out(device, one.want.size() * 2);
     std::vector<std::uint16_t> got(one.want.size(), kNarrowPoison);
-    PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.a.data(), one.a.size() * 2));
-    PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.b.data(), one.b.size() * 2));
-    PD_CUDA(cuda.cuMemcpyHtoD(out.address(), got.data(), got.size() * 2));
+    write_memory(a.address(), one.a.data(), one.a.size() * 2);
+    write_memory(b.address(), one.b.data(), one.b.size() * 2);
+    write_memory(out.address(), got.data(), got.size() * 2);
     const LoadedKernel kernel(device, one.launch, 3);
     void* operands[] = {a.pointer(), b.pointer(), out.pointer()};
     kernel.start(stream.get(), operands, {});

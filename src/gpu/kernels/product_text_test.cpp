@@ -18,6 +18,7 @@
 #include "gpu/driver/kernel_cache.h"
 #include "gpu/driver/loaded_kernel.h"
 #include "gpu/driver/nvrtc.h"
+#include "gpu/driver/write_memory.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
@@ -270,9 +271,9 @@ TEST(ProductText, GivesProductsOnAGpu) {
     const DeviceMemory a(device, one.product->a.size() * 4), b(device, one.product->b.size() * 4),
         out(device, one.product->want.size() * 4);
     std::vector<float> got(one.product->want.size(), kPoison);
-    PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.product->a.data(), one.product->a.size() * 4));
-    PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.product->b.data(), one.product->b.size() * 4));
-    PD_CUDA(cuda.cuMemcpyHtoD(out.address(), got.data(), got.size() * 4));
+    write_memory(a.address(), one.product->a.data(), one.product->a.size() * 4);
+    write_memory(b.address(), one.product->b.data(), one.product->b.size() * 4);
+    write_memory(out.address(), got.data(), got.size() * 4);
     const LoadedKernel kernel(device, one.launch, 3);
     void* operands[] = {a.pointer(), b.pointer(), out.pointer()};
     kernel.start(stream.get(), operands, {});

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "gpu/driver/write_memory.h"
 #include "paoding/tensor.h"
 
 namespace paoding::gpu {
@@ -212,9 +213,9 @@ std::vector<double> gpu_product(const GpuDevice& device, const MatmulSpec& spec,
   const std::vector<std::byte> a = stored(spec.a_dtype, in.a), b = stored(spec.b_dtype, in.b),
                                c = stored(spec.c_dtype, in.c);
   DeviceMemory a_there(device, a.size()), b_there(device, b.size()), c_there(device, c.size());
-  PD_CUDA(cuda.cuMemcpyHtoD(a_there.address(), a.data(), a.size()));
-  PD_CUDA(cuda.cuMemcpyHtoD(b_there.address(), b.data(), b.size()));
-  PD_CUDA(cuda.cuMemcpyHtoD(c_there.address(), c.data(), c.size()));
+  write_memory(a_there.address(), a.data(), a.size());
+  write_memory(b_there.address(), b.data(), b.size());
+  write_memory(c_there.address(), c.data(), c.size());
   Matmul matmul(device, spec, std::size_t{32} << 20);
   EXPECT_LE(matmul.workspace_bytes(), std::size_t{32} << 20);
   Matmul moved = std::move(matmul);

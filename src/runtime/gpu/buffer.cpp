@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a store on a GPU.
-#include "gpu/driver/driver.h"
+#include "gpu/driver/write_memory.h"
 #include "runtime/device_tensor.h"
 #include "runtime/executor.h"
 #include "runtime/gpu/commit_guard.h"
@@ -22,8 +22,7 @@ class GpuBuffer : public DeviceBuffer {
   // Runs that use it have been waited for.
   void write(const Tensor& tensor) override {
     device_.make_current();
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
+    gpu::write_memory(memory_.address(), tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
   }
   Tensor read(const Type& type) const override {
     device_.make_current();

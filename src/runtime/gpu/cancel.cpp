@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/cancel_poll.h"
+#include "gpu/driver/write_memory.h"
 #include "gpu/kernels/commit_guard.h"
 
 namespace paoding {
@@ -14,7 +15,7 @@ void GpuCancel::prepare() {
   if (word_.size_bytes() != 0) return;
   word_ = gpu::DeviceMemory(device_, sizeof(unsigned));
   const unsigned none = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+  gpu::write_memory(word_.address(), &none, sizeof(none));
 }
 
 void GpuCancel::prepare_polls() {
@@ -57,7 +58,7 @@ void GpuCancel::call_off() {
   stream_.wait_idle();
   set(0);
   const unsigned none = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+  gpu::write_memory(word_.address(), &none, sizeof(none));
 }
 
 // Waits for the segment before the last one, so that the device always has one to go on with.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "gpu/driver/write_memory.h"
 #include "gpu/kernels/choose_text.h"
 #include "plan/host_steps.h"
 #include "plan/step_work.h"
@@ -78,7 +79,7 @@ GpuChoices::GpuChoices(const gpu::GpuDevice& device, const Schedule& schedule, c
   if (words_ == 0 || where == Words::placed) return;
   memory_ = gpu::DeviceMemory(device, words_ * sizeof(unsigned));
   const std::vector<unsigned> zeros(words_, 0);
-  PD_CUDA(driver.cuMemcpyHtoD(memory_.address(), zeros.data(), words_ * sizeof(unsigned)));
+  gpu::write_memory(memory_.address(), zeros.data(), words_ * sizeof(unsigned));
   place(memory_.pointer());
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "gpu/driver/write_memory.h"
 #include "runtime/gpu/commit_guard.h"
 
 namespace paoding {
@@ -26,7 +27,7 @@ bool is_fault(const std::uint64_t* words) {
 
 GpuFailure::GpuFailure(const gpu::GpuDevice& device) : device_(device), word_(device, sizeof(unsigned)) {
   const unsigned none = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+  gpu::write_memory(word_.address(), &none, sizeof(none));
 }
 
 void GpuFailure::recover() {
@@ -41,7 +42,7 @@ void GpuFailure::recover() {
   const auto told = std::make_shared<CommitGuard::Told>(error);
   for (CommitGuard* guard : guards_) guard->reopen(told);
   const unsigned none = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+  gpu::write_memory(word_.address(), &none, sizeof(none));
 }
 
 // ---- CommitGuard ----
@@ -64,7 +65,7 @@ CommitGuard::CommitGuard(const gpu::GpuDevice& device, const gpu::Stream& stream
   if (!has_guard_ && fault_words_ == 0) return;
   words_ = gpu::DeviceMemory(device, static_cast<std::size_t>(1 + fault_words_) * sizeof(std::uint64_t));
   const std::uint64_t no_runs = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &no_runs, sizeof(no_runs)));
+  gpu::write_memory(words_.address(), &no_runs, sizeof(no_runs));
   clear();
   if (!has_guard_) return;
   report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
@@ -90,8 +91,7 @@ CommitGuard::~CommitGuard() {
 void CommitGuard::clear() const {
   if (fault_words_ == 0) return;
   const std::vector<std::uint64_t> none(static_cast<std::size_t>(fault_words_), kNoFault);
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address() + sizeof(std::uint64_t), none.data(),
-                                              none.size() * sizeof(std::uint64_t)));
+  gpu::write_memory(words_.address() + sizeof(std::uint64_t), none.data(), none.size() * sizeof(std::uint64_t));
 }
 
 void* CommitGuard::fault_of(std::size_t launch) const {
@@ -132,7 +132,7 @@ void CommitGuard::leave_run() const {
   try {
     stream_.wait_idle();
     const std::uint64_t passes = runs_ * plan_.guards.size();
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
+    gpu::write_memory(words_.address(), &passes, sizeof(passes));
   } catch (const Error&) {  // the device is lost, so no run follows
   }
 }

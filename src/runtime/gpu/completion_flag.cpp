@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/pause.h"
+#include "gpu/driver/write_memory.h"
 #include "gpu/kernels/to_host_text.h"
 
 namespace paoding {
@@ -88,7 +89,7 @@ void CompletionFlag::prepare() {
   memory_ = shelf().take(*device_, static_cast<std::size_t>(packed_bytes_));
   std::memset(memory_.bytes(), 0, Completion::kCounters);
   ended_ = gpu::DeviceMemory(*device_, sizeof(count_));
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(ended_.address(), &count_, sizeof(count_)));
+  gpu::write_memory(ended_.address(), &count_, sizeof(count_));
   addresses_[0] = ended_.pointer(), addresses_[1] = memory_.bytes();
   for (const auto& [address, place] : packed_) addresses_[address] = memory_.bytes() + place;
 }

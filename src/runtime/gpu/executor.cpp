@@ -12,6 +12,7 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
+#include "gpu/driver/write_memory.h"
 #include "runtime/gpu/arena.h"
 #include "runtime/gpu/choices.h"
 #include "runtime/gpu/commit_guard.h"
@@ -88,8 +89,8 @@ class GpuExecutor : public Executor {
     if (host_->write(slot, tensor)) return;
     if (is_input_[static_cast<std::size_t>(slot)]) return feeds_.write(slot, tensor);
     if (tensor.size_bytes() == 0) return;  // a constant, before the first run
-    PD_CUDA(driver_.cuMemcpyHtoD(bases_[static_cast<std::size_t>(slot)], tensor.bytes(),
-                                 static_cast<std::size_t>(tensor.size_bytes())));
+    gpu::write_memory(bases_[static_cast<std::size_t>(slot)], tensor.bytes(),
+                      static_cast<std::size_t>(tensor.size_bytes()));
   }
 
   void write(int slot, const DeviceTensor& tensor, void* stream) override {
@@ -508,7 +509,7 @@ class GpuExecutor : public Executor {
   void set_parameters(const std::vector<std::vector<std::byte>>& kept) const {
     for (std::size_t i = 0; i < kept.size(); ++i) {
       const CUdeviceptr at = bases_[static_cast<std::size_t>(plan_.parameters[i].second)];
-      if (!kept[i].empty()) PD_CUDA(driver_.cuMemcpyHtoD(at, kept[i].data(), kept[i].size()));
+      if (!kept[i].empty()) gpu::write_memory(at, kept[i].data(), kept[i].size());
     }
   }
 

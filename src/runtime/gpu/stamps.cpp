@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "gpu/driver/write_memory.h"
 #include "runtime/gpu/copy_stamps.h"
 #include "runtime/gpu/stamp_times.h"
 #include "runtime/gpu/stamps.h"
@@ -65,7 +66,7 @@ struct GpuStamps::Replays {
         keep(device, keep_text, 3) {
     std::memset(ring.bytes(), 0, ring.size_bytes());
     const std::vector<std::uint64_t> none(words + 1, 0);
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(stamps.address(), none.data(), none.size() * sizeof(none[0])));
+    gpu::write_memory(stamps.address(), none.data(), none.size() * sizeof(none[0]));
   }
 
   void* word(std::size_t i) const { return static_cast<std::uint64_t*>(stamps.pointer()) + i; }

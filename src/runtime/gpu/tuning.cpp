@@ -17,6 +17,7 @@
 #include "base/one_line.h"
 #include "gpu/codegen/text_kernel.h"
 #include "gpu/driver/loaded_kernel.h"
+#include "gpu/driver/write_memory.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/conv/gpu/conv_cudnn.h"
 #include "ops/matmul/matmul_gpu.h"
@@ -56,7 +57,7 @@ gpu::DeviceMemory filled(const gpu::GpuDevice& device, const Layout& layout) {
     const std::uint16_t half = layout.type.dtype == DType::f16 ? float_to_f16(value) : float_to_bf16(value);
     std::memcpy(some.data() + at, element == 2 ? static_cast<const void*>(&half) : &value, element);
   }
-  PD_CUDA(driver.cuMemcpyHtoD(memory.address(), some.data(), some.size()));
+  gpu::write_memory(memory.address(), some.data(), some.size());
   for (std::size_t done = some.size(); done < bytes;) {
     const std::size_t more = std::min(done, bytes - done);
     PD_CUDA(driver.cuMemcpyDtoDAsync(memory.address() + done, memory.address(), more, nullptr));

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "gpu/driver/write_memory.h"
 #include "runtime/gpu/address_graphs.h"
 #include "runtime/gpu/choices.h"
 #include "runtime/gpu/copy_span.h"
@@ -130,8 +131,7 @@ class PlacedGpuPlan : public PlacedPlan {
   void* own_memory(const Slot& slot, const Tensor* constant) override {
     own_.push_back(zeros(static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1))));
     if (constant != nullptr && constant->size_bytes() > 0) {
-      PD_CUDA(gpu::required_driver().cuMemcpyHtoD(own_.back().address(), constant->bytes(),
-                                                  static_cast<std::size_t>(constant->size_bytes())));
+      gpu::write_memory(own_.back().address(), constant->bytes(), static_cast<std::size_t>(constant->size_bytes()));
     }
     return own_.back().pointer();
   }
