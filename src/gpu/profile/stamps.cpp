@@ -16,11 +16,10 @@ namespace {
 using profile::steady_ns;
 
 constexpr std::uint64_t kRounds = 16;
-constexpr std::int64_t kPatienceNs = 50'000;       // of the kernel, between two rounds; one takes 3 us (H200)
-constexpr std::int64_t kHostPatienceNs = 500'000;  // until the kernel runs
-constexpr double kMostDrift = 1e-3;                // of one clock against the other
-constexpr std::int64_t kNearNs = 30'000'000'000;   // readings that are held against each other, or make a line
-constexpr std::int64_t kLongNs = 3'000'000'000;    // without a reading that is good
+constexpr std::int64_t kRoundNs = 50'000;         // the kernel waits for a round; one takes 3 us (H200)
+constexpr double kMostDrift = 1e-3;               // of one clock against the other
+constexpr std::int64_t kNearNs = 30'000'000'000;  // readings that are held against each other, or make a line
+constexpr std::int64_t kLongNs = 3'000'000'000;   // without a reading that is good
 
 TextLaunch plan(TextParts parts, const Target& target) {
   parts.functions = k_stamps_cu;
@@ -67,7 +66,7 @@ TextLaunch plan_answer_clock(const Target& target) {
   parts.operands = {"const Word* asked", "Word* answers"};
   const std::string rounds = parts.sizes.wide_number("rounds", kRounds);
   parts.call =
-      fmt::format("answer_clock(asked, answers, {}, {})", rounds, parts.sizes.wide_number("patience_ns", kPatienceNs));
+      fmt::format("answer_clock(asked, answers, {}, {})", rounds, parts.sizes.wide_number("patience_ns", kRoundNs));
   return plan(std::move(parts), target);
 }
 
@@ -89,7 +88,7 @@ ClockReader::ClockReader(const GpuDevice& device)
   std::memset(words_.bytes(), 0, words_.size_bytes());
 }
 
-std::optional<ClockReading> ClockReader::read() {
+std::optional<ClockReading> ClockReader::read(std::int64_t patience_ns) {
   device_.make_current();
   if (is_asked_ && !answered_.is_done()) return std::nullopt;  // the last one waits still
   auto* const words = reinterpret_cast<std::uint64_t*>(words_.bytes());
@@ -108,8 +107,8 @@ std::optional<ClockReading> ClockReader::read() {
   answered_.record(stream_.get());
   is_asked_ = true;
   std::int64_t now = launched;
-  while (answer(0) == 0 && now - launched < kHostPatienceNs) {
-    if (now - launched > kPatienceNs) (void)answered_.is_done();  // a driver may hold work back until it is asked
+  while (answer(0) == 0 && now - launched < patience_ns) {
+    if (now - launched > kRoundNs) (void)answered_.is_done();  // a driver may hold work back until it is asked
     now = steady_ns();
   }
   if (answer(0) == 0) return std::nullopt;
@@ -117,7 +116,7 @@ std::optional<ClockReading> ClockReader::read() {
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     const std::int64_t before = steady_ns();
     std::atomic_ref(words[0]).store(round, std::memory_order_release);
-    while (answer(round) == 0 && steady_ns() - before < 2 * kPatienceNs) {
+    while (answer(round) == 0 && steady_ns() - before < 2 * kRoundNs) {
     }
     if (answer(round) == 0) break;
     take(before, steady_ns(), answer(round));

@@ -36,8 +36,10 @@ struct ClockReading {
 class ClockReader {
  public:
   explicit ClockReader(const GpuDevice& device);
-  /// Nothing if the chip had no room for the kernel in time: it is busy, and no reason to wait.
-  std::optional<ClockReading> read();
+  /// While others run: until the kernel that answers runs.
+  static constexpr std::int64_t kPatienceNs = 500'000;
+  /// Nothing if the chip had no room for the kernel in time: it is busy.
+  std::optional<ClockReading> read(std::int64_t patience_ns = kPatienceNs);
 
  private:
   const GpuDevice& device_;

@@ -12,10 +12,10 @@ using profile::Recorder;
 using profile::steady_ns;
 
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;  // between readings of a clock
-constexpr std::int64_t kLateNs = 100'000'000;        // after which a replay that was launched before has been read
-constexpr std::int64_t kAtLeastOneNs = 500'000'000;  // to wait for the only reading, while others' work has the GPU
-constexpr std::int64_t kMostOffNs = 2'000;           // before the recording says so
-constexpr std::size_t kToldAtOnce = 2048;            // spans, some 0.2 ms
+constexpr std::int64_t kLateNs = 100'000'000;          // after which a replay that was launched before has been read
+constexpr std::int64_t kAtLeastOneNs = 3'000'000'000;  // to wait for the only reading, while others' work has the GPU
+constexpr std::int64_t kMostOffNs = 2'000;             // before the recording says so
+constexpr std::size_t kToldAtOnce = 2048;              // spans, some 0.2 ms
 
 }  // namespace
 
@@ -49,15 +49,15 @@ void StampTimes::look_at_clock(const gpu::GpuDevice& device) {
   Clock& clock = clocks_[device.index()];
   if (!is_on_) return;
   if (now >= clock.next_ns) {
-    read(device, &clock);
+    read(device, &clock, gpu::ClockReader::kPatienceNs);
     place(&clock, false);
   }
   tell(&clock, kToldAtOnce);
 }
 
-void StampTimes::read(const gpu::GpuDevice& device, Clock* clock) {
+void StampTimes::read(const gpu::GpuDevice& device, Clock* clock, std::int64_t patience_ns) {
   if (clock->reader == nullptr) clock->reader = std::make_unique<gpu::ClockReader>(device);
-  const auto reading = clock->reader->read();
+  const auto reading = clock->reader->read(patience_ns);
   const bool is_good = reading && clock->line.add(*reading);
   clock->next_ns = steady_ns() + (is_good && clock->line.has_begun() ? kBetweenNs : kFirstNs);
 }
@@ -81,7 +81,7 @@ void StampTimes::stop() {
     const std::size_t before = clock.line.readings().size();
     const std::int64_t until = steady_ns() + (before == 0 ? kAtLeastOneNs : 0);
     for (int tries = 0; clock.line.readings().size() == before && (tries < 3 || steady_ns() < until); ++tries) {
-      read(of, &clock);
+      read(of, &clock, std::max(until - steady_ns(), gpu::ClockReader::kPatienceNs));
     }
     place(&clock, true);
     tell(&clock, SIZE_MAX);

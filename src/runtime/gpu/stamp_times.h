@@ -81,7 +81,7 @@ class StampTimes {
     std::int64_t ns = 0;
   };
 
-  void read(const gpu::GpuDevice& device, Clock* clock);
+  void read(const gpu::GpuDevice& device, Clock* clock, std::int64_t patience_ns);
   void place(Clock* clock, bool is_over);
   void tell(Clock* clock, std::size_t most);
   void tell(const Clock& clock, const StampedReplay& replay);
