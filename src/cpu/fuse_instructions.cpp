@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which stretches of a tile list become one routine.
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -22,14 +25,18 @@ bool touches(const Instruction& a, const Instruction& b) {
 bool is_element(const Instruction& i) { return i.meaning.kind == Kind::prim && i.one_row && i.one_col; }
 
 // Single elements are computed as early as they can be, so that they do not stand between instructions on whole tiles.
-// Those that write operands stay: another operand may share the memory.
-void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
+// Those that write operands stay: another operand may share the memory. Returns where each instruction was.
+std::vector<std::uint32_t> move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
+  std::vector<std::uint32_t> order(list->size());
+  std::iota(order.begin(), order.end(), 0u);
   for (std::size_t i = 1; i < list->size(); ++i) {
     if (!is_element((*list)[i]) || (*list)[i].out < operands) continue;
     for (std::size_t at = i; at > 0 && !touches((*list)[at - 1], (*list)[at]); --at) {
       std::swap((*list)[at - 1], (*list)[at]);
+      std::swap(order[at - 1], order[at]);
     }
   }
+  return order;
 }
 
 class ListFuser {
@@ -97,30 +104,104 @@ class ListFuser {
   std::vector<std::size_t> last_read_;  // the last reader of an instruction's result; 0: none
 };
 
+// How a list is fused: its instructions in another order, and the stretches that are one routine each.
+struct Fusing {
+  struct Stretch {
+    std::size_t begin, end;
+    std::shared_ptr<const FusedCode> code;
+    bool one_row, one_col;
+  };
+  std::vector<std::uint32_t> order;
+  std::vector<Stretch> stretches;
+};
+
+std::shared_ptr<const Fusing> fuse(const TileRegisters& registers, bool single_row, VectorIsa isa,
+                                   std::vector<Instruction> list) {
+  auto fusing = std::make_shared<Fusing>();
+  fusing->order = move_elements_up(registers.operands, &list);
+  const ListFuser fuser(isa, registers.is_register, single_row, list);
+  for (std::size_t i = 0; i < list.size();) {
+    std::size_t end = i + 1;
+    if (const std::optional<FusedLayout> layout = fuser.longest(i, &end)) {
+      const FusedRun run = fuser.stretch(i, end);
+      if (auto code = make_fused_routine(run, *layout))
+        fusing->stretches.push_back({i, end, std::move(code), run.one_row, run.one_col});
+    }
+    i = end;
+  }
+  return fusing;
+}
+
+// All that fuse() asks of a list. Extents and strides are arguments of the routines, so lists of groups that differ in
+// those alone have one key.
+std::vector<std::uint32_t> key_of(const TileRegisters& registers, bool single_row, VectorIsa isa,
+                                  const std::vector<Instruction>& list) {
+  std::vector<std::uint32_t> key;
+  key.reserve(2 + registers.is_register.size() / 32 + 1 + 5 * list.size());
+  key.push_back(static_cast<std::uint32_t>(registers.operands));
+  key.push_back(single_row | static_cast<std::uint32_t>(isa) << 1 |
+                static_cast<std::uint32_t>(registers.is_register.size()) << 8);
+  for (std::size_t i = 0; i < registers.is_register.size(); ++i) {
+    if (i % 32 == 0) key.push_back(0);
+    key.back() |= static_cast<std::uint32_t>(registers.is_register[i]) << i % 32;
+  }
+  for (const Instruction& n : list) {
+    const Meaning& m = n.meaning;
+    key.push_back(static_cast<std::uint32_t>(m.kind) | static_cast<std::uint32_t>(m.prim) << 8 |
+                  static_cast<std::uint32_t>(m.compute) << 16 | static_cast<std::uint32_t>(m.stored) << 24);
+    key.push_back(static_cast<std::uint32_t>(m.combine) | m.scalar_args << 8 | m.streams << 16 | n.one_row << 17 |
+                  n.one_col << 18 | n.rows_reduced << 19 | n.cols_reduced << 20 |
+                  static_cast<std::uint32_t>(n.col_stride == 1) << 21);
+    key.push_back(static_cast<std::uint32_t>(m.ahead));
+    key.push_back(n.out | static_cast<std::uint32_t>(n.a) << 16);
+    key.push_back(n.b | static_cast<std::uint32_t>(n.c) << 16);
+  }
+  return key;
+}
+
+// Trying stretch after stretch takes most of the time in which a group's kernel is prepared, so lists that some kernel
+// has are not fused again.
+std::shared_ptr<const Fusing> fusing_of(const TileRegisters& registers, bool single_row, VectorIsa isa,
+                                        const std::vector<Instruction>& list) {
+  static std::mutex mutex;
+  static std::map<std::vector<std::uint32_t>, std::weak_ptr<const Fusing>> made;
+  constexpr std::size_t kMostKnown = 4096;  // then those of kernels that are gone are forgotten
+  std::vector<std::uint32_t> key = key_of(registers, single_row, isa, list);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = made.find(key); found != made.end()) {
+      if (auto fusing = found->second.lock()) return fusing;
+    }
+  }
+  auto fusing = fuse(registers, single_row, isa, list);
+  const std::lock_guard lock(mutex);
+  if (made.size() > kMostKnown) std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
+  made.insert_or_assign(std::move(key), fusing);
+  return fusing;
+}
+
 }  // namespace
 
 void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code) {
+  if (list->size() < 2) return;
   const VectorIsa isa = fused_isa();
   if (isa == VectorIsa::scalar) return;
-  move_elements_up(registers.operands, list);
-  const ListFuser fuser(isa, registers.is_register, single_row, *list);
+  const std::shared_ptr<const Fusing> fusing = fusing_of(registers, single_row, isa, *list);
   std::vector<Instruction> result;
+  auto stretch = fusing->stretches.begin();
   for (std::size_t i = 0; i < list->size();) {
-    std::size_t end = i + 1;
-    const std::optional<FusedLayout> layout = fuser.longest(i, &end);
-    const FusedRun run = fuser.stretch(i, end);
-    const std::shared_ptr<const FusedCode> made = layout ? make_fused_routine(run, *layout) : nullptr;
-    if (made) {
-      code->push_back(made);
-      Instruction& fused = result.emplace_back();
-      fused.routine = made->routine();
-      fused.one_row = run.one_row;
-      fused.one_col = run.one_col;
-    } else {
-      result.insert(result.end(), run.instructions.begin(), run.instructions.end());
+    if (stretch == fusing->stretches.end() || stretch->begin != i) {
+      result.push_back((*list)[fusing->order[i++]]);
+      continue;
     }
-    i = end;
+    code->emplace_back(fusing, stretch->code.get());  // keeps what is known of the list as long as the code
+    Instruction& fused = result.emplace_back();
+    fused.routine = stretch->code->routine();
+    fused.one_row = stretch->one_row;
+    fused.one_col = stretch->one_col;
+    i = stretch->end;
+    ++stretch;
   }
   *list = std::move(result);
 }

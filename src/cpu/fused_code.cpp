@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -434,8 +435,14 @@ VectorIsa fused_isa() {
                          cpu.has(Cpu::tAVX512VL) && cpu.has(Cpu::tBMI2);
     return is_wide ? VectorIsa::avx512 : VectorIsa::avx2;
   }();
-  // Instruction sets may have been taken away from Highway: by PAODING_CPU_ISA, and by tests.
-  const auto allowed = hwy::SupportedTargets();
+  // Instruction sets may have been taken away from Highway: by PAODING_CPU_ISA, and by tests, which make it choose
+  // anew. It asks the CPU each time, and in a virtual machine that takes microseconds.
+  static std::atomic<std::int64_t> known{0};
+  if (known == 0 || !hwy::GetChosenTarget().IsInitialized()) {
+    known = hwy::SupportedTargets();
+    hwy::GetChosenTarget().Update(known);
+  }
+  const std::int64_t allowed = known;
   if (most == VectorIsa::avx512 && (allowed & HWY_AVX3) != 0) return VectorIsa::avx512;
   return most != VectorIsa::scalar && (allowed & HWY_AVX2) != 0 ? VectorIsa::avx2 : VectorIsa::scalar;
 }

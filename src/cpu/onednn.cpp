@@ -15,11 +15,20 @@ constexpr std::int64_t kWorkingBytes = 64 << 20;
 
 }  // namespace
 
-const dnnl::engine& onednn_engine() {
-  require_memory("oneDNN: making a kernel", kWorkingBytes);
+namespace {
+
+// Of this process, for what needs no memory but its own few bytes.
+const dnnl::engine& the_engine() {
   start_threads();
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  require_memory("oneDNN: making a kernel", kWorkingBytes);
+  return the_engine();
 }
 
 dnnl::memory::data_type onednn_type(DType dtype) {
@@ -36,7 +45,7 @@ void fail_in_onednn(std::string_view op, std::string_view why) {
   fail(ErrorKind::device, "{}: oneDNN failed ({}); {}", op, why, memory_left());
 }
 
-OneDnnSequence::OneDnnSequence() : stream_(onednn_engine()) {}
+OneDnnSequence::OneDnnSequence() : stream_(the_engine()) {}
 
 OneDnnSequence::Place OneDnnSequence::scratch(std::size_t bytes) {
   constexpr std::int64_t kLine = 256;  // whole cache lines, and no two pieces in one
@@ -46,7 +55,7 @@ OneDnnSequence::Place OneDnnSequence::scratch(std::size_t bytes) {
 }
 
 std::size_t OneDnnSequence::memory(const dnnl::memory::desc& desc, Place place) {
-  memories_.emplace_back(desc, onednn_engine(), nullptr);
+  memories_.emplace_back(desc, the_engine(), nullptr);
   descs_.push_back(desc);
   places_.push_back(place);
   return memories_.size() - 1;

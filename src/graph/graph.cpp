@@ -270,6 +270,41 @@ void Graph::replace(const std::map<Ref, Ref>& replacements) {
 }
 
 void Graph::compact(bool drop_inputs) {
+  // Nodes that are needed, from the last to the first: an input stands in front of its reader, unless a rewrite has put
+  // it behind.
+  std::vector<char> needed(nodes_.size(), 0);
+  const auto need = [&](NodeId id) { needed[static_cast<std::size_t>(id)] = 1; };
+  for (const Fetch& fetch : fetches_) need(fetch.ref.node);
+  for (NodeId id : effects_) need(id);
+  if (!drop_inputs) {
+    for (NodeId id : inputs_) need(id);
+    for (NodeId id : parameters_) need(id);
+  }
+  std::vector<NodeId> open;  // needed by one that stands in front of them, with all that they need
+  bool stands = true;        // nothing is to be dropped or moved
+  for (NodeId id = size() - 1; id >= 0; --id) {
+    if (!needed[static_cast<std::size_t>(id)]) {
+      stands = false;
+      continue;
+    }
+    for (const Ref& ref : node(id).inputs) {
+      if (ref.node >= id) stands = false;
+      if (ref.node > id && !needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
+      need(ref.node);
+    }
+  }
+  while (!open.empty()) {
+    const NodeId id = open.back();
+    open.pop_back();
+    for (const Ref& ref : node(id).inputs) {
+      if (!needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
+      need(ref.node);
+    }
+  }
+  // Most passes change nothing in most graphs.
+  const bool is_in_order = std::ranges::is_sorted(inputs_);
+  if (is_in_order && stands) return assign_of_.clear();
+
   std::vector<NodeId> order;
   std::vector<char> state(nodes_.size(), 0);  // 0 new, 1 open, 2 done
   std::vector<std::pair<NodeId, std::size_t>> stack;
@@ -282,9 +317,9 @@ void Graph::compact(bool drop_inputs) {
         continue;
       }
       state[static_cast<std::size_t>(id)] = 1;
-      const Node& open = node(id);
-      if (next < open.inputs.size()) {
-        const NodeId input = open.inputs[next++].node;
+      const Node& now = node(id);
+      if (next < now.inputs.size()) {
+        const NodeId input = now.inputs[next++].node;
         PD_ASSERT(state[static_cast<std::size_t>(input)] != 1, "the graph has a cycle");
         if (state[static_cast<std::size_t>(input)] == 0) stack.emplace_back(input, 0);
         continue;
@@ -294,31 +329,7 @@ void Graph::compact(bool drop_inputs) {
       stack.pop_back();
     }
   };
-  // Mark needed nodes first, then order them: a rewrite may have put a node after its users, but keeping the old order
-  // wherever possible keeps dumps readable.
-  std::vector<char> needed(nodes_.size(), 0);
-  std::vector<NodeId> open;
-  auto need = [&](NodeId id) {
-    if (!needed[static_cast<std::size_t>(id)]) needed[static_cast<std::size_t>(id)] = 1, open.push_back(id);
-  };
-  for (const Fetch& fetch : fetches_) need(fetch.ref.node);
-  for (NodeId id : effects_) need(id);
-  if (!drop_inputs) {
-    for (NodeId id : inputs_) need(id);
-    for (NodeId id : parameters_) need(id);
-  }
-  while (!open.empty()) {
-    const NodeId id = open.back();
-    open.pop_back();
-    for (const Ref& ref : node(id).inputs) need(ref.node);
-  }
-  // Most passes change nothing in most graphs.
-  const auto stands = [&](NodeId id) {
-    return needed[static_cast<std::size_t>(id)] != 0 &&
-           std::ranges::all_of(node(id).inputs, [&](const Ref& ref) { return ref.node < id; });
-  };
-  const bool is_in_order = std::ranges::is_sorted(inputs_);
-  if (is_in_order && std::ranges::all_of(std::views::iota(NodeId{0}, size()), stands)) return assign_of_.clear();
+  // A rewrite may have put a node after its users, but keeping the old order wherever possible keeps dumps readable.
   // Positional inputs stand in their order, which is all that text has to say of it.
   if (!is_in_order) {
     for (NodeId id : inputs_) {

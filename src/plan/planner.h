@@ -2,11 +2,14 @@
 // The planner: walks a graph in order and emits steps; knows where every value lies.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "base/cancel_poll.h"
+#include "group/lower.h"
 #include "ops/scan/scan.h"
 #include "plan/layer_pipelines.h"
 #include "plan/order.h"
@@ -26,14 +29,22 @@ std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape);
 /// The part of `operand` from `start` on, of `shape`.
 Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, const Shape& shape);
 
-/// Which kernels run the nodes of a graph. A pass's decision is taken over where the call is the same; a graph that
-/// is planned in several orders is decided once.
+/// What does not depend on the order of nodes, made once for a graph that is planned in several: which kernels run
+/// them (a pass's decision is taken over where the call is the same), and groups lowered for layouts.
 class Decisions {
  public:
   DecisionPtr of(const Node& node, const KernelCall& call);
+  /// lower() of the node.
+  const LoweredGroup& lowered(const Graph& graph, const Node& node, std::vector<Layout> inputs,
+                              std::vector<Layout> outputs);
 
  private:
-  std::map<const Node*, std::vector<DecisionPtr>> made_;  // by calls
+  struct Lowered {
+    std::vector<Layout> inputs, outputs;
+    LoweredGroup group;
+  };
+  std::unordered_map<const Node*, std::vector<DecisionPtr>> made_;  // by calls
+  std::unordered_map<const Node*, std::deque<Lowered>> lowered_;    // by layouts
 };
 
 class Planner {

@@ -2,7 +2,10 @@
 #include "runtime/reuse.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace paoding {
 namespace {
@@ -12,22 +15,56 @@ constexpr std::int64_t kReadFrom = 2;
 
 bool is_run(const Launch& launch) { return launch.kind == Launch::Kind::run; }
 
+// The places that launches touch, by number: of each operand of each launch, in their order.
+class Places {
+ public:
+  explicit Places(const std::vector<Launch>& launches) {
+    std::size_t operands = 0;
+    for (const Launch& launch : launches) operands += launch.addresses.size();
+    std::unordered_map<std::pair<int, std::int64_t>, std::uint32_t, Hash> numbers;
+    of_.reserve(operands);
+    first_.reserve(launches.size());
+    for (const Launch& launch : launches) {
+      first_.push_back(of_.size());
+      for (const auto& address : launch.addresses) {
+        of_.push_back(numbers.try_emplace(address, static_cast<std::uint32_t>(numbers.size())).first->second);
+      }
+    }
+    count_ = numbers.size();
+  }
+  std::uint32_t of(std::size_t launch, std::size_t operand) const { return of_[first_[launch] + operand]; }
+  std::size_t count() const { return count_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const std::pair<int, std::int64_t>& address) const {
+      const auto [slot, offset] = address;
+      return fnv1a(fnv1a(kFnvStart, static_cast<std::uint64_t>(slot)), static_cast<std::uint64_t>(offset));
+    }
+  };
+  std::vector<std::uint32_t> of_;
+  std::vector<std::size_t> first_;
+  std::size_t count_ = 0;
+};
+
 // How many bytes are touched in a stretch of time, each once: of every place the last touch so far counts.
 class Touches {
  public:
-  explicit Touches(std::size_t moments) : sums_(moments + 1) {}
+  Touches(std::size_t moments, std::size_t places) : sums_(moments + 1), last_(places) {}
 
-  void touch(std::pair<int, std::int64_t> place, std::int64_t bytes, std::size_t moment) {
-    const auto [last, is_new] = last_.try_emplace(place, moment, bytes);
-    if (!is_new) {
-      add(last->second.first, -last->second.second);
-      last->second = {moment, std::max(bytes, last->second.second)};
-    }
-    add(moment, last->second.second);
+  void touch(std::uint32_t place, std::int64_t bytes, std::size_t moment) {
+    Last& last = last_[place];
+    if (last.bytes > 0) add(last.moment, -last.bytes);
+    last = {moment, std::max(bytes, last.bytes)};
+    add(moment, last.bytes);
   }
   std::int64_t bytes_since(std::size_t moment) const { return total_ - before(moment); }
 
  private:
+  struct Last {
+    std::size_t moment = 0;
+    std::int64_t bytes = 0;
+  };
   // A Fenwick tree: sums_[i] is of as many moments up to i as its lowest bit says.
   void add(std::size_t moment, std::int64_t bytes) {
     total_ += bytes;
@@ -41,7 +78,7 @@ class Touches {
 
   std::vector<std::int64_t> sums_;
   std::int64_t total_ = 0;
-  std::map<std::pair<int, std::int64_t>, std::pair<std::size_t, std::int64_t>> last_;  // moment, bytes
+  std::vector<Last> last_;  // by place
 };
 
 // Bytes that a run touches, memory that is touched twice counted twice.
@@ -81,9 +118,10 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
     const Step* step;
     std::size_t result, moment;
   };
-  std::map<int, Written> waiting;  // by slot
+  std::unordered_map<int, Written> waiting;  // by slot
   const std::vector<bool> turns = those_that_turn(launches);
-  Touches touches(2 * launches.size());
+  const Places places(launches);
+  Touches touches(2 * launches.size(), places.count());
   for (std::size_t moment = 0; moment < 2 * launches.size(); ++moment) {
     const bool is_first_run = moment < launches.size();
     if (!is_first_run && waiting.empty()) break;
@@ -98,7 +136,7 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
       waiting.erase(written);
     }
     for (std::size_t k = 0; k < step.operands.size(); ++k) {
-      touches.touch(launch.addresses[k], size_bytes(step.operands[k].layout.type), moment);
+      touches.touch(places.of(moment % launches.size(), k), size_bytes(step.operands[k].layout.type), moment);
     }
     if (!is_first_run || step.kind != Step::Kind::group) continue;
     std::vector<bool>& results = far.try_emplace(&step, step.operands.size() - step.reads, true).first->second;

@@ -37,11 +37,22 @@ profile::SiteInfo info_of(const Step& step) {
 
 }  // namespace
 
+LaunchSites::LaunchSites(std::span<const StepTurn> turns, const KernelOf& kernel_of) {
+  for (const StepTurn& turn : turns) count(turn);
+  add(kernel_of);
+}
+
 LaunchSites::LaunchSites(const std::vector<Launch>& launches, const KernelOf& kernel_of) {
-  for (const Launch& launch : launches) {
-    std::int64_t& turns = steps_[launch.step].turns;
-    turns = std::max(turns, launch.instance + 1);
-  }
+  for (const Launch& launch : launches) count({launch.step, launch.instance});
+  add(kernel_of);
+}
+
+void LaunchSites::count(const StepTurn& turn) {
+  std::int64_t& turns = steps_[turn.step].turns;
+  turns = std::max(turns, turn.instance + 1);
+}
+
+void LaunchSites::add(const KernelOf& kernel_of) {
   for (auto& [step, sites] : steps_) {
     profile::SiteInfo info = info_of(*step);
     const StepKernel kernel = kernel_of(*step);
@@ -56,10 +67,12 @@ LaunchSites::LaunchSites(const std::vector<Launch>& launches, const KernelOf& ke
   }
 }
 
-StepSites LaunchSites::of(const Launch& launch) const {
-  const PerTurn& sites = steps_.at(launch.step);
-  return {sites.op.at(launch.instance), sites.compute.at(launch.instance), sites.kernel.at(launch.instance)};
+StepSites LaunchSites::of(const StepTurn& turn) const {
+  const PerTurn& sites = steps_.at(turn.step);
+  return {sites.op.at(turn.instance), sites.compute.at(turn.instance), sites.kernel.at(turn.instance)};
 }
+
+StepSites LaunchSites::of(const Launch& launch) const { return of(StepTurn{launch.step, launch.instance}); }
 
 StepSites sites_of_batch(const std::vector<const Step*>& groups, const StepKernel& kernel) {
   profile::SiteInfo info;

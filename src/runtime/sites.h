@@ -2,7 +2,9 @@
 // How the steps of a plan appear in recordings.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -24,13 +26,24 @@ struct StepKernel {
 };
 using KernelOf = std::function<StepKernel(const Step&)>;
 
+/// A step in one of the turns of the loop around it.
+struct StepTurn {
+  const Step* step = nullptr;
+  std::int64_t instance = 0;
+};
+
 /// The sites of a program's launches: every step is registered once, for all turns of the loop around it.
 class LaunchSites {
  public:
+  LaunchSites(std::span<const StepTurn> turns, const KernelOf& kernel_of);
   LaunchSites(const std::vector<Launch>& launches, const KernelOf& kernel_of);
+  StepSites of(const StepTurn& turn) const;
   StepSites of(const Launch& launch) const;
 
  private:
+  void count(const StepTurn& turn);
+  void add(const KernelOf& kernel_of);
+
   struct PerTurn {
     std::int64_t turns = 0;
     profile::TurnSites op, compute, kernel;

@@ -80,7 +80,10 @@ class CpuExecutor : public Executor {
     require_threads();
     reserve_tiles(tile_bytes_);
     if (is_stepwise()) return run_stepwise();
-    if (Recorder::active()) return run_recorded();
+    if (Recorder::active()) {
+      if (!has_sites_) add_sites();
+      return run_recorded();
+    }
     run_each([this](const Prepared& launch) { return run_next(launch); });
   }
 
@@ -98,9 +101,10 @@ class CpuExecutor : public Executor {
     const Launch* launch = nullptr;            // of a print, and of all in a stepwise run: the plan's
     const Prepared* const* targets = nullptr;  // of a select or jump
     std::size_t target_count = 0;
-    DType chooser = DType::i32;     // read by a select
-    const Prepared* end = nullptr;  // of a select: the launch after all that it chooses among
-    profile::SiteId site = 0;
+    DType chooser = DType::i32;         // read by a select
+    const Prepared* end = nullptr;      // of a select: the launch after all that it chooses among
+    std::uint32_t turn = 0, turns = 0;  // the steps that it runs, of turns_
+    profile::SiteId site = 0;           // once it has been recorded
     profile::SiteId compute_site = 0;
 
     bool is_select() const { return end != nullptr; }
@@ -297,9 +301,8 @@ class CpuExecutor : public Executor {
     pointers_.reserve(addresses);
     targets_.reserve(targets);
     launches_.reserve(schedule_.entries.size() + jumps);
-    const LaunchSites sites(schedule_.launches,
-                            [this](const Step& step) { return StepKernel{kernels_->name_of(step)}; });
-    add_entries(0, schedule_.entries.size(), sites);
+    turns_.reserve(schedule_.launches.size());
+    add_entries(0, schedule_.entries.size());
     find_segments();
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     tile_bytes_ = kernels_->tile_bytes();
@@ -308,7 +311,7 @@ class CpuExecutor : public Executor {
   }
 
   // The entries [first, end), with jumps where bodies end.
-  void add_entries(std::size_t first, std::size_t end, const LaunchSites& sites) {
+  void add_entries(std::size_t first, std::size_t end) {
     const CancelPoll poll;
     for (std::size_t k = first; k < end; ++k) {
       poll();
@@ -320,23 +323,23 @@ class CpuExecutor : public Executor {
       if (entry.kind == LaunchEntry::Kind::fused) {
         add_batch(entry);
       } else if (entry.kind != LaunchEntry::Kind::host_choice) {
-        add_launch(entry.launch, sites);
+        add_launch(entry.launch);
       } else {
-        add_choice(entry, sites);
+        add_choice(entry);
         k = schedule_.choice_of(entry).end - 1;
       }
     }
   }
 
-  void add_choice(const LaunchEntry& entry, const LaunchSites& sites) {
+  void add_choice(const LaunchEntry& entry) {
     const Choice& choice = schedule_.choice_of(entry);
     const std::size_t select = launches_.size();
-    add_launch(entry.launch, sites);
+    add_launch(entry.launch);
     std::vector<const Prepared*> bodies;
     std::vector<std::size_t> jumps;  // their targets, of targets_
     for (const auto& [first, end] : choice.bodies) {
       bodies.push_back(begin() + launches_.size());
-      add_entries(first, end, sites);
+      add_entries(first, end);
       if (!choice.is_loop && bodies.size() == choice.bodies.size()) break;  // goes on behind
       jumps.push_back(targets_.size());
       launches_.push_back({.targets = targets_.data() + targets_.size(), .target_count = 1});
@@ -363,7 +366,7 @@ class CpuExecutor : public Executor {
     return first;
   }
 
-  void add_launch(std::size_t i, const LaunchSites& all_sites) {
+  void add_launch(std::size_t i) {
     const Launch& launch = schedule_.launches[i];
     Prepared prepared;
     prepared.operands = add_operands(launch);
@@ -373,22 +376,48 @@ class CpuExecutor : public Executor {
     } else if (launch.step->kind == Step::Kind::kernel) {
       prepared.kernel = &kernels_->kernel(launch.step);
     }
-    const StepSites sites = all_sites.of(launch);
-    prepared.site = sites.op;
-    prepared.compute_site = sites.compute;
+    prepared.turn = static_cast<std::uint32_t>(turns_.size());
+    prepared.turns = 1;
+    turns_.push_back({launch.step, launch.instance});
     launches_.push_back(prepared);
   }
 
   void add_batch(const LaunchEntry& entry) {
     std::vector<const Step*> steps;
     std::vector<void* const*> operands;
+    const auto first = static_cast<std::uint32_t>(turns_.size());
     for (const std::size_t i : schedule_.members(entry)) {
-      steps.push_back(schedule_.launches[i].step);
-      operands.push_back(add_operands(schedule_.launches[i]));
+      const Launch& launch = schedule_.launches[i];
+      steps.push_back(launch.step);
+      operands.push_back(add_operands(launch));
+      turns_.push_back({launch.step, launch.instance});
     }
-    const StepSites sites = sites_of_batch(steps, {kernels_->name_of(*steps[0])});
-    launches_.push_back(
-        {.batch = &kernels_->add_batch(steps, operands), .site = sites.op, .compute_site = sites.compute});
+    launches_.push_back({.batch = &kernels_->add_batch(steps, operands),
+                         .turn = first,
+                         .turns = static_cast<std::uint32_t>(steps.size())});
+  }
+
+  // The recorder keeps a site for ever, so only programs that are recorded have some.
+  void add_sites() {
+    const profile::Ticks began = Recorder::now();
+    const auto name_of = [this](const Step& step) { return StepKernel{kernels_->name_of(step)}; };
+    const LaunchSites all(turns_, name_of);
+    for (Prepared& prepared : launches_) {
+      if (prepared.turns == 0) continue;
+      const auto turns = std::span(turns_).subspan(prepared.turn, prepared.turns);
+      StepSites sites = all.of(turns[0]);
+      if (prepared.batch != nullptr) {
+        std::vector<const Step*> steps;
+        for (const StepTurn& turn : turns) steps.push_back(turn.step);
+        sites = sites_of_batch(steps, name_of(*steps[0]));
+      }
+      prepared.site = sites.op;
+      prepared.compute_site = sites.compute;
+    }
+    has_sites_ = true;
+    static const profile::SiteId naming =
+        Recorder::add_site({.name = "recorder", .kind = profile::SpanKind::recording});
+    Recorder::complete(naming, began, Recorder::now());
   }
 
   // Launches that start as one may reach over the end of a repeat, and, as the first of a commit, over its begin.
@@ -425,6 +454,8 @@ class CpuExecutor : public Executor {
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps
   std::vector<Segment> segments_;         // per repeat
+  std::vector<StepTurn> turns_;           // of the launches
+  bool has_sites_ = false;                // the launches' sites are known
   std::vector<Open> open_;                // while recording
   // While it is made: where the entries that are in no body are in launches_.
   struct Top {

@@ -20,10 +20,8 @@ class PlacedCpuPlan : public PlacedPlan {
   explicit PlacedCpuPlan(PlacedSource source) : PlacedPlan(std::move(source), max_threads() > 1), kernels_(plan()) {
     require_threads();
     place_own();
-    const LaunchSites sites(schedule().launches,
-                            [this](const Step& step) { return StepKernel{kernels_.name_of(step)}; });
     for (const LaunchEntry& entry : schedule().entries) {
-      starts_.push_back(entry.kind == Kind::fused ? batch(entry) : alone(entry, sites));
+      starts_.push_back(entry.kind == Kind::fused ? batch(entry) : alone(entry));
     }
     tile_bytes_ = kernels_.tile_bytes();
   }
@@ -39,10 +37,9 @@ class PlacedCpuPlan : public PlacedPlan {
     void* const* operands = nullptr;  // of a batch those that it knows
     const Choice* choice = nullptr;   // whose index is the first operand
     DType index = DType::i32;
-    StepSites sites = {};
   };
 
-  Start alone(const LaunchEntry& entry, const LaunchSites& sites) const {
+  Start alone(const LaunchEntry& entry) const {
     const Launch& launch = schedule().launches[entry.launch];
     Start start;
     if (entry.kind == Kind::host_choice) {
@@ -54,7 +51,6 @@ class PlacedCpuPlan : public PlacedPlan {
       start.kernel = &kernels_.kernel(launch.step);
     }
     start.operands = memory_of(entry.launch).operands;
-    start.sites = sites.of(launch);
     return start;
   }
 
@@ -67,8 +63,22 @@ class PlacedCpuPlan : public PlacedPlan {
     }
     Start start;
     start.batch = &kernels_.add_batch(steps, operands);
-    start.sites = sites_of_batch(steps, {kernels_.name_of(*steps[0])});
     return start;
+  }
+
+  // The recorder keeps a site for ever, so only plans that are recorded have some.
+  void add_sites() {
+    const auto name_of = [this](const Step& step) { return StepKernel{kernels_.name_of(step)}; };
+    const LaunchSites all(schedule().launches, name_of);
+    for (const LaunchEntry& entry : schedule().entries) {
+      if (entry.kind != Kind::fused) {
+        sites_.push_back(all.of(schedule().launches[entry.launch]));
+        continue;
+      }
+      std::vector<const Step*> steps;
+      for (const std::size_t i : schedule().members(entry)) steps.push_back(schedule().launches[i].step);
+      sites_.push_back(sites_of_batch(steps, name_of(*steps[0])));
+    }
   }
 
   void* own_memory(const Slot& slot, const Tensor* constant) override {
@@ -121,21 +131,25 @@ class PlacedCpuPlan : public PlacedPlan {
 
   // A choice's span ends after the body that it chose, so that reports nest that; all turns of a loop are one span.
   struct Seen {
+    const Start* first;
+    const StepSites* sites;  // of the starts from the first on
     const bool has_phases = Recorder::phases_active();
     profile::SpanList spans = {};
     void started(const Start& start) {
-      const profile::Ticks began = spans.complete(start.sites.op);
-      if (has_phases) Recorder::complete(start.sites.compute, began, spans.end());
+      const profile::Ticks began = spans.complete(of(start).op);
+      if (has_phases) Recorder::complete(of(start).compute, began, spans.end());
     }
     profile::Ticks chooses() { return spans.skip(); }
-    void chose(const Start& start, profile::Ticks since) { Recorder::complete(start.sites.op, since, spans.now()); }
+    void chose(const Start& start, profile::Ticks since) { Recorder::complete(of(start).op, since, spans.now()); }
+    const StepSites& of(const Start& start) const { return sites[&start - first]; }
   };
 
   void start(std::uint32_t, void* stream) override {
     reserve_tiles(tile_bytes_);  // of the thread that runs it
     begin(stream, false);
     if (Recorder::active()) {
-      Seen seen;
+      if (sites_.empty()) add_sites();
+      Seen seen{starts_.data(), sites_.data()};
       start_entries(0, starts_.size(), seen);
     } else {
       Unseen unseen;
@@ -153,7 +167,8 @@ class PlacedCpuPlan : public PlacedPlan {
   }
 
   CpuKernels kernels_;
-  std::vector<Start> starts_;
+  std::vector<Start> starts_;     // per entry
+  std::vector<StepSites> sites_;  // of those, once they have been recorded
   std::vector<Tensor> own_;
   std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
 };
