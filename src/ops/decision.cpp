@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "base/slot_alignment.h"
+#include "paoding/op.h"
 
 namespace paoding {
 namespace {
@@ -40,7 +41,36 @@ const KernelImplementation* Decision::accepting_kernel(const std::string& name) 
   return found == accepting.end() ? nullptr : *found;
 }
 
-std::string Decision::reason() const { return kernel() != nullptr && kernel()->reason ? kernel()->reason(call) : ""; }
+std::vector<std::string> Decision::notes() const {
+  std::vector<std::string> notes;
+  if (kernel() == nullptr) return notes;
+  const std::string& op = call.op->name;
+  if (kernel()->reason) {
+    if (const std::string reason = kernel()->reason(call); !reason.empty())
+      notes.push_back(fmt::format("{}: {} chosen: {}", op, kernel()->name, reason));
+  }
+  if (call.timed != nullptr && call.timed->choice) {
+    const TimedChoice& choice = *call.timed->choice;
+    const std::string library = choice.engine.empty()
+                                    ? "no engine of a library's"
+                                    : fmt::format("a library's engine {} {:.2f} us", choice.engine, choice.library_us);
+    notes.push_back(fmt::format("{}: {} chosen by time: {}, the other {:.2f} us; entry '{}'", op, kernel()->name,
+                                library, choice.own_us, call.timed->key));
+  } else if (call.timed != nullptr && !call.timed->ignored.empty()) {
+    notes.push_back(fmt::format("{}: timed: {}; entry '{}'", op, call.timed->ignored, call.timed->key));
+  }
+  std::vector<std::string> strided;
+  const auto look_at = [&](const Layout& layout, const std::string& name) {
+    if (layout.is_dense()) return;
+    const auto strides = std::span(layout.strides).first(static_cast<std::size_t>(layout.type.shape.rank()));
+    strided.push_back(fmt::format("{} {} in strides [{}]", name, to_string(layout.type), fmt::join(strides, ", ")));
+  };
+  const OpCall names{*call.op, {}, call.attrs, {}, {}};
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) look_at(call.inputs[i], names.input_name(i));
+  for (std::size_t k = 0; k < call.outputs.size(); ++k) look_at(call.outputs[k], fmt::format("result {}", k));
+  if (!strided.empty()) notes.push_back(fmt::format("{}: {} takes {}", op, kernel()->name, fmt::join(strided, ", ")));
+  return notes;
+}
 
 Decision decide(KernelCall call) {
   Decision decision{std::move(call), {}, {}};

@@ -26,8 +26,9 @@ struct Decision {
   const KernelImplementation* kernel() const { return accepting.empty() ? nullptr : accepting.front(); }
   /// The one of that name among those that accept; nullptr where there is none.
   const KernelImplementation* accepting_kernel(const std::string& name) const;
-  /// Why kernel() was chosen, where that is worth a line; else empty.
-  std::string reason() const;
+  /// Lines about kernel(): why it was chosen, where that is worth one; what was timed for the call, where one of its
+  /// kernels is timed; and which operands do not lie dense.
+  std::vector<std::string> notes() const;
 };
 using DecisionPtr = std::shared_ptr<const Decision>;
 

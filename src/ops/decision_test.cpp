@@ -85,7 +85,10 @@ TEST(Decision, FollowsFromTheEnvironmentOfTheCall) {
   const Decision by_library = decide(timed_call(environment_with(faster))),
                  by_own = decide(timed_call(environment_with(slower))), untimed = decide(timed_call(no_environment()));
   EXPECT_EQ(by_library.kernel()->name, "library");
-  EXPECT_EQ(by_library.reason(), "timed as f32[4]");
+  EXPECT_EQ(by_library.notes(),
+            (std::vector<std::string>{"test_timed: library chosen: timed as f32[4]",
+                                      "test_timed: library chosen by time: a library's engine 1 2.00 us, the other "
+                                      "3.00 us; entry 'f32[4]'"}));
   EXPECT_EQ(by_library.call.timed->choice, faster->find("f32[4]", nullptr));
   EXPECT_EQ(by_library.accepting.size(), 2u) << "the other stands in";
   EXPECT_EQ(by_own.kernel()->name, "own");
@@ -95,6 +98,13 @@ TEST(Decision, FollowsFromTheEnvironmentOfTheCall) {
   EXPECT_FALSE(are_same_question(by_library.call, by_own.call));
   const Decision broken = decide(timed_call(environment_with(faster), 7));
   EXPECT_EQ(broken.refusals[0], "test_timed: library declined: nothing is known of ita broken file");
+}
+
+TEST(Decision, SaysWhichOperandsLieInStrides) {
+  KernelCall call = timed_call(no_environment());
+  call.inputs[0] = {{f32, {2, 4}}, {1, 2}};
+  call.outputs[0] = Layout::dense({f32, {2, 4}});
+  EXPECT_EQ(decide(call).notes(), std::vector<std::string>{"test_timed: own takes a f32[2,4] in strides [1, 2]"});
 }
 
 TEST(Decision, OfAProgramFollowsFromTheEnvironmentThatItIsCompiledWith) {

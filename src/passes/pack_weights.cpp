@@ -175,8 +175,9 @@ class WeightPacking {
       return decline(fmt::format("rows of fewer than {} elements are read in place as fast", kShortWeightRow));
     }
     const KernelImplementation* const kernel = decide(graph, id, notes_.kernel_setting()).kernel();
-    const std::string name = kernel == nullptr ? "none" : kernel->name;
-    if (name != "onednn") return decline(fmt::format("the kernel '{}' reads them as they are", name));
+    if (kernel == nullptr || !kernel->packs_weights) {
+      return decline(fmt::format("the kernel '{}' reads them as they are", kernel == nullptr ? "none" : kernel->name));
+    }
     weights.rows = a.shape[0];
     weights.columns = node.types[0].shape[1];
     weights.order = order_of(b.dtype, weights.rows, a.shape[1], weights.columns);

@@ -106,6 +106,20 @@ DecisionPtr Decisions::of(const Node& node, const KernelCall& call) {
   return made.emplace_back(std::make_shared<const Decision>(decide(call)));
 }
 
+const LoweredGroup& Decisions::lowered(const Graph& graph, const Node& node, std::vector<Layout> inputs,
+                                       std::vector<Layout> outputs) {
+  std::deque<Lowered>& made = lowered_[&node];
+  const auto are_equal = [](const std::vector<Layout>& a, const std::vector<Layout>& b) {
+    return std::ranges::equal(
+        a, b, [](const Layout& x, const Layout& y) { return x.type == y.type && x.strides == y.strides; });
+  };
+  const auto found = std::ranges::find_if(
+      made, [&](const Lowered& each) { return are_equal(each.inputs, inputs) && are_equal(each.outputs, outputs); });
+  if (found != made.end()) return found->group;
+  LoweredGroup group = lower(graph, node, inputs, outputs);
+  return made.emplace_back(std::move(inputs), std::move(outputs), std::move(group)).group;
+}
+
 Plan Planner::run(const Graph& graph) {
   Frame frame{graph, {}, {}, &plan_.steps};
   const auto give_slot = [&](NodeId id, SlotKind kind, std::vector<std::pair<std::string, int>>* list) {
@@ -176,7 +190,7 @@ void Planner::plan_group(Frame& frame, NodeId id) {
     if (rounded != frame.rounded.end()) frame.places[rounded->second] = results.back();
     outputs.push_back(results.back().layout);
   }
-  LoweredGroup lowered = lower(frame.graph, node, inputs, outputs);
+  const LoweredGroup& lowered = decisions_.lowered(frame.graph, node, std::move(inputs), std::move(outputs));
   Step step;
   step.kind = Step::Kind::group;
   step.label = label_of(frame, id);
@@ -186,7 +200,7 @@ void Planner::plan_group(Frame& frame, NodeId id) {
     step.operands.push_back(results[k]);
     frame.places[{id, static_cast<std::int32_t>(k)}] = results[k];
   }
-  step.group = std::move(lowered.group);
+  step.group = lowered.group;
   frame.steps->push_back(std::move(step));
 }
 
@@ -303,10 +317,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     decide_kernel();
     PD_ASSERT(step.kernel != nullptr, "what lies as a kernel wants it has one");
   }
-  if (const std::string reason = step.decision->reason(); !reason.empty()) {
-    plan_.notes.push_back(
-        fmt::format("{}: {} chosen: {}{}", node.op->name, step.kernel->name, reason, in_scope(node.scope.str())));
-  }
+  for (const std::string& note : step.decision->notes()) plan_.notes.push_back(note + in_scope(node.scope.str()));
   const std::vector<Operand> written(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                                      step.operands.end());
   frame.steps->push_back(std::move(step));

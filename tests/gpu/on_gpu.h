@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/driver/driver.h"
+#include "gpu/driver/write_memory.h"
 #include "paoding/tensor.h"
 #include "tests/support/program_check.h"
 
@@ -16,8 +17,7 @@ class OnGpu {
   void* at() const { return memory_.pointer(); }
   void write(const Dense& values) {
     const Tensor tensor = Tensor::from(f32, {static_cast<std::int64_t>(values.size())}, values);
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
+    gpu::write_memory(memory_.address(), tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
   }
   Dense read(std::int64_t count) const {
     Tensor tensor(f32, {count});

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "gpu/driver/write_memory.h"
 #include "paoding/placed.h"
 #include "paoding/profile.h"
 #include "profile/report.h"
@@ -208,7 +209,7 @@ TEST(PlacedGraphOnAGpu, ReportsPositionsThatAreOutsideToACallerWhoAsks) {
       workspace(static_cast<std::size_t>(placed.workspace_bytes()));
   const gpu::Stream stream(device);
   const auto run = [&](const std::vector<std::int64_t>& positions) {
-    PD_CUDA(driver.cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(gids.at()), positions.data(), 3 * sizeof(std::int64_t)));
+    gpu::write_memory(reinterpret_cast<CUdeviceptr>(gids.at()), positions.data(), 3 * sizeof(std::int64_t));
     placed.run(std::array<const void*, 2>{gx.at(), gids.at()}, std::array<void*, 2>{found.at(), dx.at()},
                workspace.at(), stream.get());
     PD_CUDA(driver.cuStreamSynchronize(stream.get()));

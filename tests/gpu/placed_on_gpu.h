@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/driver/driver.h"
+#include "gpu/driver/write_memory.h"
 #include "paoding/placed.h"
 #include "tests/support/program_check.h"
 
@@ -16,7 +17,7 @@ class PlacedOnGpu {
   explicit PlacedOnGpu(PlacedGraph& placed)
       : placed_(placed), workspace_(gpu::GpuDevice::get(0), static_cast<std::size_t>(placed.workspace_bytes() + 256)) {
     const std::vector<std::byte> dirt(workspace_.size_bytes(), std::byte{0x5a});
-    PD_CUDA(driver().cuMemcpyHtoD(workspace_.address(), dirt.data(), dirt.size()));
+    gpu::write_memory(workspace_.address(), dirt.data(), dirt.size());
     for (const PlacedGraph::Place& place : placed.inputs()) inputs_.push_back(memory(place));
     for (const PlacedGraph::Place& place : placed.results()) results_.push_back(memory(place));
   }
@@ -25,7 +26,7 @@ class PlacedOnGpu {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const Tensor& tensor = feeds.at(placed_.inputs()[i].name);
       const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
-      if (bytes > 0) PD_CUDA(driver().cuMemcpyHtoD(inputs_[i].address(), tensor.bytes(), bytes));
+      if (bytes > 0) gpu::write_memory(inputs_[i].address(), tensor.bytes(), bytes);
     }
   }
 
@@ -48,7 +49,7 @@ class PlacedOnGpu {
       const std::vector<std::byte> dirt(bytes, std::byte{0x5a});
       if (bytes == 0) continue;
       PD_CUDA(driver().cuMemcpyDtoH(tensor.bytes(), results_[i].address(), bytes));
-      PD_CUDA(driver().cuMemcpyHtoD(results_[i].address(), dirt.data(), bytes));
+      gpu::write_memory(results_[i].address(), dirt.data(), bytes);
     }
     return made;
   }

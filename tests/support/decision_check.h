@@ -72,7 +72,7 @@ class DecisionCheck {
     EXPECT_TRUE(are_same_question(again.call, kept.call)) << "its operands lie otherwise";
     EXPECT_EQ(names(again.accepting), names(kept.accepting));
     EXPECT_EQ(again.refusals, kept.refusals);
-    EXPECT_EQ(again.reason(), kept.reason());
+    EXPECT_EQ(again.notes(), kept.notes());
     EXPECT_EQ(again.call.timed == nullptr, kept.call.timed == nullptr);
   }
 

@@ -278,21 +278,23 @@ std::string loops_refusal(const KernelCall& call) {
 }  // namespace
 
 void register_matmul_cpu() {
-  const auto add = [](const char* op, const char* name, auto refusal, auto prepare, Faults faults = Faults::none) {
-    register_kernel(
-        op, {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare, .faults = faults});
+  const auto add = [](const char* op, const char* name, auto refusal, auto prepare) {
+    register_kernel(op, {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare});
   };
   add("matmul", "vector", vector_matmul_refusal, prepare_vector_matmul);
   add("matmul", "blocked", blocked_matmul_refusal, prepare_blocked_matmul);
   for (const char* op : {"matmul", "matmul_wide"}) {
-    add(
-        op, "onednn", onednn_matmul_refusal,
-        [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-          const MatmulShape shape(call);
-          if (auto sgemm = prepare_sgemm(shape)) return sgemm;
-          return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(shape); });
-        },
-        Faults::possible);
+    const auto prepare = [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
+      const MatmulShape shape(call);
+      if (auto sgemm = prepare_sgemm(shape)) return sgemm;
+      return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(shape); });
+    };
+    register_kernel(op, {.name = "onednn",
+                         .device = DeviceKind::cpu,
+                         .refusal = onednn_matmul_refusal,
+                         .prepare = prepare,
+                         .faults = Faults::possible,
+                         .packs_weights = true});
   }
   add("matmul", "loops", loops_refusal, prepare_matmul_loops);
   add("matmul_wide", "loops", loops_refusal, prepare_matmul_loops);

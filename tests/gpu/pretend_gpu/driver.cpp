@@ -240,16 +240,6 @@ CUresult cuMemFreeHost(void* at) {
   std::free(at);
   return CUDA_SUCCESS;
 }
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
-  PD_ENTER(cuMemcpyHtoD);
-  std::memcpy(pointer(to), from, bytes);
-  return CUDA_SUCCESS;
-}
-CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
-  PD_ENTER(cuMemcpyDtoH);
-  std::memcpy(to, pointer(from), bytes);
-  return CUDA_SUCCESS;
-}
 // From pageable memory the driver has taken the bytes when the call returns; pinned memory is read when it is its turn.
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyHtoDAsync);
@@ -265,6 +255,25 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, 
     gpu().enqueue(stream, {.work = copy, .kind = Piece::Kind::from_host, .is_pageable = true, .bytes = bytes});
   }
   return CUDA_SUCCESS;
+}
+// In the default stream: after what is in it, and where the driver has taken the bytes they are stored later.
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
+  PD_ENTER(cuMemcpyHtoD);
+  constexpr std::size_t kMostTaken = 64 << 10;
+  const auto is_idle = [] { return gpu().stream(nullptr)->queue.empty(); };
+  if (const CUresult result = gpu().wait_until(is_idle); result != CUDA_SUCCESS) return result;
+  const auto* first = static_cast<const char*>(from);
+  const auto copy = [to, kept = std::vector<char>(first, first + bytes)] {
+    std::memcpy(pointer(to), kept.data(), kept.size());
+  };
+  gpu().enqueue(nullptr, {.work = copy});
+  return bytes > kMostTaken || gpu().is_pinned(from) ? gpu().wait_until(is_idle) : CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
+  PD_ENTER(cuMemcpyDtoH);
+  const CUresult result = gpu().wait_until([] { return gpu().stream(nullptr)->queue.empty(); });
+  if (result == CUDA_SUCCESS) std::memcpy(to, pointer(from), bytes);
+  return result;
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyDtoHAsync);

@@ -11,6 +11,7 @@
 #include <random>
 #include <span>
 
+#include "gpu/driver/write_memory.h"
 #include "gpu/libraries/cudnn.h"
 #include "gpu/libraries/plan_cache.h"
 #include "runtime/compile.h"
@@ -106,8 +107,7 @@ Dense expected_of(const KernelCall& call, const std::vector<Dense>& inputs) {
 
 void upload(const gpu::DeviceMemory& memory, DType dtype, const Dense& values) {
   const Tensor tensor = Tensor::from(dtype, {static_cast<std::int64_t>(values.size())}, values);
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory.address(), tensor.bytes(),
-                                              static_cast<std::size_t>(tensor.size_bytes())));
+  gpu::write_memory(memory.address(), tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
 }
 
 // Sums of products of these numbers are exact, but in f32 some engines transform images first, and round.
