@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of an old build beside those of this one, for `benchmarks/compare --against OLD`: every case by processes of both in
-turns, old new new old old new .., each of which measures it once; the verdicts are `paoding diff`'s."""
+turns, old new new old old new .., each of which measures it once, with --together several cases one after another; the
+verdicts are `paoding diff`'s."""
 import datetime
 import json
 import os
@@ -32,25 +33,30 @@ def is_of_old(turn):
     return turn % 4 in (0, 3)
 
 
-def rows_of(program, case, arguments, environment, place):
-    """One process: the report of the case by itself, or the reason why there is none."""
+def rows_of(program, cases, arguments, environment, place):
+    """One process: the report of these cases, or the reason why there is none."""
     report = os.path.join(place, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    command = [program, "bench", "--filter", case, "--device", arguments.device, "--json", report]
+    command = [program, "bench", "--filter", ",".join(cases), "--device", arguments.device, "--json", report]
     command += ["--quick"] if arguments.quick else []
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.case_seconds, env=environment,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.case_seconds * len(cases), env=environment,
                               stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
-        return None, f"no answer in {arguments.case_seconds:.0f} s"
+        return None, f"no answer in {arguments.case_seconds * len(cases):.0f} s"
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
         return None, f"exit code {done.returncode}: {last[:200]}"
     with open(report) as file:
         made = json.load(file)
-    made["rows"] = [row for row in made["rows"] if row["case"] == case and row.get("us") is not None]
-    return (made, None) if made["rows"] else (None, "nothing to measure")
+    made["rows"] = [row for row in made["rows"] if row["case"] in cases and row.get("us") is not None]
+    missing = set(cases) - {row["case"] for row in made["rows"]}
+    return (None, f"nothing to measure in {', '.join(sorted(missing))}") if missing else (made, None)
+
+
+def parts_of(cases, most):
+    return [cases[first : first + most] for first in range(0, len(cases), most)]
 
 
 def compare_with(cases, arguments, environment, place, seconds_left, note):
@@ -58,26 +64,26 @@ def compare_with(cases, arguments, environment, place, seconds_left, note):
     programs = {"old": program_of(arguments.against), "new": arguments.paoding}
     reports = {turn: None for turn in range(2 * arguments.processes)}
     left, why_not, begun = 0, {}, datetime.datetime.now(datetime.timezone.utc)
-    for case in cases:
+    for part in parts_of([case["case"] for case in cases], arguments.together):
         if seconds_left() <= 0:
-            left += 1
+            left += len(part)
             continue
-        found = {}
+        found, why = {}, None
         for turn in reports:
             side = "old" if is_of_old(turn) else "new"
-            found[turn], why = rows_of(programs[side], case["case"], arguments, environment, place)
+            found[turn], why = rows_of(programs[side], part, arguments, environment, place)
             if why:
-                why_not[case["case"]] = f"{side}: {why}"
                 break
-        if case["case"] in why_not:
-            note(f"{case['case']}: {why_not[case['case']]}")
+        if why:
+            why_not.update({case: f"{side}: {why}" for case in part})
+            note(f"{', '.join(part)}: {side}: {why}")
             continue
         for turn, report in found.items():
             if reports[turn] is None:
                 reports[turn] = {**report, "turn": turn}
             else:
                 reports[turn]["rows"] += report["rows"]
-        note(f"{case['case']}: {2 * arguments.processes} processes")
+        note(f"{', '.join(part)}: {2 * arguments.processes} processes")
     if reports[0] is None:
         raise SystemExit("compare: no case was measured by both builds")
     files = {"old": [], "new": []}
