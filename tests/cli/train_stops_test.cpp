@@ -167,15 +167,15 @@ TEST_P(TrainStopsOn, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
   const std::string curve = slurp(folder_ / "whole/curve.svg");
   const auto begin = std::chrono::steady_clock::now();
   ended(start(arguments("timed")));
-  const double whole_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  double most_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   std::mt19937 random(7);
   int killed = 0, runs = 0, with_progress = 0, starts = 0;
-  while (killed < kills) {
+  while (killed < kills || with_progress == 0) {
     const std::vector<std::string> before = checkpoints("parts");
     const pid_t child = start(arguments("parts"));
     ++starts;
     // From before it reads anything to the last steps; each run starts from where the last one came.
-    wait_ms(std::uniform_real_distribution<>(0, whole_ms)(random));
+    wait_ms(std::uniform_real_distribution<>(0, most_ms)(random));
     kill(child, SIGKILL);
     const Ran ran = ended(child);
     if (ran.code < 0) ++killed;
@@ -184,6 +184,7 @@ TEST_P(TrainStopsOn, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
     const std::vector<std::string> now = checkpoints("parts");
     for (const std::string& name : now) ASSERT_NO_THROW(load_checkpoint(folder_ / "parts" / name)) << name;
     with_progress += now != before;
+    if (with_progress == 0) most_ms *= 1.1;  // other work on the machine may make starts longer than the whole run was
     ASSERT_TRUE(before.empty() || (!now.empty() && now.back() >= before.back()));
     if (ran.code == 0) {  // it came to its end: once more from the beginning
       ++runs;

@@ -281,6 +281,26 @@ TEST(PlacedGraphAsAGraph, KeepsTheGraphsOfTheLastAddresses) {
 #endif
 }
 
+#ifdef PAODING_PRETEND_FOLDER
+TEST(PlacedGraphAsAGraph, IsNotMadeAgainAndAgainForAddressesThatReturnTooSeldom) {
+  Graph g;
+  build_steps(g);
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  const gpu::Stream stream(device);
+  PlacedGraph placed(g, Device::cuda(), {.uses_graph = true});
+  std::vector<std::unique_ptr<PlacedOnGpu>> all;
+  for (int i = 0; i < 12; ++i) all.push_back(std::make_unique<PlacedOnGpu>(placed));
+  pretend_gpu().forget_calls();
+  for (int round = 0; round < 10; ++round) {
+    for (const auto& memory : all) memory->run(stream);
+  }
+  stream.wait_idle();
+  const std::vector<std::string> calls = pretend_gpu().calls();
+  EXPECT_EQ(std::ranges::count(calls, "cuGraphInstantiate"), 8 + 8) << "then none for the next thousand calls";
+}
+#endif
+
 // A run that cannot be but a graph is one kernel in a recording; another is recorded launch by launch.
 TEST(PlacedGraphAsAGraph, IsSeenInRecordings) {
   PD_SKIP_WITHOUT_A_GPU();

@@ -350,7 +350,7 @@ _transformed_call = torch.compiler.disable(_by_transformed)
 
 
 def function(
-    graph: _paoding.Graph, may_round: MayRound = may_round_products, uses_graph: bool = False
+    graph: _paoding.Graph, may_round: MayRound = may_round_products, uses_graph: bool = True
 ) -> Callable[..., Any]:
     """A function of the graph's inputs, in their order, that returns its results, in theirs (a tuple, or the one that
     there is). Its gradient is the graph's, which is computed with the values of the forward pass made anew, and has
@@ -358,8 +358,8 @@ def function(
     and writes tensors where they are, on the CPU or a GPU, there in the current stream; torch.compile and CUDA graphs take
     it. Kernels are made when a device, and on a GPU a stream, first needs them; `may_round` says of a device whether
     products of f32 are rounded to TF32 there: as torch.backends.cuda.matmul has it, unless told otherwise. `uses_graph`: on a
-    GPU a call whose tensors and workspace lie where those of an earlier call lay is one launch of a CUDA graph; off, since it
-    has not been measured there. Errors: (argument) the graph has parameters; (unsupported) on a GPU, prints and ops that are
+    GPU a call whose tensors and workspace lie where those of an earlier call lay is one launch of a CUDA graph, which takes
+    the caller half the time and less (benchmarks/placed_graphs.py); off, each kernel is launched by itself. Errors: (argument) the graph has parameters; (unsupported) on a GPU, prints and ops that are
     to run on the CPU. A position that is outside (gather) is an ArgumentError: on the CPU of the call, on a GPU, where nobody
     waits, of a later call or of paoding.torch.synchronize()."""
     if graph.parameters:

@@ -52,6 +52,7 @@ void AddressGraphs::release(const Graph& graph) const {
     found = graphs_.begin();
   }
   graphs_.splice(graphs_.begin(), graphs_, found);
+  ++found->launches;
   PD_CUDA(driver_.cuGraphLaunch(found->exec, stream));
   return true;
 }
@@ -59,6 +60,7 @@ void AddressGraphs::release(const Graph& graph) const {
 // Two sets with one hash count as one, which makes the graph of the second sooner.
 bool AddressGraphs::is_wanted(std::span<void* const> addresses) {
   if (makes_ == Makes::at_once) return true;
+  if (pause_ > 0) return --pause_, false;
   const std::uint64_t hash = hash_of(addresses);
   if (std::ranges::find(seen_, hash) != seen_.end()) return true;
   if (seen_.size() < kMostSeen) {
@@ -71,7 +73,16 @@ bool AddressGraphs::is_wanted(std::span<void* const> addresses) {
 }
 
 void AddressGraphs::make(std::span<void* const> addresses, const std::function<void(CUstream)>& enqueue) {
-  while (graphs_.size() >= kMost) drop_last();
+  while (graphs_.size() >= kMost) {
+    wasted_ = graphs_.back().launches < kWorthMaking ? wasted_ + 1 : 0;
+    drop_last();
+  }
+  if (wasted_ >= kMost) {
+    pause_ = kPause;
+    wasted_ = 0;
+    seen_.clear();
+    next_seen_ = 0;
+  }
   Graph made{{addresses.begin(), addresses.end()}};
   try {
     PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

@@ -16,8 +16,10 @@ namespace paoding {
 
 class AddressGraphs {
  public:
-  /// So many graphs are kept: the least recently launched ones go.
+  /// So many graphs are kept: the least recently launched ones go. Where as many have gone one after the other that
+  /// were launched too seldom to be worth making, none is made for the next kPause calls.
   static constexpr std::size_t kMost = 8;
+  static constexpr std::int64_t kWorthMaking = 16, kPause = 1000;
   enum class Makes : std::uint8_t {
     when_they_return,  // a graph is made for addresses that come again: one launch of a graph costs less than making it
     at_once,           // the run cannot be but a graph
@@ -37,6 +39,7 @@ class AddressGraphs {
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     std::int64_t bytes = 0;
+    std::int64_t launches = 0;
   };
 
   bool is_wanted(std::span<void* const> addresses);
@@ -51,6 +54,8 @@ class AddressGraphs {
   std::list<Graph> graphs_;          // the one launched last first
   std::vector<std::uint64_t> seen_;  // hashes of addresses that have come and have no graph, in a ring
   std::size_t next_seen_ = 0;
+  std::size_t wasted_ = 0;  // graphs that were launched too seldom, since the last that was not
+  std::int64_t pause_ = 0;  // calls for which no graph is made
   std::int64_t bytes_ = 0;  // of the graphs, without those of bodies
   profile::HeldBytes held_;
 };
