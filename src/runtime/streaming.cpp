@@ -27,8 +27,9 @@ Streaming::Streaming(StreamingOptions options, Build build) : options_(std::move
   const auto count = static_cast<std::size_t>(options_.capacity);
   is_there_.assign(count, false), is_new_.assign(count, false);
   parameters_ = std::make_unique<Parameters>(*graph_for(1), options_.compile.device, options_.parameters);
-  programs_ = std::make_unique<Programs>([this](const Programs::Key& key) { return graph_for(key[0]); },
-                                         options_.compile, parameters_.get());
+  programs_ = std::make_unique<Programs>(
+      Extents({{"steps"}}), [this](const Programs::Key& sizes) { return graph_for(sizes[0]); }, options_.compile,
+      parameters_.get());
 }
 
 // A sequence that is new begins with 0, whatever the one before it has left.
@@ -63,7 +64,7 @@ std::unique_ptr<Graph> Streaming::graph_for(std::int64_t steps) const {
 
 Program& Streaming::program_for(std::int64_t steps) {
   if (steps < 1) fail(ErrorKind::argument, "Streaming: a call of {} steps", steps);
-  return programs_->at({steps});
+  return programs_->at({{"steps", steps}});
 }
 
 int Streaming::join() {

@@ -108,7 +108,7 @@ TEST(Misuse, OfATensorThatWasMovedFromFindsAnEmptyOne) {
 }
 
 TEST(Misuse, OfProgramsWithoutAGraphIsAnError) {
-  Programs none({}, {});
+  Programs none(Programs::Build{}, {});
   expect_argument_error("programs: there is no function that builds a graph", [&] { none.at({1}); });
   Programs empty([](const Programs::Key&) { return nullptr; }, {});
   expect_argument_error("programs: the function gave no graph for key 2, 3", [&] { empty.at({2, 3}); });
