@@ -116,6 +116,15 @@ Token Lexer::take() {
   return token;
 }
 
+Token Lexer::take_sign() {
+  Token sign = std::move(next_);
+  sign.kind = TokenKind::mark;
+  sign.text.resize(1);
+  at_ = sign.offset + 1;
+  scan();
+  return sign;
+}
+
 void Lexer::skip_blanks() {
   while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
   if (at_ < text_.size() && text_[at_] == '#') at_ = std::min(text_.find('\n', at_), text_.size());
@@ -126,11 +135,16 @@ std::size_t Lexer::word_end(std::size_t at) const {
   return at;
 }
 
+bool Lexer::is_range(std::size_t at) const { return text_.substr(at, 2) == ".."; }
+
 std::size_t Lexer::number_end(std::size_t at) const {
+  const bool is_sign = !is_digit(text_[at]);
+  if (is_sign && at + 1 < text_.size() && is_letter(text_[at + 1])) return word_end(at + 1);  // -inf, -time
   for (++at; at < text_.size(); ++at) {
     const bool is_exponent_sign =
         (text_[at] == '+' || text_[at] == '-') && (text_[at - 1] == 'e' || text_[at - 1] == 'E');
     if (!is_word_byte(text_[at]) && !is_exponent_sign) break;
+    if (is_range(at)) break;
   }
   return at;
 }
@@ -152,7 +166,10 @@ void Lexer::scan() {
   if (c == '"') return scan_quoted();
 
   std::size_t end = at_ + 1;
-  if (is_letter(c) || c == '.') {
+  if (is_range(at_)) {
+    next_.kind = TokenKind::mark;
+    ++end;
+  } else if (is_letter(c) || c == '.') {
     next_.kind = TokenKind::word;
     end = word_end(at_);
   } else if (c == '%') {
@@ -163,7 +180,7 @@ void Lexer::scan() {
     next_.kind = TokenKind::number;
     end = number_end(at_);
     if (end - at_ > kMaxNumberBytes) fail_at(next_, fmt::format("a number of more than {} bytes", kMaxNumberBytes));
-  } else if (std::string_view("=(){}[],:;@~").find(c) != std::string_view::npos) {
+  } else if (std::string_view("=(){}[],:;@~*/").find(c) != std::string_view::npos) {
     next_.kind = TokenKind::mark;
   } else {
     const std::string character(text_.substr(at_, utf8_length(text_, at_)));

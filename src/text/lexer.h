@@ -15,7 +15,7 @@ enum class TokenKind : std::uint8_t {
   quoted,   // "encoder/h 0"; Token::text is without quotes and escapes
   percent,  // %3, %3.1
   number,   // 12, -0.5, 1e-3, -inf
-  mark,     // one of = ( ) { } [ ] , : ; @ ~
+  mark,     // one of = ( ) { } [ ] , : ; @ ~ * / and ..
 };
 
 struct Token {
@@ -35,6 +35,8 @@ class Lexer {
 
   const Token& peek() const { return next_; }
   Token take();
+  /// The sign of the number that comes next, as a token of its own: `time-1` is a difference.
+  Token take_sign();
 
   /// Error (file) "<graph text>:LINE:COLUMN: message" with the line and a caret below it.
   [[noreturn]] void fail_at(const Token& token, const std::string& message) const;
@@ -45,6 +47,7 @@ class Lexer {
   void skip_blanks();
   std::size_t word_end(std::size_t at) const;
   std::size_t number_end(std::size_t at) const;
+  bool is_range(std::size_t at) const;
   [[noreturn]] void fail_at(std::size_t offset, int line, const std::string& message) const;
 
   std::string_view text_;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // parse_graph(): graph text to a Graph, one statement at a time. The text may come from anywhere, so names are kept in
 // ordered maps, and depth, nodes and the work of gradients are limited: time and memory stay proportional to the text.
+#include "text/parse.h"
+
 #include <map>
 
 #include "base/check.h"
 #include "graph/formula.h"
 #include "paoding/autodiff.h"
+#include "paoding/graph_text.h"
 #include "paoding/op.h"
 #include "text/part_reader.h"
 #include "text/suggest.h"
@@ -13,7 +16,6 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
 constexpr int kMaxDepth = 16;                   // of bodies
 constexpr std::int64_t kMaxNodes = 1'000'000;   // of the graph and its bodies
 constexpr std::int64_t kMaxWalked = 4'000'000;  // nodes that gradients statements walk over in all
@@ -29,11 +31,17 @@ std::int64_t count_nodes(const Graph& graph, NodeId first = 0) {
 // The greatest cost of a gradients statement: the nodes it walks over.
 std::int64_t gradient_cost(const Graph& graph) { return count_nodes(graph); }
 
+// Thrown at the first declaration of an extent in a text that is read without sizes.
+struct WithoutSizes {};
+
 class Parser : PartReader {
  public:
   explicit Parser(std::string_view text) : PartReader(text) {}
 
-  std::unique_ptr<Graph> run() {
+  /// `sizes`: of the extents; nullptr where none are given.
+  std::unique_ptr<Graph> run(const Extents::Key* sizes) {
+    has_sizes_ = sizes != nullptr;
+    if (has_sizes_) set_sizes(*sizes);
     header();
     auto graph = std::make_unique<Graph>();
     Names names;
@@ -87,26 +95,6 @@ class Parser : PartReader {
 
   // ---- statements ----
 
-  void header() {
-    if (peek().kind == TokenKind::newline) take();
-    const char* first_line = "the first line 'paoding graph 1'";
-    if (!peek().is_word("paoding")) unexpected(first_line);
-    take();
-    if (!peek().is_word("graph")) unexpected(first_line);
-    take();
-    const Token at = peek();
-    const std::int64_t version = integer(first_line);
-    if (version < 1) {
-      fail_at(at, fmt::format("there is no version {} of graph text; this is version {}", version, kVersion));
-    }
-    if (version > kVersion) {
-      fail_at(at, fmt::format("this text is version {}, but this build reads up to version {}: read it with a newer "
-                              "paoding, or write it again with this one",
-                              version, kVersion));
-    }
-    end_line();
-  }
-
   void statement(Graph& graph, Names* names, const Names* outer) {
     if (peek().kind == TokenKind::newline) {
       take();
@@ -115,6 +103,7 @@ class Parser : PartReader {
     if (peek().is_word("fetch")) return fetch(graph, *names, outer);
     if (peek().is_word("assign")) return assign(graph, *names, outer);
     std::vector<Token> left{name("a statement, as in 'y = neg(x)' or 'fetch y = y',")};
+    if (left[0].is_word("extent") && at_name()) return extent(left[0], outer != nullptr);
     while (peek().is(',')) {
       take();
       left.push_back(name("a name"));
@@ -131,6 +120,12 @@ class Parser : PartReader {
       op_statement(graph, names, outer, left);
     }
     end_line();
+  }
+
+  void extent(const Token& keyword, bool is_body) {
+    if (is_body) fail_at(keyword, "extents are declared outside of bodies, which see them too");
+    if (!has_sizes_) throw WithoutSizes{};
+    extent_declaration(keyword);
   }
 
   void fetch(Graph& graph, const Names& names, const Names* outer) {
@@ -291,6 +286,7 @@ class Parser : PartReader {
   }
 
   Names fetch_names_;  // of the outermost graph
+  bool has_sizes_ = false;
   int depth_ = 0;
   std::int64_t nodes_ = 0;
   std::int64_t walked_ = 0;
@@ -298,6 +294,19 @@ class Parser : PartReader {
 
 }  // namespace
 
-std::unique_ptr<Graph> parse_graph(std::string_view text) { return Parser(text).run(); }
+std::unique_ptr<Graph> parse_graph(std::string_view text) {
+  try {
+    return Parser(text).run(nullptr);
+  } catch (const WithoutSizes&) {
+    fail(ErrorKind::argument,
+         "the text has extents, which need sizes: {}\n"
+         "hint: GraphText(text).at(sizes), in Python the same",
+         GraphText(text).extents().text());
+  }
+}
+
+std::unique_ptr<Graph> parse_graph_at(std::string_view text, const Extents::Key& sizes) {
+  return Parser(text).run(&sizes);
+}
 
 }  // namespace paoding

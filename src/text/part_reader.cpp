@@ -96,7 +96,7 @@ PartReader::Ints PartReader::int_list() {
   expect('[', "before the list");
   while (!peek().is(']')) {
     if (!list.empty()) expect(',', "or ']' in the list");
-    list.push_back(integer("an integer"));
+    list.push_back(expression("an integer"));
   }
   take();
   return list;
@@ -117,9 +117,11 @@ AttrValue PartReader::number_list(bool keeps_integers) {
   expect('[', "before the list");
   while (!peek().is(']')) {
     if (!list.empty()) expect(',', "or ']' in the list");
-    if (keeps_integers && integers.size() == list.size() && at_integer()) {
-      integers.push_back(integer("a number"));
-      list.push_back(static_cast<double>(integers.back()));
+    if (at_expression()) {
+      const bool is_exact = keeps_integers && integers.size() == list.size();
+      const std::int64_t whole = expression("a number");
+      if (is_exact) integers.push_back(whole);
+      list.push_back(static_cast<double>(whole));
     } else {
       list.push_back(number("a number"));
     }
@@ -208,9 +210,11 @@ Attrs PartReader::attributes(const OpDef& op) {
 AttrValue PartReader::attr_value(const AttrSpec& spec) {
   const AttrValue& example = spec.example;
   const char* what = kind_text(example);
-  if (spec.keeps_integers && std::holds_alternative<double>(example) && at_integer())
-    return Number(integer(what)).attr();
-  if (std::holds_alternative<std::int64_t>(example)) return integer(what);
+  if (std::holds_alternative<double>(example) && at_expression()) {
+    const std::int64_t whole = expression(what);
+    return spec.keeps_integers ? Number(whole).attr() : AttrValue(static_cast<double>(whole));
+  }
+  if (std::holds_alternative<std::int64_t>(example)) return expression(what);
   if (std::holds_alternative<double>(example)) return number(what);
   if (std::holds_alternative<DType>(example)) return dtype();
   if (std::holds_alternative<Ints>(example)) {

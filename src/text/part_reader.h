@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "paoding/extents.h"
 #include "paoding/op.h"
 #include "text/lexer.h"
 
@@ -19,6 +20,18 @@ class PartReader {
   using Ints = std::vector<std::int64_t>;
 
   explicit PartReader(std::string_view text) : lexer_(text) {}
+
+  // ---- declarations ----
+
+  /// The first line.
+  void header();
+  /// A declaration of an extent behind the word `extent`, to the end of its line.
+  void extent_declaration(const Token& keyword);
+  const std::vector<ExtentSpec>& extent_specs() const { return specs_; }
+  /// The position of the extent that the token names; -1: none.
+  int extent_of(const Token& token) const;
+  /// Sizes of the extents in the order of their declarations.
+  void set_sizes(std::vector<std::int64_t> sizes) { sizes_ = std::move(sizes); }
 
   // The tail that may stand after a call.
   struct Tail {
@@ -33,6 +46,7 @@ class PartReader {
 
   const Token& peek() const { return lexer_.peek(); }
   Token take() { return lexer_.take(); }
+  Token take_sign() { return lexer_.take_sign(); }
   [[noreturn]] void fail_at(const Token& token, const std::string& message) const { lexer_.fail_at(token, message); }
   [[noreturn]] void unexpected(const std::string& expected) const;
   Token expect(char mark, const char* why);
@@ -44,6 +58,8 @@ class PartReader {
   // ---- values ----
 
   std::int64_t integer(const char* what);
+  /// An integer, or an expression of integers and extents: (time + 1) // 2.
+  std::int64_t expression(const char* what);
   double number(const char* what);
   Ints int_list();
   DType dtype();
@@ -70,11 +86,22 @@ class PartReader {
   }
 
  private:
-  bool at_integer() const;  // whether the next number is one of 64 bits; -0 is a float
+  bool at_integer() const;     // whether the next number is one of 64 bits; -0 is a float
+  bool at_expression() const;  // or an expression begins
+  bool at_split_sign() const;  // of no number
+  bool is_extent(std::string_view name) const;
+  Buckets bucket_rule();
+  std::int64_t sum(const char* what);
+  std::int64_t product(const char* what);
+  std::int64_t factor(const char* what);
+  std::int64_t quotient(const Token& at, std::int64_t left, std::int64_t right, bool rounds_down) const;
   AttrValue number_list(bool keeps_integers);
   AttrValue attr_value(const AttrSpec& spec);
 
   Lexer lexer_;
+  std::vector<ExtentSpec> specs_;
+  std::vector<std::int64_t> sizes_;
+  int depth_of_expression_ = 0;
 };
 
 }  // namespace paoding
