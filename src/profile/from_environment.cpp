@@ -65,7 +65,7 @@ void Recorder::Recording::make_live_file(const std::string& path) {
   try {
     auto made = std::make_unique<LiveFile>(path);
     const std::scoped_lock lock(mutex, sites_mutex);
-    for (const SiteRange& range : sites) made->add_site(range.sites.first, range.sites.turns, range.info);
+    for (const auto& [first, range] : sites) made->add_site(first, range.sites.turns, range.info);
     for (ArgumentId id = 0; id < argument_names.size(); ++id) {
       made->add_argument(id, argument_names[id].name, argument_names[id].type);
     }

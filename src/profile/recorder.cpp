@@ -159,37 +159,6 @@ bool Recorder::next_chunk() {
   return true;
 }
 
-SiteId Recorder::add_site(const SiteInfo& info) { return add_sites(info, 1).first; }
-
-TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
-  std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
-                  info.kernel, info.shapes, static_cast<int>(info.kind), static_cast<int>(info.copy), info.async,
-                  info.bytes, info.flops, static_cast<int>(info.unit));
-  if (const LaunchShape& launch = info.launch; launch.is_known()) {
-    key += fmt::format("\n{}x{}x{} {} {} {}", launch.grid[0], launch.grid[1], launch.grid[2], launch.threads,
-                       launch.registers, launch.shared_bytes);
-  }
-  for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
-  Recording& r = recording();
-  std::lock_guard lock(r.sites_mutex);
-  const auto made = r.site_ranges.try_emplace(std::move(key), r.sites.size());
-  std::size_t& place = made.first->second;
-  const bool is_new = made.second;
-  const auto registered = [&] { return r.sites[place].sites; };
-  if (!is_new && registered().turns >= turns) return registered();
-  constexpr std::int64_t kFew = std::int64_t{1} << 31;
-  const SiteId next = r.sites.empty() ? 0 : r.sites.back().sites.first + r.sites.back().sites.turns;
-  if (turns > kFew - next) {
-    if (!is_new) return registered();
-    turns = 1;
-  }
-  place = r.sites.size();
-  r.sites.push_back({info, {next, static_cast<std::uint32_t>(turns)}});
-  if (r.live != nullptr) r.live->add_site(next, static_cast<std::uint32_t>(turns), info);
-  return registered();
-}
-
 SiteId Recorder::run_as(SiteId site, const std::string& kernel) {
   SiteInfo info = recording().site_info(site);
   if (info.kernel == kernel) return site;
@@ -369,7 +338,8 @@ void Recorder::begin(const RecorderOptions& options, bool is_from_outside) {
   Recording& r = recording();
   std::lock_guard control(r.control);
   {
-    std::lock_guard lock(r.mutex);
+    std::scoped_lock lock(r.mutex, r.sites_mutex);
+    r.has_recorded = true;
     if (r.running && r.is_from_outside && !r.has_inside) {  // who profiles a program must not end it
       r.has_inside = true;
       return;

@@ -49,6 +49,33 @@ struct TurnSites {
   SiteId at(std::int64_t turn) const { return first + (turn < turns ? static_cast<std::uint32_t>(turn) : turns - 1); }
 };
 
+/// The sites of a program, which go with it: a process that binds a program for every size that comes would keep their
+/// names and shapes for ever. Once something has been recorded sites stay, for whoever reads that. Threads: one fills
+/// it, any destroys it.
+class HeldSites {
+ public:
+  HeldSites() = default;
+  ~HeldSites();
+  HeldSites(const HeldSites&) = delete;
+  HeldSites& operator=(const HeldSites&) = delete;
+
+  /// While it lives, sites that Recorder::add_held_sites registers on this thread are held.
+  class Scope {
+   public:
+    explicit Scope(HeldSites* sites);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    HeldSites* around_;
+  };
+
+ private:
+  friend class Recorder;
+  std::vector<SiteId> first_;  // of each registration
+};
+
 /// The spans of a thread that have begun and not ended, for a recording that starts or stops meanwhile: outermost
 /// first, the first few of them. Written by its thread, read by others.
 struct OpenSpans {
@@ -142,6 +169,8 @@ class Recorder {
   /// Registers a place in a loop: from the second turn on instances end in "@1", "@2", ... However many turns there are
   /// costs nothing. Where ids have become few, the turns share one.
   static TurnSites add_sites(const SiteInfo& info, std::int64_t turns);
+  /// The same for a place in a program, whose ids live as long as the HeldSites of this thread's Scope.
+  static TurnSites add_held_sites(const SiteInfo& info, std::int64_t turns);
 
   /// The site for events of `site` that ran as this kernel.
   static SiteId run_as(SiteId site, const std::string& kernel);
@@ -238,6 +267,7 @@ class Recorder {
   static constexpr std::uint32_t kHost = 1, kGpu = 2, kPhases = 4;
 
   friend class Recorded;
+  friend class HeldSites;
   struct Chunk;
   struct ThreadSpans;
   struct Recording;
@@ -246,6 +276,7 @@ class Recorder {
   class ToTrace;
   class Stream;
 
+  static void release(const std::vector<SiteId>& held);
   static void begin(const RecorderOptions& options, bool is_from_outside);
   static void end_from_outside();
   static Recorded end_whole(Recording& r);

@@ -189,6 +189,8 @@ using GpuTracks = std::vector<std::tuple<TrackKind, std::string, int>>;
 struct SiteRange {
   SiteInfo info;
   TurnSites sites;
+  std::int64_t holders = 0;  // of HeldSites
+  bool stays = false;        // as long as the process
 };
 
 // The parts of a recording besides the spans of the host's threads, during the recording and after it.
@@ -327,6 +329,10 @@ struct Recorder::Recording : BesideThreads {
   bool is_from_outside = false;  // `paoding profile` asked for it
   bool has_inside = false;       // the program has asked for one too
 
+  /// Registers a site, or finds it.
+  SiteRange& range_of(const SiteInfo& info, std::int64_t turns);
+  /// Takes a registration of HeldSites back.
+  void release(SiteId first);
   /// The facts of a site, by the recorder's id.
   SiteInfo site_info(SiteId site);
   ArgumentName argument_name(ArgumentId id);
@@ -336,8 +342,11 @@ struct Recorder::Recording : BesideThreads {
   void give_back(std::vector<std::shared_ptr<Chunk>>& chunks);
 
   std::mutex sites_mutex;
-  std::vector<SiteRange> sites;
-  std::map<std::string, std::size_t> site_ranges;  // by what they say: the widest
+  std::map<SiteId, SiteRange> sites;                        // by the first
+  std::map<std::string, SiteId> site_ranges;                // by their facts: the widest
+  std::map<std::uint32_t, std::vector<SiteId>> free_sites;  // of ranges that are gone, by turns
+  SiteId next_site = 0;
+  bool has_recorded = false;
   std::vector<ArgumentName> argument_names;
   std::map<std::pair<std::string, ArgumentType>, ArgumentId> argument_ids;
 

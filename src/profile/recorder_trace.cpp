@@ -45,9 +45,7 @@ OwnProcess own_process() {
 
 SiteInfo Recorder::Recording::site_info(SiteId site) {
   std::lock_guard lock(sites_mutex);
-  const auto behind = std::upper_bound(sites.begin(), sites.end(), site,
-                                       [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
-  const SiteRange& range = *std::prev(behind);
+  const SiteRange& range = std::prev(sites.upper_bound(site))->second;
   SiteInfo info = range.info;
   if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
   return info;

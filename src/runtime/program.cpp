@@ -64,6 +64,7 @@ struct alignas(64) Program::Compiled {
   Arena* arena = nullptr;                      // the executor's
   const std::uint64_t number = next_number();  // of all programs
   std::vector<Printed> printed;
+  profile::HeldSites sites;  // of the executor
   std::unique_ptr<Executor> executor;
   std::unique_ptr<Compiled> itself;  // where its Program is gone, and a call of it under way
   Plan plan;
@@ -464,6 +465,7 @@ Program Program::compile(const Graph& source, CompiledPlan* plan) const {
     static const profile::SiteId kernels =
         profile::Recorder::add_site({.name = "kernels and memory", .kind = profile::SpanKind::host});
     const profile::SpanScope making(kernels);
+    const profile::HeldSites::Scope held(&made->sites);
     made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
                                                             : make_gpu_executor(made->plan, executor_options);
   }

@@ -62,7 +62,7 @@ void LaunchSites::add(const KernelOf& kernel_of) {
           std::pair{profile::SpanKind::kernel, &sites.kernel}}) {
       info.kind = kind;
       if (kind == profile::SpanKind::kernel) info.launch = kernel.launch;
-      *of_kind = profile::Recorder::add_sites(info, sites.turns);
+      *of_kind = profile::Recorder::add_held_sites(info, sites.turns);
     }
   }
 }
@@ -96,12 +96,12 @@ StepSites sites_of_batch(const std::vector<const Step*>& groups, const StepKerne
     if (group->label.members.empty()) info.members.push_back({group->label.op, cost.bytes});
   }
   StepSites sites{};
-  sites.op = profile::Recorder::add_site(info);
+  sites.op = profile::Recorder::add_held_sites(info, 1).first;
   info.kind = profile::SpanKind::compute;
-  sites.compute = profile::Recorder::add_site(info);
+  sites.compute = profile::Recorder::add_held_sites(info, 1).first;
   info.kind = profile::SpanKind::kernel;
   info.launch = kernel.launch;
-  sites.kernel = profile::Recorder::add_site(info);
+  sites.kernel = profile::Recorder::add_held_sites(info, 1).first;
   return sites;
 }
 
