@@ -15,9 +15,7 @@
 
 namespace paoding::cli {
 
-namespace {
-constexpr std::size_t kMostGraphBytes = 256 << 20;
-}
+namespace {}
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   const auto problem = [least, most](const std::string& text) {
@@ -122,23 +120,6 @@ std::string read_text(const std::string& path, std::size_t most_bytes) {
     }
   }
   return text;
-}
-
-std::unique_ptr<Graph> load_graph(const std::string& path) {
-  const std::string text = read_text(path, kMostGraphBytes);
-  try {
-    return parse_graph(text);
-  } catch (const Error& error) {
-    constexpr std::string_view kPlace = "<graph text>";
-    std::string message = error.what();
-    const std::string name = path == "-" ? "<stdin>" : path;
-    if (message.starts_with(kPlace)) {
-      message = name + message.substr(kPlace.size());
-    } else {
-      message = name + ": " + message;
-    }
-    throw Error(error.kind(), message);
-  }
 }
 
 void explain(const CompileFlags& flags, const CompileReport& report) {

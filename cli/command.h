@@ -160,8 +160,6 @@ void check_folder_of(const std::string& path);
 
 /// The text of a file, a pipe, or of stdin for "-". Error (file) when it cannot be read or is larger than `most_bytes`.
 std::string read_text(const std::string& path, std::size_t most_bytes);
-/// The graph in a file; errors name the file.
-std::unique_ptr<Graph> load_graph(const std::string& path);
 
 /// Pass notes and kernel refusals to stderr, when asked for by --explain or PAODING_EXPLAIN=1.
 void explain(const CompileFlags& flags, const CompileReport& report);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "command.h"
+#include "graph_file.h"
 #include "schedule/schedule.h"
 #include "staged.h"
 
@@ -21,6 +22,7 @@ struct DumpOptions {
   std::string file, after;
   bool passes = false, plan = false, kernels = false, times = false;
   CompileFlags compile;
+  ExtentFlags extents;
   std::string target_name;
   TargetPtr target;
 };
@@ -137,7 +139,7 @@ void print_kernels(const Graph&, const DumpOptions&) {
 int dump(DumpOptions options) {
   check_pass_names(options.compile.no_pass);
   options.target = target_of(options.target_name, options.compile.device);
-  const std::unique_ptr<Graph> graph = load_graph(options.file);
+  const std::unique_ptr<Graph> graph = load_graph(options.file, options.extents);
   if (options.times) print_times(*graph, options);
   if (options.passes) print_all_stages(*graph, options);
   if (!options.after.empty()) print_after(*graph, options);
@@ -164,6 +166,7 @@ void add_dump(CLI::App& app, Commands* commands) {
       "needed, not even for --device cuda. The passes, in the order they first run:\n  " +
           passes);
   sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
+  options->extents.add_to(*sub);
   sub->add_option("--after", options->after,
                   "The graph after this pass; PASS#1 is the first turn of one that runs twice")
       ->type_name("PASS");

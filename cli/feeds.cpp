@@ -128,6 +128,14 @@ void FeedFlags::add_to(CLI::App& sub) {
       ->type_name("SEED");
 }
 
+std::map<std::string, Type> FeedFlags::types() const {
+  std::map<std::string, Type> types;
+  for (const std::string& path : paths) {
+    for (const auto& [name, tensor] : load(path)) types.emplace(name, tensor.type());
+  }
+  return types;
+}
+
 std::map<std::string, Tensor> FeedFlags::collect(const Graph& graph) const {
   Collected collected(graph);
   for (const std::string& path : paths) collected.add(path, allows_surplus);

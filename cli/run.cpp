@@ -10,6 +10,7 @@
 #include "base/one_line.h"
 #include "command.h"
 #include "feeds.h"
+#include "graph_file.h"
 #include "io/files.h"
 #include "io/json_text.h"
 #include "io/safetensors.h"
@@ -28,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 struct RunOptions {
   std::string file;
   FeedFlags feeds;
+  ExtentFlags extents;
   std::string fetch_path;
   CompileFlags compile;
   int repeat = 0;
@@ -231,7 +233,7 @@ void print_json(const Outcome& outcome) {
 int run(RunOptions& options) {
   check_options(options);
   CompileOptions compile = options.compile.options();
-  const std::unique_ptr<Graph> graph = load_graph(options.file);
+  const std::unique_ptr<Graph> graph = load_graph(options.file, options.extents, [&] { return options.feeds.types(); });
   if (graph->fetches().empty()) {
     fail(ErrorKind::argument, "{}: the graph fetches nothing; a line `fetch NAME` names a result", options.file);
   }
@@ -280,7 +282,9 @@ void add_run(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "run",
       "Run a graph and say what came out and how long it took\n\n"
-      "Reads a graph as text (docs/reference/graph_text.md), takes the values of its inputs and parameters by name "
+      "Reads a graph as text (docs/reference/graph_text.md), at the sizes of --extents or of the values where the "
+      "text\n"
+      "declares extents, takes the values of its inputs and parameters by name "
       "from\n"
       "safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong with the "
       "graph or the values\n"
@@ -291,6 +295,7 @@ void add_run(CLI::App& app, Commands* commands) {
       "values min, max, mean and norm. With --json they are in \"printed\", whole.");
   sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
   options->feeds.add_to(*sub);
+  options->extents.add_to(*sub);
   sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
   sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
       ->check(whole_number(0, 1 << 30))
@@ -320,6 +325,7 @@ void add_run(CLI::App& app, Commands* commands) {
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding run examples/graphs/lstm.txt --random 7 --repeat 10 --profile --detail instances\n"
       "  paoding run examples/graphs/lstm.txt --random 7 --fetch /tmp/grads.safetensors --device cpu\n"
+      "  paoding run examples/graphs/lstm_of_any_length.txt --extents batch=2,time=57 --random 7\n"
       "  paoding run evaluate.txt --feed runs/mine batch.safetensors --allow-surplus\n"
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
   commands->push_back({sub, [options] {
