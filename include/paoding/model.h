@@ -28,7 +28,8 @@ struct ModelFile {
   std::map<std::string, std::string> options = {};  // of that model, as text
   std::map<std::string, std::string> notes = {};    // where it comes from; free text
   std::map<std::string, std::string> files = {};    // vocabularies, by file name; any bytes
-  /// In text form, by "entry", or "entry[shape]" where an entry point has graphs for several shapes of its inputs.
+  /// In text form, by "entry", or "entry[shape]" where an entry point has graphs for several shapes of its inputs. A
+  /// text may declare extents (paoding/graph_text.h): it is of graphs of every bucket.
   std::map<std::string, std::string> graphs = {};
   std::map<std::string, Tensor> parameters = {};
 };
@@ -75,15 +76,17 @@ class Model {
   const Parameters& parameters() const;
   /// The entry points of the graphs, sorted.
   std::vector<std::string> entries() const;
-  /// The inputs of an entry point, one map for each of its graphs, which differ in shape. Error (argument) that lists
-  /// the entries when there is no such one.
+  /// The inputs of an entry point, one map for each of its graphs, which differ in shape; of a text with extents those
+  /// at the smallest sizes. Error (argument) that lists the entries when there is no such one.
   std::vector<std::map<std::string, Type>> inputs(std::string_view entry) const;
-  /// A copy of a graph. Error (argument) with those that there are of its entry when there is none of this name.
+  /// A copy of a graph. Error (argument) with those that there are of its entry when there is none of this name, and
+  /// for a text with extents.
   std::unique_ptr<Graph> graph(std::string_view name) const;
 
-  /// Runs the graph of the entry point whose inputs have the types of the feeds, and gives all its fetches. Errors:
-  /// (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types; and those of
-  /// compiling and running it.
+  /// Runs the graph of the entry point whose inputs have the types of the feeds, and gives all its fetches. A text with
+  /// extents has one for every bucket, at the sizes that the feeds have; of its programs Programs::keeps_at_most()
+  /// stay. Errors: (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types, sizes
+  /// that are no bucket; and those of compiling and running it.
   std::map<std::string, Tensor> run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const;
   /// The same for a model with one entry point. Error (argument) when there are several.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds) const;

@@ -9,6 +9,7 @@
 #include "base/one_line.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "paoding/graph_text.h"
 #include "paoding/model.h"
 #include "paoding/op.h"
 
@@ -136,7 +137,8 @@ void check_graph(const std::string& file, const std::string& name, const ModelFi
   };
   std::unique_ptr<Graph> graph;
   try {
-    graph = parse_graph(model.graphs.at(name));
+    const GraphText text(model.graphs.at(name));
+    graph = text.at(text.extents().smallest());
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     fail_graph(error.what());

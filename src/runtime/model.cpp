@@ -16,6 +16,8 @@
 #include "io/model_file.h"
 #include "paoding/cancellation.h"
 #include "paoding/checkpoint.h"
+#include "paoding/graph_text.h"
+#include "paoding/programs.h"
 
 namespace paoding {
 namespace {
@@ -41,22 +43,16 @@ std::string_view entry_of(std::string_view graph_name) { return graph_name.subst
 }  // namespace
 
 struct Model::State {
-  // A graph of the file, as it is called.
+  // A graph of the file, as it is called; of a text with extents the one of the smallest sizes.
   struct Entry {
     std::unique_ptr<Graph> graph;
     Types inputs;
+    std::optional<GraphText> family = {};  // a text with extents
   };
-  // Programs that one call at a time uses: one per graph, in one arena.
-  struct Executor {
-    std::map<const Graph*, Program> programs;
-    Program& at(const Entry& entry, const State& state) {
-      const auto found = programs.find(entry.graph.get());
-      if (found != programs.end()) return found->second;
-      Program made = programs.empty() ? Program(*entry.graph, state.options.compile, &*state.parameters)
-                                      : programs.begin()->second.bind(*entry.graph);
-      return programs.emplace(entry.graph.get(), std::move(made)).first->second;
-    }
-  };
+  // Calls say which graph they run: by the position of its name, and sizes of its extents.
+  using Call = Programs::Key;
+  // Programs that one call at a time uses: one per graph and sizes, in one arena.
+  using Executor = Programs;
 
   State(ModelFile given, const ModelOptions& model_options, std::string_view given_name)
       : name(given_name), file(std::move(given)), options(model_options) {
@@ -89,7 +85,9 @@ struct Model::State {
 
   Entry parsed(const std::string& graph_name, const std::string& text) const {
     try {
-      Entry entry{parse_graph(text), {}};
+      GraphText read(text);
+      Entry entry{read.at(read.extents().smallest()), {}};
+      if (!read.extents().empty()) entry.family = std::move(read);
       entry.inputs = inputs_of(*entry.graph);
       if (entry.graph->fetches().empty()) fail(ErrorKind::file, "it fetches nothing");
       return entry;
@@ -122,7 +120,7 @@ struct Model::State {
     const auto for_each_extent = [&](const auto& visit) {
       for (const auto& [graph_name, entry] : entries) {
         const std::set<std::int64_t> numbers = shape_of(graph_name);
-        if (numbers.empty()) continue;
+        if (numbers.empty() || entry.family) continue;
         for (const auto& [input, type] : entry.inputs) {
           for (int axis = 0; axis < type.shape.rank(); ++axis) {
             const std::int64_t extent = type.shape[axis];
@@ -158,22 +156,58 @@ struct Model::State {
     }
   }
 
-  const Entry& entry_for(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
+  // Graphs whose inputs are these come first, then texts with extents.
+  Call call_for(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
     Types given;
     for (const auto& [input, tensor] : feeds) given[input] = tensor.type();
     bool is_there = false, has_names = false;
     std::string takes;
+    std::int64_t position = -1, of_family = -1;
+    const GraphText* family = nullptr;
     for (const auto& [graph_name, each] : entries) {
+      ++position;
       if (entry_of(graph_name) != entry) continue;
-      if (each.inputs == given) return each;
+      if (!each.family && each.inputs == given) return {position};
       is_there = true;
+      const bool fits = std::equal(given.begin(), given.end(), each.inputs.begin(), each.inputs.end(), alike);
+      if (each.family && fits && family == nullptr) family = &*each.family, of_family = position;
       has_names = has_names || std::equal(given.begin(), given.end(), each.inputs.begin(), each.inputs.end(),
                                           [](const auto& a, const auto& b) { return a.first == b.first; });
-      takes += "\n  " + text_of(each.inputs);
+      takes += "\n  " + (each.family ? each.family->inputs_text() : text_of(each.inputs));
     }
+    if (family != nullptr) return call_at(of_family, *family, given);
     if (!is_there) no_entry(entry);
     fail(has_names ? ErrorKind::shape : ErrorKind::argument, "{}: '{}' got {}; it takes{}", name, one_line(entry),
          given.empty() ? "nothing" : text_of(given), takes);
+  }
+
+  // The same input but for its extents.
+  static bool alike(const Types::value_type& a, const Types::value_type& b) {
+    return a.first == b.first && a.second.dtype == b.second.dtype && a.second.shape.rank() == b.second.shape.rank();
+  }
+
+  Call call_at(std::int64_t position, const GraphText& family, const Types& given) const {
+    const Extents& extents = family.extents();
+    Call sizes = family.sizes_of(given);
+    const Extents::Key bucket = extents.bucket_of(sizes);
+    if (bucket != sizes) {
+      fail(ErrorKind::shape, "{}: there are programs for buckets: inputs of {} are padded to {}", name,
+           extents.text_of(sizes), extents.text_of(bucket));
+    }
+    sizes.insert(sizes.begin(), position);
+    return sizes;
+  }
+
+  std::unique_ptr<Graph> graph_of(const Call& call) const {
+    const Entry& entry = std::next(entries.begin(), call[0])->second;
+    return entry.family ? entry.family->at({call.begin() + 1, call.end()}) : entry.graph->clone();
+  }
+
+  std::unique_ptr<Executor> made_executor() const {
+    auto made_now =
+        std::make_unique<Executor>([this](const Call& call) { return graph_of(call); }, options.compile, &*parameters);
+    made_now->keep_at_most(std::max(made_now->keeps_at_most(), std::ssize(entries)));
+    return made_now;
   }
 
   [[noreturn]] void no_entry(std::string_view entry) const {
@@ -188,7 +222,7 @@ struct Model::State {
   }
 
   // An executor for one call; given back by give_back().
-  std::unique_ptr<Executor> take(const Entry& entry) {
+  std::unique_ptr<Executor> take(const Call& call) {
     using namespace std::chrono_literals;
     std::unique_lock lock(mutex);
     while (idle.empty() && made == options.executors) {
@@ -200,10 +234,10 @@ struct Model::State {
     }
     if (idle.empty()) {
       ++made;
-      return std::make_unique<Executor>();
+      return made_executor();
     }
     // One that has compiled this graph, if there is one.
-    const auto knows_it = [&](const auto& each) { return each->programs.contains(entry.graph.get()); };
+    const auto knows_it = [&](const auto& each) { return each->has(call); };
     auto chosen = std::find_if(idle.rbegin(), idle.rend(), knows_it);
     if (chosen == idle.rend()) chosen = idle.rbegin();
     std::unique_ptr<Executor> executor = std::move(*chosen);
@@ -257,7 +291,12 @@ std::vector<std::map<std::string, Type>> Model::inputs(std::string_view entry) c
 
 std::unique_ptr<Graph> Model::graph(std::string_view name) const {
   const auto found = state_->entries.find(name);
-  if (found != state_->entries.end()) return found->second.graph->clone();
+  if (found != state_->entries.end()) {
+    if (!found->second.family) return found->second.graph->clone();
+    fail(ErrorKind::argument,
+         "{}: graph '{}' has extents: {}; GraphText(file().graphs.at(name)).at(sizes) is one of them", state_->name,
+         one_line(name), found->second.family->extents().text());
+  }
   std::vector<std::string> others;
   for (const auto& [graph_name, each] : state_->entries) {
     if (entry_of(graph_name) == entry_of(name)) others.push_back(graph_name);
@@ -268,14 +307,14 @@ std::unique_ptr<Graph> Model::graph(std::string_view name) const {
 }
 
 std::map<std::string, Tensor> Model::run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
-  const State::Entry& called = state_->entry_for(entry, feeds);
+  const State::Call call = state_->call_for(entry, feeds);
   // A call that throws leaves an executor that can be used again: a Program does.
   struct Taken {
     State& state;
     std::unique_ptr<State::Executor> executor;
     ~Taken() { state.give_back(std::move(executor)); }
-  } taken{*state_, state_->take(called)};
-  return taken.executor->at(called, *state_).run(feeds);
+  } taken{*state_, state_->take(call)};
+  return taken.executor->at(call).run(feeds);
 }
 
 std::map<std::string, Tensor> Model::run(const std::map<std::string, Tensor>& feeds) const {
