@@ -85,8 +85,9 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     check_free();  // now that nobody else can train into it
   }
   note_surroundings();
-  programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request_.compile,
-                    &*parameters_);
+  programs_.emplace(
+      task.extents(), [this](const Programs::Key& sizes) { return training_graph(task_.bucket_of(sizes)); },
+      request_.compile, &*parameters_);
   prepare_programs();
   predictor_ = task.predictor({&*parameters_, request_.compile, check_interrupted});
   const std::int64_t count = parameters_->elements(ParameterRole::model);
@@ -102,9 +103,11 @@ void Training::prepare_programs() {
   std::map<std::int64_t, std::int64_t> examples;
   for (const std::int64_t bucket : buckets_) ++examples[bucket];
   if (last_step_ - manifest_.step < std::ssize(examples)) return;
+  std::vector<std::int64_t> buckets;
+  for (const auto& [bucket, count] : examples) buckets.push_back(bucket);
+  std::ranges::stable_sort(buckets, std::greater(), [&](std::int64_t bucket) { return examples.at(bucket); });
   std::vector<Programs::Key> keys;
-  for (const auto& [bucket, count] : examples) keys.push_back({bucket});
-  std::ranges::stable_sort(keys, std::greater(), [&](const Programs::Key& key) { return examples.at(key[0]); });
+  for (const std::int64_t bucket : buckets) keys.push_back(task_.sizes(bucket));
   programs_->prepare(keys);
 }
 
@@ -351,7 +354,7 @@ void Training::run_step(models::Batch batch) {
   const auto start = Clock::now();
   std::optional<StartedStep> next;
   try {
-    Program& program = programs_->at({batch.bucket});
+    Program& program = programs_->at(task_.sizes(batch.bucket));
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
     program.run();
     next = StartedStep{std::move(batch), program.fetch_later(0), program.fetch_later(1), start};
@@ -489,7 +492,7 @@ std::string Training::shapes_json() {
     std::vector<float> sorted = all;
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());
-    const Program& program = programs_->at({bucket});
+    const Program& program = programs_->at(task_.sizes(bucket));
     std::vector<std::string> inputs;
     for (const std::string& name : program.input_names()) {
       inputs.push_back(name + " " + to_string(program.input_type(program.input_index(name))));

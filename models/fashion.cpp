@@ -128,7 +128,8 @@ class FashionPredictor : public Predictor {
           graph->fetch("log_probabilities", log_softmax(task.logits(*graph, key[0], false)));
           return graph;
         }),
-        programs_(trained.graphs_of("classify", build_), trained.compile, trained.parameters) {}
+        programs_({{"images", 1, kImageRows, bucket_sizes({kBatches.begin(), kBatches.end()})}},
+                  trained.graphs_of("classify", build_), trained.compile, trained.parameters) {}
 
   Graphs graphs(const SearchOptions&) const override {
     Graphs all;
@@ -231,7 +232,7 @@ class FashionPredictor : public Predictor {
     std::vector<Ranked> all;
     for (std::int64_t start = 0; start < count; start += kImageRows) {
       const std::int64_t rows = std::min(kImageRows, count - start);
-      const std::int64_t room = *std::lower_bound(kBatches.begin(), kBatches.end(), rows);
+      const std::int64_t room = programs_.bucket_of({{"images", rows}})[0];
       Tensor part(u8, {room, 1, Fashion::kSide, Fashion::kSide});
       std::memset(part.bytes(), 0, static_cast<std::size_t>(part.size_bytes()));
       const auto pixels = static_cast<std::int64_t>(Fashion::kPixels);
@@ -245,7 +246,7 @@ class FashionPredictor : public Predictor {
   const Fashion& task_;
   std::function<void()> before_run_;
   Programs::Build build_;
-  Programs programs_;  // by rows
+  Programs programs_;
 };
 
 std::unique_ptr<Predictor> Fashion::predictor(const Trained& trained) const {

@@ -37,8 +37,7 @@ class G2p : public PairTask {
     model_.hidden = 256;
     model_.dropout = 0.1;
     settings = {.epochs = 12, .batch_size = 64, .learning_rate = 1e-3, .last_learning_rate = 1e-5};
-    source_bounds_ = {4, 5, 6, 7, 8, 9, 10, 12, 14, 18, 36};
-    target_bounds_ = {4, 6, 7, 8, 9, 10, 12, 14, 18, 36};
+    set_lengths({4, 5, 6, 7, 8, 9, 10, 12, 14, 18, 36}, {4, 6, 7, 8, 9, 10, 12, 14, 18, 36});
   }
   std::string_view name() const override { return "g2p"; }
   std::string_view summary() const override { return "Spelling to phonemes: attention seq2seq on a dictionary"; }
@@ -63,8 +62,8 @@ class G2p : public PairTask {
       content_.add(text);
     }
     std::erase_if(dictionary, [&](const data::Pronunciations& entry) {
-      const auto is_short = [&](const auto& way) { return std::ssize(way) < target_bounds_.back(); };
-      return std::ssize(entry.word) > source_bounds_.back() || std::ranges::none_of(entry.ways, is_short);
+      const auto is_short = [&](const auto& way) { return std::ssize(way) < longest_target(); };
+      return std::ssize(entry.word) > longest_source() || std::ranges::none_of(entry.ways, is_short);
     });
     if (letters_.size() == 0) make_vocabularies(dictionary, path.string());
     // The split is by word, so that no word of one part is said in another.
@@ -92,7 +91,7 @@ class G2p : public PairTask {
   }
 
   const data::Vocabulary& letters() const { return letters_; }
-  std::int64_t most_letters() const { return source_bounds_.back(); }
+  std::int64_t most_letters() const { return longest_source(); }
   const std::vector<Word>& words(Part part) const { return words_[static_cast<std::size_t>(part)]; }
   // Letters as ids; those never seen in training are "unknown".
   Sequence spell(const std::string& word) const {
@@ -145,7 +144,7 @@ class G2p : public PairTask {
                                                    printable(entry.word, ""), printable(phoneme, "")));
         }
       }
-      if (static_cast<std::int64_t>(numbers.size()) >= target_bounds_.back()) {
+      if (static_cast<std::int64_t>(numbers.size()) >= longest_target()) {
         word.ways.pop_back();
         continue;
       }

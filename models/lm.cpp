@@ -47,10 +47,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 class Lm : public Task {
  public:
-  Lm() {
-    settings = {.epochs = 8, .batch_size = 32, .learning_rate = 2e-3, .last_learning_rate = 1e-5};
-    bounds_ = {12, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 100};
-  }
+  Lm() { settings = {.epochs = 8, .batch_size = 32, .learning_rate = 2e-3, .last_learning_rate = 1e-5}; }
   std::string_view name() const override { return "lm"; }
   std::string_view summary() const override { return "The next word: LSTM language model of the King James Version"; }
   std::string_view item() const override { return "verses"; }
@@ -104,12 +101,15 @@ class Lm : public Task {
   std::vector<std::int64_t> buckets(Part part) const override {
     std::vector<std::int64_t> made;
     for (const Sequence& verse : verses(part)) {
-      made.push_back(data::bucket_bound(bounds_, static_cast<std::int64_t>(verse.size()) + 1));
+      made.push_back(bound(static_cast<std::int64_t>(verse.size()) + 1));
     }
     return made;
   }
 
-  std::int64_t any_bucket() const override { return bounds_[0]; }
+  std::int64_t any_bucket() const override { return bound(1); }
+  Extents extents() const override { return extents_; }
+  Extents::Key sizes(std::int64_t bucket) const override { return {bucket}; }
+  std::int64_t bucket_of(const Extents::Key& sizes) const override { return sizes[0]; }
 
   // A bucket is its bound. Longer verses are cut.
   Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket,
@@ -167,8 +167,9 @@ class Lm : public Task {
   std::int64_t start() const { return start_; }
   std::int64_t end() const { return end_; }
   std::int64_t most_words() const { return continue_; }
-  const std::vector<std::int64_t>& bounds() const { return bounds_; }
-  std::int64_t bound(std::int64_t length) const { return data::bucket_bound(bounds_, length); }
+  std::int64_t longest() const { return extents_.specs()[0].maximum; }
+  // The length of the program that runs this one, which is cut where it is too long.
+  std::int64_t bound(std::int64_t length) const { return extents_.bucket_of({std::min(length, longest())})[0]; }
 
  private:
   void set_vocabulary(data::Vocabulary words) {
@@ -185,7 +186,8 @@ class Lm : public Task {
   LanguageModelOptions model_;
   double dropout_ = 0.3;
   std::int64_t least_count_ = 2, continue_ = 20, start_ = 1, end_ = 2;
-  std::vector<std::int64_t> bounds_;  // of lengths with the end
+  // Lengths are with the end.
+  Extents extents_{{{"time", 1, 100, bucket_sizes({12, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 100})}}};
   data::Vocabulary words_;
   std::vector<Sequence> verses_[3];
 };
@@ -206,7 +208,8 @@ class LmPredictor : public Predictor {
                             {.beam = key[2], .steps = task.most_words(), .start = task.start(), .end = task.end()}));
           return graph;
         }),
-        programs_(trained.graphs_of("search", build_), trained.compile, trained.parameters) {}
+        programs_({task.extents().specs()[0], {"rows", 1, kTextRows}, {"beam"}}, trained.graphs_of("search", build_),
+                  trained.compile, trained.parameters) {}
 
   Graphs graphs(const SearchOptions& search) const override {
     Graphs all;
@@ -256,7 +259,7 @@ class LmPredictor : public Predictor {
     for (const std::string& word : words) {
       if (task_.is_unseen(word)) unseen.push_back(word);
     }
-    const std::int64_t count = std::ssize(words), most = task_.bounds().back() - 1;
+    const std::int64_t count = std::ssize(words), most = task_.longest() - 1;
     return with_remark(remark_of_unseen(unseen),
                        count > most ? fmt::format("{} words, only the last {} count", count, most) : "");
   }
@@ -264,7 +267,7 @@ class LmPredictor : public Predictor {
  private:
   std::vector<Programs::Key> keys(const SearchOptions& search) const {
     std::vector<Programs::Key> all;
-    for (const std::int64_t bound : task_.bounds()) {
+    for (const std::int64_t bound : task_.extents().buckets(0)) {
       for (const std::int64_t rows : {std::int64_t{1}, kTextRows}) all.push_back({bound, rows, search.beam});
     }
     return all;
@@ -308,7 +311,7 @@ class LmPredictor : public Predictor {
   MeanLoss mean_loss_;
   std::function<void()> before_run_;
   Programs::Build build_;
-  Programs programs_;  // by bound, rows, beam
+  Programs programs_;
 };
 
 std::unique_ptr<Predictor> Lm::predictor(const Trained& trained) const {

@@ -64,11 +64,6 @@ std::vector<PackedBatch> packed(const std::vector<std::int64_t>& bounds, const s
   return batches;
 }
 
-std::size_t index_of(const std::vector<std::int64_t>& bounds, std::int64_t length) {
-  const auto at = std::lower_bound(bounds.begin(), bounds.end(), length);
-  return static_cast<std::size_t>((at == bounds.end() ? at - 1 : at) - bounds.begin());
-}
-
 // Sources side by side, time first, and their lengths.
 struct Sources {
   Tensor numbers, lengths;
@@ -105,21 +100,32 @@ Options PairTask::options() {
           {"length-power", "Searching divides a log probability by the length to this power", &length_power_, 0, 10}};
 }
 
+void PairTask::set_lengths(std::vector<std::int64_t> source, std::vector<std::int64_t> target) {
+  const std::int64_t longest_source = source.back(), longest_target = target.back();
+  extents_ = Extents({{"source", 0, longest_source, bucket_sizes(std::move(source))},
+                      {"target", 0, longest_target, bucket_sizes(std::move(target))}});
+  every_bucket_ = extents_.every_bucket();
+}
+
 std::vector<std::int64_t> PairTask::buckets(Part part) const {
   std::vector<std::int64_t> made;
   made.reserve(pairs(part).size());
   for (const Pair& pair : pairs(part)) {
-    const std::size_t source = index_of(source_bounds_, static_cast<std::int64_t>(pair.source.size()));
-    const std::size_t target = index_of(target_bounds_, static_cast<std::int64_t>(pair.target.size()) + 1);
-    made.push_back(static_cast<std::int64_t>(source * target_bounds_.size() + target));
+    const std::int64_t source = std::min(longest_source(), static_cast<std::int64_t>(pair.source.size()));
+    const std::int64_t target = std::min(longest_target(), static_cast<std::int64_t>(pair.target.size()) + 1);
+    made.push_back(bucket_of(extents_.bucket_of({source, target})));
   }
   return made;
 }
 
-PairTask::Steps PairTask::steps_of(std::int64_t bucket) const {
-  const auto count = static_cast<std::int64_t>(target_bounds_.size());
-  return {source_bounds_[static_cast<std::size_t>(bucket / count)],
-          target_bounds_[static_cast<std::size_t>(bucket % count)]};
+Extents::Key PairTask::sizes(std::int64_t bucket) const { return every_bucket_[static_cast<std::size_t>(bucket)]; }
+
+std::int64_t PairTask::bucket_of(const Extents::Key& sizes) const {
+  return std::ranges::lower_bound(every_bucket_, sizes) - every_bucket_.begin();
+}
+
+std::int64_t PairTask::source_bucket(const Sequence& source) const {
+  return extents_.bucket_of({std::min(longest_source(), static_cast<std::int64_t>(source.size())), 0})[0];
 }
 
 void PairTask::keep_some(std::vector<std::int64_t>* examples, std::int64_t limit) {
@@ -133,7 +139,8 @@ void PairTask::keep_some(std::vector<std::int64_t>* examples, std::int64_t limit
 }
 
 Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket, std::int64_t rows) const {
-  const auto [S, T] = steps_of(bucket);
+  const Extents::Key steps = sizes(bucket);
+  const std::int64_t S = steps[0], T = steps[1];
   Sources sources(S, rows);
   Tensor written(i64, {T, rows}), labels(i64, {T, rows});
   std::fill_n(written.data<std::int64_t>(), T * rows, end_);
@@ -158,7 +165,8 @@ Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::in
 }
 
 Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const {
-  const auto [S, T] = steps_of(bucket);
+  const Extents::Key steps = sizes(bucket);
+  const std::int64_t S = steps[0], T = steps[1];
   const Value source = graph.input("source", i64, {S, rows}), lengths = graph.input("lengths", i64, {rows});
   const Value written = graph.input("written", i64, {T, rows}), labels = graph.input("labels", i64, {T, rows});
   Seq2SeqOptions options = model_;
@@ -178,16 +186,17 @@ PairSearch::PairSearch(const PairTask& task, const Trained& trained)
         options.dropout = 0;
         const Seq2Seq model(*graph, options);
         // Half as long again as the source, and at most as long as targets were in training.
-        const std::int64_t steps = std::min(task.target_bounds_.back(), S + S / 2 + 6);
+        const std::int64_t steps = std::min(task.longest_target(), S + S / 2 + 6);
         fetch(*graph, model.search(model.encode(source, lengths),
                                    {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
         return graph;
       }),
-      programs_(trained.graphs_of("search", build_), trained.compile, trained.parameters) {}
+      programs_({task.extents_.specs()[0], {"rows", 1, kSearchRows}, {"beam"}}, trained.graphs_of("search", build_),
+                trained.compile, trained.parameters) {}
 
 std::vector<Programs::Key> PairSearch::keys(std::int64_t beam) const {
   std::vector<Programs::Key> all;
-  for (const std::int64_t bound : task_.source_bounds_) {
+  for (const std::int64_t bound : task_.extents_.buckets(0)) {
     for (const std::int64_t rows : row_counts(beam)) all.push_back({bound, rows, beam});
   }
   return all;
@@ -226,9 +235,7 @@ void PairSearch::run(std::span<const Sequence> sources, const std::vector<std::i
 std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequence> sources, std::int64_t beam,
                                                             bool packs) {
   std::vector<std::int64_t> buckets;
-  for (const Sequence& source : sources) {
-    buckets.push_back(data::bucket_bound(task_.source_bounds_, static_cast<std::int64_t>(source.size())));
-  }
+  for (const Sequence& source : sources) buckets.push_back(task_.source_bucket(source));
   std::vector<std::pair<Programs::Key, std::vector<std::int64_t>>> batches;
   if (packs) {
     for (PackedBatch& batch : packed(buckets, row_counts(beam))) {

@@ -18,15 +18,22 @@ class PairTask : public Task {
   Options options() override;
   std::vector<std::int64_t> buckets(Part part) const override;
   Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket, std::int64_t rows) const override;
+  Extents extents() const override { return extents_; }
+  Extents::Key sizes(std::int64_t bucket) const override;
+  std::int64_t bucket_of(const Extents::Key& sizes) const override;
   Value loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const override;
 
  protected:
-  // A derived task sets these before anything else is called: vocabularies and bounds by its constructor or read().
+  // A derived task sets these before anything else is called: vocabularies and extents by its constructor or read().
   Seq2SeqOptions model_;
-  std::int64_t start_ = 1, end_ = 2;                         // words of the target
-  std::vector<std::int64_t> source_bounds_, target_bounds_;  // of buckets, ascending; targets with their end
-  double length_power_ = 0;                                  // see hypotheses()
-  std::vector<Pair> pairs_[3];                               // by part
+  std::int64_t start_ = 1, end_ = 2;  // words of the target
+  double length_power_ = 0;           // see hypotheses()
+  std::vector<Pair> pairs_[3];        // by part
+
+  // Source and target, with the lengths that programs are made for, ascending; targets with their end.
+  void set_lengths(std::vector<std::int64_t> source, std::vector<std::int64_t> target);
+  std::int64_t longest_source() const { return extents_.specs()[0].maximum; }
+  std::int64_t longest_target() const { return extents_.specs()[1].maximum; }
 
   static constexpr std::uint64_t kSplitSeed = 1;  // the same parts whatever the training's seed is
   // Leaves `limit` of the examples, chosen at random; all of them for 0.
@@ -36,10 +43,10 @@ class PairTask : public Task {
 
  private:
   friend class PairSearch;
-  struct Steps {
-    std::int64_t source, target;
-  };
-  Steps steps_of(std::int64_t bucket) const;
+  // A longer source is cut.
+  std::int64_t source_bucket(const Sequence& source) const;
+  Extents extents_;
+  std::vector<Extents::Key> every_bucket_;  // by number
 };
 
 /// Searches with the parameters of a PairTask.
@@ -59,7 +66,7 @@ class PairSearch {
            std::vector<std::vector<Hypothesis>>* found);
   std::function<void()> before_run_;
   Programs::Build build_;
-  Programs programs_;  // by source bound, rows, beam
+  Programs programs_;
 };
 
 }  // namespace paoding::models

@@ -98,9 +98,10 @@ MeanLoss::MeanLoss(const Task& task, const Trained& trained, std::int64_t rows)
       rows_(rows),
       before_run_(trained.before_run),
       programs_(
-          [&task, rows](const Programs::Key& key) {
+          task.extents(),
+          [&task, rows](const Programs::Key& sizes) {
             auto graph = std::make_unique<Graph>();
-            graph->fetch("loss", task.loss(*graph, key[0], rows, false));
+            graph->fetch("loss", task.loss(*graph, task.bucket_of(sizes), rows, false));
             return graph;
           },
           trained.compile, trained.parameters) {}
@@ -109,13 +110,15 @@ double MeanLoss::operator()(Part part, std::int64_t limit) {
   std::vector<std::int64_t> buckets = task_.buckets(part);
   if (limit > 0 && limit < static_cast<std::int64_t>(buckets.size())) buckets.resize(static_cast<std::size_t>(limit));
   std::vector<Programs::Key> keys;
-  for (const std::int64_t bucket : std::set<std::int64_t>(buckets.begin(), buckets.end())) keys.push_back({bucket});
+  for (const std::int64_t bucket : std::set<std::int64_t>(buckets.begin(), buckets.end())) {
+    keys.push_back(task_.sizes(bucket));
+  }
   programs_.prepare(keys);
   double sum = 0, weight = 0;
   for (const data::BatchExamples& examples : data::batches_in_order(buckets, rows_)) {
     const std::int64_t bucket = buckets[static_cast<std::size_t>(examples[0])];
     const Batch batch = task_.batch(part, examples, bucket, rows_);
-    Program& program = programs_.at({bucket});
+    Program& program = programs_.at(task_.sizes(bucket));
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
     if (before_run_) before_run_();
     program.run();

@@ -132,6 +132,12 @@ class Task {
   virtual std::string amount(Part part) const;
   /// The bucket of each example.
   virtual std::vector<std::int64_t> buckets(Part part) const = 0;
+  /// The extents in which the graphs of loss() differ, and their sizes in the graph of a bucket. One graph for all:
+  /// none.
+  virtual Extents extents() const { return {}; }
+  virtual Extents::Key sizes(std::int64_t) const { return {}; }
+  /// The bucket of these sizes.
+  virtual std::int64_t bucket_of(const Extents::Key&) const { return 0; }
   /// A bucket that loss() takes, also without data.
   virtual std::int64_t any_bucket() const { return 0; }
   /// Feeds for `rows` rows, the rest of which, beyond the examples, counts for nothing.

@@ -33,7 +33,8 @@ class Translate : public PairTask {
     start_ = data::SentencePieces::kStart;
     end_ = data::SentencePieces::kEnd;
     settings = {.epochs = 10, .batch_size = 128, .learning_rate = 1e-3, .last_learning_rate = 1e-5, .warmup = 500};
-    source_bounds_ = target_bounds_ = {6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 50};
+    const std::vector<std::int64_t> lengths{6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 50};
+    set_lengths(lengths, lengths);
   }
   std::string_view name() const override { return "translate"; }
   std::string_view summary() const override { return "English to Italian: attention seq2seq on package descriptions"; }
@@ -72,8 +73,8 @@ class Translate : public PairTask {
       for (const std::int64_t i : parts[part]) {
         const data::SentencePair& texts = corpus[static_cast<std::size_t>(i)];
         Pair pair{source_->encode(texts.source), target_->encode(texts.target)};
-        const bool is_short = static_cast<std::int64_t>(pair.source.size()) <= source_bounds_.back() &&
-                              static_cast<std::int64_t>(pair.target.size()) < target_bounds_.back();
+        const bool is_short = static_cast<std::int64_t>(pair.source.size()) <= longest_source() &&
+                              static_cast<std::int64_t>(pair.target.size()) < longest_target();
         if (!is_short || pair.source.empty()) {
           left_out_[part] += 1;
           continue;
@@ -98,7 +99,7 @@ class Translate : public PairTask {
     return Task::amount(part) + (left_out > 0 ? fmt::format(" ({} longer ones left out)", left_out) : "");
   }
 
-  std::int64_t most_pieces() const { return source_bounds_.back(); }
+  std::int64_t most_pieces() const { return longest_source(); }
   const data::SentencePieces& source() const { return *source_; }
   const data::SentencePieces& target() const { return *target_; }
   // The texts of a part's examples.
