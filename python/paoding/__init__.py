@@ -14,16 +14,19 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import control, errors, nn, numpy_names, ops
+from . import control, errors, nn, numpy_names, ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
     AdamW,
+    Buckets,
     Checkpoint,
     CheckpointFolder,
     DeviceTensor,
     DType,
+    Extents,
     Graph,
+    GraphText,
     Initializer,
     Lamb,
     LearningRate,
@@ -49,6 +52,8 @@ from ._paoding import (
     averages_of,
     avg_pool2d,
     batch_norm,
+    bucket_sizes,
+    buckets_by,
     call,
     categorical,
     causal_mask,
@@ -71,8 +76,10 @@ from ._paoding import (
     load_safetensors,
     max_pool2d,
     minimize,
+    multiples_of,
     multiplicative_attention,
     ones,
+    powers_of_two,
     print_value,
     random_bernoulli,
     random_normal,
@@ -100,6 +107,7 @@ from .errors import (
 )
 from .numpy_names import *
 from .ops import *
+from .programs import Function, Programs, function
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, u8, bool_ = DType.i64, DType.i32, DType.u8, DType.bool
@@ -116,6 +124,9 @@ __all__ = [
     'batch_norm',
     'bf16',
     'bool_',
+    'bucket_sizes',
+    'Buckets',
+    'buckets_by',
     'call',
     'CancelledError',
     'categorical',
@@ -136,13 +147,17 @@ __all__ = [
     'DtypeError',
     'Error',
     'errors',
+    'Extents',
     'f16',
     'f32',
     'f64',
     'FileError',
     'full',
+    'Function',
+    'function',
     'global_avg_pool',
     'Graph',
+    'GraphText',
     'group_norm',
     'i32',
     'i64',
@@ -161,6 +176,7 @@ __all__ = [
     'max_pool2d',
     'minimize',
     'Model',
+    'multiples_of',
     'multiplicative_attention',
     'nn',
     'ones',
@@ -170,10 +186,12 @@ __all__ = [
     'ParameterInfo',
     'ParameterRole',
     'Parameters',
+    'powers_of_two',
     'print_value',
     'Profiler',
     'ProfileRange',
     'Program',
+    'Programs',
     'random_bernoulli',
     'random_normal',
     'random_uniform',

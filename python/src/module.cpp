@@ -25,6 +25,7 @@ void fill(nb::module_& module) {
   bind_calls(module);
   bind_fronts(module);
   bind_control(module);
+  bind_extents(module);
   bind_program(module);
   bind_training(module);
   bind_layers(module);
