@@ -7,41 +7,41 @@
 
 namespace paoding {
 
-Extent extent_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases) {
+ByteRange range_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases) {
   const Layout& layout = launch.step->operands[operand].layout;
   if (layout.type.shape.elements() == 0) return {};
   const auto& [slot, offset] = launch.addresses[operand];
   const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
   const std::int64_t size = size_bytes(layout.type.dtype);
-  Extent extent{start, start + size, operand >= launch.step->reads};
+  ByteRange range{start, start + size, operand >= launch.step->reads};
   for (int axis = 0; axis < layout.type.shape.rank(); ++axis) {
     const std::int64_t last = std::max<std::int64_t>(layout.type.shape[axis] - 1, 0);
     const std::int64_t span = last * layout.strides[static_cast<std::size_t>(axis)] * size;
-    (span < 0 ? extent.begin : extent.end) += span;
+    (span < 0 ? range.begin : range.end) += span;
   }
-  return extent;
+  return range;
 }
 
-Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first) {
-  Extents extents;
+ByteRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first) {
+  ByteRanges ranges;
   if (const auto& text = launch.step->text) {
     for (const auto& [slot, bytes] : {std::pair(launch.step->workspace, text->workspace_bytes),
                                       std::pair(launch.step->state, text->ticket_count * 4)}) {
       if (slot < 0) continue;
       const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)]);
-      extents.push_back({start, start + bytes, true});
+      ranges.push_back({start, start + bytes, true});
     }
   }
   for (std::size_t k = first; k < launch.addresses.size(); ++k) {
-    const Extent extent = extent_of(launch, k, bases);
-    if (extent.begin < extent.end) extents.push_back(extent);
+    const ByteRange range = range_of(launch, k, bases);
+    if (range.begin < range.end) ranges.push_back(range);
   }
-  return extents;
+  return ranges;
 }
 
-bool collide(const Extents& a, const Extents& b) {
-  for (const Extent& x : a) {
-    for (const Extent& y : b) {
+bool collide(const ByteRanges& a, const ByteRanges& b) {
+  for (const ByteRange& x : a) {
+    for (const ByteRange& y : b) {
       if ((x.is_written || y.is_written) && x.begin < y.end && y.begin < x.end) return true;
     }
   }
@@ -69,7 +69,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std:
                                                                       const std::vector<std::byte*>& bases,
                                                                       std::size_t most) {
   std::vector<std::pair<std::size_t, std::size_t>> segments;
-  std::vector<Extents> members;
+  std::vector<ByteRanges> members;
   std::size_t begin = 0;
   const auto close = [&](std::size_t end) {
     if (end - begin >= 2) segments.emplace_back(begin, end);
@@ -86,13 +86,13 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std:
       begin = i + 1;
       continue;
     }
-    Extents extents = extents_of(launch, bases);
+    ByteRanges ranges = ranges_of(launch, bases);
     bool fits = members.size() < most;
     for (std::size_t m = 0; fits && m < members.size(); ++m) {
-      fits = launches[begin + m].step != launch.step && !collide(members[m], extents);
+      fits = launches[begin + m].step != launch.step && !collide(members[m], ranges);
     }
     if (!fits) close(i);
-    members.push_back(std::move(extents));
+    members.push_back(std::move(ranges));
   }
   close(launches.size());
   return segments;

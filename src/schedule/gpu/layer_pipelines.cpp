@@ -62,11 +62,11 @@ bool have_same_lengths(const Launch& a, const Launch& b, const std::vector<std::
 std::string why_not_together(const std::vector<Launch>& launches, std::size_t begin, std::size_t end,
                              const std::vector<std::byte*>& bases, const std::vector<int>& kind,
                              const std::vector<bool>& is_target) {
-  std::vector<Extents> memory;
+  std::vector<ByteRanges> memory;
   for (std::size_t i = begin; i < end; ++i) {
     if (i > begin && is_target[i]) return "a branch leads to one of them";
     if ((i - begin) % 2 == 1) {  // between two of one kind
-      memory.push_back({extent_of(launches[i], kWeights, bases)});
+      memory.push_back({range_of(launches[i], kWeights, bases)});
       continue;
     }
     if (kind[i] != kind[begin]) return "some of them write what a failed run leaves alone";
@@ -79,7 +79,7 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
       if (!why.empty()) return why;
     }
     // The input of a layer above comes from the layer below it, not from memory.
-    memory.push_back(extents_of(launches[i], bases, i == begin ? 0 : kPipelineInput + 1));
+    memory.push_back(ranges_of(launches[i], bases, i == begin ? 0 : kPipelineInput + 1));
   }
   for (std::size_t a = 0; a < memory.size(); ++a) {
     for (std::size_t b = a + 1; b < memory.size(); ++b) {
