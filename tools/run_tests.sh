@@ -15,7 +15,7 @@ if [[ ! -x $build/paoding_tests ]]; then
 fi
 export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}"
 PAODING_WANTS_GPU=$(mktemp) last_line=$(mktemp)
-needing_torch=$(grep -l "^torch = pytest.importorskip" python/tests/test_*.py | xargs grep -h '^def test_' | wc -l)
+needing_torch=$(grep -lE "^torch = pytest.importorskip|^from torch_or_skip" python/tests/test_*.py | xargs grep -h '^def test_' | wc -l)
 export PAODING_WANTS_GPU
 trap 'rm -f "$PAODING_WANTS_GPU" "$last_line"' EXIT
 

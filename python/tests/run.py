@@ -31,7 +31,7 @@ def main() -> int:
         if missing(['torch'], 'make deps-torch'):
             return 1 if is_its_own else NOT_RUN
         arguments.remove('--torch')
-        asks_for_it = re.compile(r"(importorskip|find_spec)\('torch'")
+        asks_for_it = re.compile(r"(importorskip|find_spec)\('torch'|from torch_or_skip")
         tests = [str(path) for path in sorted(HERE.glob('test_*.py')) if asks_for_it.search(path.read_text())]
     if missing(['numpy', 'pytest'], 'make deps-python'):
         return NOT_RUN
@@ -39,7 +39,7 @@ def main() -> int:
 
     if folder != '-':
         sys.path.insert(0, str(pathlib.Path(folder).resolve()))
-    return int(pytest.main(['-q', '-p', 'no:cacheprovider', f'--rootdir={HERE}', *tests, *arguments]))
+    return int(pytest.main(['-q', '-p', 'no:cacheprovider', '-p', 'no:logging', f'--rootdir={HERE}', *tests, *arguments]))
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 

@@ -324,6 +324,31 @@ def _pass_back_by_steps(ctx: Any, given: tuple[Tensor | None, ...]) -> tuple[Ten
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad[:7])
 
 
+def direct_forward(
+    x: Tensor,
+    w: Tensor,
+    u: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    cell: str,
+    is_reverse: bool,
+    is_training: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The op `recurrent` without PyTorch's dispatcher."""
+    states, last_h, last_c, saved, *_ = forward(
+        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
+    )
+    return (
+        states,
+        last_h,
+        x.new_empty(0) if last_c is None else last_c,
+        x.new_empty(0, dtype=torch.uint8) if saved is None else saved,
+    )
+
+
 @torch.library.custom_op('paoding::recurrent', mutates_args=())
 def recurrent(
     x: Tensor,
@@ -341,15 +366,7 @@ def recurrent(
     """States [T + 1, B, H] (h0 in front, after in reverse), last h, last c (empty but for LSTMs), and what the backward
     pass needs. Weights and biases are as PyTorch keeps them."""
     refuse_tangents('paoding::recurrent', (x, w, u, b_ih, b_hh, h0, c0))
-    states, last_h, last_c, saved, *_ = forward(
-        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
-    )
-    return (
-        states,
-        last_h,
-        x.new_empty(0) if last_c is None else last_c,
-        x.new_empty(0, dtype=torch.uint8) if saved is None else saved,
-    )
+    return direct_forward(x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training)
 
 
 @recurrent.register_fake
@@ -359,8 +376,7 @@ def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tens
     return _results(x, hidden, cell, _saved_bytes(cell, x, hidden) if is_training else 0)
 
 
-@torch.library.custom_op('paoding::recurrent_backward', mutates_args=())
-def recurrent_backward(
+def direct_backward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
@@ -374,7 +390,7 @@ def recurrent_backward(
     cell: str,
     is_reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for x, w, u, the two biases, h0 and c0 (empty but for LSTMs)."""
+    """The op `recurrent_backward` without PyTorch's dispatcher."""
     check_devices(x, (w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c))
     made = _backward(
         dense(x),
@@ -394,6 +410,27 @@ def recurrent_backward(
     )
     d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0 = (x.new_empty(0) if each is None else each for each in made)
     return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0
+
+
+@torch.library.custom_op('paoding::recurrent_backward', mutates_args=())
+def recurrent_backward(
+    x: Tensor,
+    w: Tensor,
+    u: Tensor,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    states: Tensor,
+    saved: Tensor,
+    d_states: Tensor | None,
+    d_last_h: Tensor | None,
+    d_last_c: Tensor | None,
+    cell: str,
+    is_reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients for x, w, u, the two biases, h0 and c0 (empty but for LSTMs)."""
+    return direct_backward(
+        x, w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c, cell, is_reverse
+    )
 
 
 @recurrent_backward.register_fake

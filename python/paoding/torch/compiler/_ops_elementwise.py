@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elementwise ops: arithmetic, comparisons, functions and choices, with PyTorch's promotion of dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ... import ops
+from ..._paoding import DType, Value
+from ._table import (
+    ANY,
+    BOOLS,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Making,
+    NotTaken,
+    cast,
+    check_number,
+    computed,
+    overloads,
+    promoted,
+    takes,
+    wide,
+)
+
+aten = torch.ops.aten
+
+
+def _arithmetic(m: Making, op: Callable[..., Value], *given: Any) -> Value:
+    """In the promoted dtype, which is the result's."""
+    if m.dtype == DType.bool:
+        raise NotTaken('arithmetic of bools')
+    dtype = computed(m, given)
+    return cast(op(*(m.value(each, dtype) for each in given)), m.dtype)
+
+
+def _scaled(m: Making, b: Any, alpha: Any) -> Any:
+    if alpha == 1:
+        return b
+    if not isinstance(b, Value):
+        return b * alpha
+    dtype = m.dtype
+    check_number(alpha, dtype)
+    return ops.mul(cast(b, dtype), m.full(alpha, dtype))
+
+
+def _exact_sum(m: Making, alpha: Any) -> None:
+    if alpha != 1 and m.dtype in (DType.f16, DType.bf16):
+        raise NotTaken('alpha of 16-bit floats')
+
+
+@takes(aten.add.Tensor, aten.add.Scalar)
+def _(m: Making, a: Any, b: Any, *, alpha: Any = 1) -> Value:
+    _exact_sum(m, alpha)
+    return _arithmetic(m, ops.add, a, _scaled(m, b, alpha))
+
+
+@takes(aten.sub.Tensor, aten.sub.Scalar)
+def _(m: Making, a: Any, b: Any, *, alpha: Any = 1) -> Value:
+    _exact_sum(m, alpha)
+    return _arithmetic(m, ops.sub, a, _scaled(m, b, alpha))
+
+
+@takes(aten.rsub.Scalar, aten.rsub.Tensor)
+def _(m: Making, a: Any, b: Any, alpha: Any = 1) -> Value:
+    _exact_sum(m, alpha)
+    return _arithmetic(m, ops.sub, b, _scaled(m, a, alpha))
+
+
+@takes(aten.mul.Tensor, aten.mul.Scalar)
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, ops.mul, a, b)
+
+
+@takes(aten.div.Tensor, aten.div.Scalar)
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, ops.div, a, b)
+
+
+def _whole_divisor(m: Making, b: Any) -> None:
+    if m.dtype not in INTEGERS or isinstance(b, Value) or b == 0:
+        raise NotTaken('a quotient that is rounded, but of integers by a number')
+
+
+@takes(*overloads(aten.div, 'Tensor_mode', 'Scalar_mode'))
+def _(m: Making, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
+    if rounding_mode is None:
+        return _arithmetic(m, ops.div, a, b)
+    _whole_divisor(m, b)
+    if rounding_mode != 'floor':
+        raise NotTaken('a quotient that is rounded to zero')
+    return _arithmetic(m, ops.floor_divide, a, b)
+
+
+@takes(aten.remainder.Scalar, aten.remainder.Tensor)
+def _(m: Making, a: Any, b: Any) -> Value:
+    _whole_divisor(m, b)
+    return _arithmetic(m, ops.remainder, a, b)
+
+
+@takes(aten.maximum.default)
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _larger(m, a, b)
+
+
+@takes(aten.minimum.default)
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _smaller(m, a, b)
+
+
+def _larger(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, ops.maximum, a, b)
+
+
+def _smaller(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, ops.minimum, a, b)
+
+
+@takes(*overloads(aten.clamp, 'default', 'Tensor'))
+def _(m: Making, a: Value, min: Any = None, max: Any = None) -> Value:
+    for bound in (min, max):
+        if isinstance(bound, float) and math.isnan(bound):
+            raise NotTaken('a bound that is NaN')
+    if min is not None:
+        a = _larger(m, a, min)
+    return a if max is None else _smaller(m, a, max)
+
+
+@takes(*overloads(aten.clamp_min, 'default', 'Tensor'))
+def _(m: Making, a: Value, min: Any) -> Value:
+    return _larger(m, a, min)
+
+
+@takes(*overloads(aten.clamp_max, 'default', 'Tensor'))
+def _(m: Making, a: Value, max: Any) -> Value:
+    return _smaller(m, a, max)
+
+
+# ---- powers ----
+
+
+@takes(aten.pow.Tensor_Scalar)
+def _(m: Making, a: Value, exponent: Any) -> Value:
+    dtype = wide(m.dtype)
+    a = cast(a, dtype)
+    if m.dtype in INTEGERS:
+        if exponent != int(exponent) or not 0 <= exponent <= 64:
+            raise NotTaken(f'integers to the power of {exponent}')
+        return a ** int(exponent)
+    check_number(exponent, dtype)
+    if exponent == 0.5:
+        made = ops.sqrt(a)
+    elif exponent == 2:
+        made = ops.mul(a, a)
+    elif exponent == 3:
+        made = ops.mul(ops.mul(a, a), a)
+    elif exponent == -1:
+        made = ops.reciprocal(a)
+    else:
+        made = a ** m.full(exponent, dtype)
+    return cast(made, m.dtype)
+
+
+@takes(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def _(m: Making, a: Any, b: Any) -> Value:
+    if m.dtype not in FLOATS:
+        raise NotTaken('integers to the power of a tensor')
+    return _arithmetic(m, lambda x, y: x**y, a, b)
+
+
+# ---- comparisons ----
+
+
+def _comparison(op: Callable[..., Value], *of: Any) -> None:
+    @takes(*of)
+    def compare(m: Making, a: Any, b: Any) -> Value:
+        dtype = promoted(a, b)
+        if isinstance(b, float) and math.isnan(b):
+            raise NotTaken('a comparison with NaN')
+        dtype = wide(dtype) if not isinstance(b, Value) else dtype
+        if dtype == DType.bool:
+            dtype = DType.i32
+        return op(m.value(a, dtype), m.value(b, dtype))
+
+
+_comparison(ops.equal, aten.eq.Tensor, aten.eq.Scalar)
+_comparison(ops.not_equal, aten.ne.Tensor, aten.ne.Scalar)
+_comparison(ops.less, aten.lt.Tensor, aten.lt.Scalar)
+_comparison(ops.less_equal, aten.le.Tensor, aten.le.Scalar)
+_comparison(ops.greater, aten.gt.Tensor, aten.gt.Scalar)
+_comparison(ops.greater_equal, aten.ge.Tensor, aten.ge.Scalar)
+
+
+def as_bool(m: Making, a: Value) -> Value:
+    return a if a.dtype == DType.bool else ops.not_equal(a, m.full(0, a.dtype))
+
+
+def _logical(op: Callable[..., Value], *of: Any) -> None:
+    @takes(*of)
+    def combine(m: Making, *given: Value) -> Value:
+        return op(*(as_bool(m, each) for each in given))
+
+
+_logical(ops.logical_and, aten.logical_and.default)
+_logical(ops.logical_or, aten.logical_or.default)
+_logical(ops.logical_xor, aten.logical_xor.default)
+_logical(ops.logical_not, aten.logical_not.default)
+
+
+def _bitwise(op: Callable[..., Value], *of: Any) -> None:
+    @takes(*of, dtypes=BOOLS)
+    def combine(m: Making, *given: Any) -> Value:
+        return op(*(m.value(each, DType.bool) for each in given))
+
+
+_bitwise(ops.logical_and, aten.bitwise_and.Tensor, aten.bitwise_and.Scalar)
+_bitwise(ops.logical_or, aten.bitwise_or.Tensor, aten.bitwise_or.Scalar)
+_bitwise(ops.logical_xor, aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar)
+_bitwise(ops.logical_not, aten.bitwise_not.default)
+
+
+# ---- functions of one tensor ----
+
+
+def _function(op: Callable[[Value], Value], *of: Any) -> None:
+    """Integers and bools become the float that PyTorch gives."""
+
+    @takes(*of)
+    def apply(m: Making, a: Value) -> Value:
+        return op(cast(a, m.dtype))
+
+
+for _ours, _theirs in {
+    ops.exp: aten.exp,
+    ops.expm1: aten.expm1,
+    ops.log: aten.log,
+    ops.log1p: aten.log1p,
+    ops.log2: aten.log2,
+    ops.log10: aten.log10,
+    ops.sqrt: aten.sqrt,
+    ops.rsqrt: aten.rsqrt,
+    ops.sin: aten.sin,
+    ops.cos: aten.cos,
+    ops.tan: aten.tan,
+    ops.tanh: aten.tanh,
+    ops.sigmoid: aten.sigmoid,
+    ops.erf: aten.erf,
+    ops.erfc: aten.erfc,
+    ops.reciprocal: aten.reciprocal,
+}.items():
+    _function(_ours, _theirs.default)
+
+
+def _of_numbers(op: Callable[[Value], Value], *of: Any) -> None:
+    @takes(*of, dtypes=NUMBERS)
+    def apply(m: Making, a: Value) -> Value:
+        return op(a)
+
+
+_of_numbers(ops.neg, aten.neg.default)
+_of_numbers(ops.abs, aten.abs.default)
+
+
+def _rounding(op: Callable[[Value], Value], of: Any) -> None:
+    @takes(of, dtypes=NUMBERS)
+    def apply(m: Making, a: Value) -> Value:
+        return op(a) if a.dtype in FLOATS else a
+
+
+_rounding(ops.floor, aten.floor.default)
+_rounding(ops.ceil, aten.ceil.default)
+_rounding(ops.trunc, aten.trunc.default)
+_rounding(ops.round, aten.round.default)
+
+
+@takes(aten.sign.default, dtypes=FLOATS)
+def _(m: Making, a: Value) -> Value:
+    made = ops.sign(a)
+    return ops.select(ops.equal(a, a), made, m.full(0, a.dtype))  # NaN gives 0 there
+
+
+@takes(aten.isnan.default, dtypes=FLOATS | BOOLS)
+def _(m: Making, a: Value) -> Value:
+    return ops.isnan(a)
+
+
+@takes(aten.isinf.default, dtypes=FLOATS | BOOLS)
+def _(m: Making, a: Value) -> Value:
+    return ops.isinf(a)
+
+
+# ---- choices, copies, casts ----
+
+
+@takes(aten.where.self, dtypes=ANY)
+def _(m: Making, condition: Value, a: Value, b: Value) -> Value:
+    return ops.select(as_bool(m, condition), cast(a, m.dtype), cast(b, m.dtype))
+
+
+@takes(aten.clone.default, aten.lift_fresh_copy.default, dtypes=ANY)
+def _(m: Making, a: Value, **_: Any) -> Value:
+    return a
+
+
+def _checked_cast(m: Making, a: Value) -> Value:
+    if m.dtype == DType.bool:
+        return as_bool(m, a)
+    if m.dtype == DType.u8 and a.dtype not in BOOLS:
+        raise NotTaken('a conversion to u8')
+    return cast(a, m.dtype)
+
+
+@takes(aten._to_copy.default, dtypes=ANY)
+def _(m: Making, a: Value, *, device: Any = None, layout: Any = None, pin_memory: Any = None, **_: Any) -> Value:
+    if (device is not None and torch.device(device) != m.device) or pin_memory:
+        raise NotTaken('a copy to another device')
+    return _checked_cast(m, a)
+
+
+@takes(*overloads(torch.ops.prims.convert_element_type, 'default'), dtypes=ANY)
+def _(m: Making, a: Value, dtype: Any) -> Value:
+    return _checked_cast(m, a)

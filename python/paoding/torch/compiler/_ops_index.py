@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elements by position: gathers, and sums of what goes to a position. A position that is outside is an error of the run,
+as PyTorch's is. Where several writes to one position would leave the order open, the op stays PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ... import _paoding, ops
+from ..._paoding import DType, Value
+from ._ops_shape import expanded
+from ._table import ANY, FLOATS, INTEGERS, NUMBERS, Making, NotTaken, axis_of, cast, has_elements, overloads, takes, wide
+
+aten = torch.ops.aten
+
+
+def _indices(*values: Value) -> None:
+    for each in values:
+        if each.dtype not in INTEGERS:
+            raise NotTaken('positions that are not integers')
+
+
+@takes(aten.embedding.default, dtypes=NUMBERS)
+def _(m: Making, table: Value, ids: Value, padding: int = -1, by_count: bool = False, sparse: bool = False) -> Value:
+    _indices(ids)
+    has_elements(table, ids)
+    if sparse:
+        raise NotTaken('an embedding with a sparse gradient')
+    return ops.gather(table, ids, 0)
+
+
+@takes(aten.embedding_dense_backward.default, dtypes=NUMBERS)
+def _(m: Making, grad: Value, ids: Value, rows: int, padding: int, by_count: bool) -> Value:
+    _indices(ids)
+    has_elements(grad)
+    if by_count:
+        raise NotTaken('an embedding whose gradient is scaled by frequency')
+    made = ops.embedding_grad(cast(ids, DType.i64), cast(grad, wide(m.dtype)), padding if padding >= 0 else -1, rows)
+    return cast(made, m.dtype)
+
+
+@takes(aten.index_select.default, dtypes=ANY)
+def _(m: Making, a: Value, dim: int, index: Value) -> Value:
+    _indices(index)
+    has_elements(a, index)
+    if a.ndim == 0 or index.ndim != 1:
+        raise NotTaken('index_select of a single number')
+    return ops.gather(a, index, axis_of(dim, a.ndim))
+
+
+def _same_but(a: Value, index: Value, axis: int) -> Value:
+    """`a` of the index's extents but along the axis."""
+    key = tuple(slice(None) if i == axis else slice(0, each) for i, each in enumerate(index.shape))
+    return a if all(i == axis or x == y for i, (x, y) in enumerate(zip(a.shape, index.shape))) else a[key]
+
+
+@takes(aten.gather.default, dtypes=ANY)
+def _(m: Making, a: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+    _indices(index)
+    has_elements(a, index)
+    if a.ndim == 0 or index.ndim != a.ndim:
+        raise NotTaken('gather of a single number')
+    axis = axis_of(dim, a.ndim)
+    return ops.gather_elements(_same_but(a, index, axis), index, axis)
+
+
+def _of_whole_rows(a: Value, index: Value, axis: int) -> None:
+    if a.ndim == 0 or index.ndim != a.ndim:
+        raise NotTaken('scatter to a single number')
+    if any(i != axis and x != y for i, (x, y) in enumerate(zip(a.shape, index.shape))):
+        raise NotTaken('scatter to a part of the rows')
+
+
+@takes(aten.scatter_add.default, dtypes=NUMBERS)
+def _(m: Making, a: Value, dim: int, index: Value, source: Value) -> Value:
+    _indices(index)
+    has_elements(a, index)
+    axis = axis_of(dim, a.ndim)
+    _of_whole_rows(a, index, axis)
+    updates = source[tuple(slice(0, each) for each in index.shape)]
+    dtype = wide(a.dtype)
+    added = ops.scatter_add_elements(index, cast(updates, dtype), a.shape[axis], axis)
+    return cast(cast(a, dtype) + added, a.dtype)
+
+
+@takes(aten.scatter.value, dtypes=NUMBERS)
+def _(m: Making, a: Value, dim: int, index: Value, value: Any) -> Value:
+    _indices(index)
+    has_elements(a, index)
+    axis = axis_of(dim, a.ndim)
+    _of_whole_rows(a, index, axis)
+    counts = ops.scatter_add_elements(index, m.full(1, DType.i32, index.shape), a.shape[axis], axis)
+    return ops.select(ops.greater(counts, m.full(0, DType.i32)), m.value(value, a.dtype), a)
+
+
+@takes(*overloads(aten.index_add, 'default'), dtypes=NUMBERS)
+def _(m: Making, a: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
+    _indices(index)
+    has_elements(a, index)
+    if a.ndim == 0 or index.ndim != 1 or alpha != 1:
+        raise NotTaken('index_add of a single number, or with a factor')
+    axis, dtype = axis_of(dim, a.ndim), wide(a.dtype)
+    added = _paoding.call('scatter_add', index, cast(source, dtype), axis=axis, extent=a.shape[axis])[0]
+    return cast(cast(a, dtype) + added, a.dtype)
+
+
+# ---- lists of positions ----
+
+
+class _Lists:
+    """Positions along neighbouring axes as one along those axes flattened. Those below 0 count from the end."""
+
+    def __init__(self, m: Making, a: Value, lists: Sequence[Value | None]) -> None:
+        given = [i for i, each in enumerate(lists) if each is not None]
+        if not given or given != list(range(given[0], given[-1] + 1)):
+            raise NotTaken('lists of positions that are not of neighbouring axes')
+        self.first, self.last = given[0], given[-1] + 1
+        index: Value | None = None
+        self.extent = 1
+        for axis in given:
+            each = lists[axis]
+            assert each is not None
+            _indices(each)
+            count = a.shape[axis]
+            each = cast(each, DType.i64)
+            position = ops.select(ops.less(each, m.full(0, DType.i64)), each + count, each)
+            if len(given) > 1:  # one that is outside would be a position of another row
+                position = ops.check_indices(position, count - 1, what=f'positions of axis {axis}')
+            index = position if index is None else index * count + position
+            self.extent *= count
+        assert index is not None
+        self.index = index
+
+    def flat(self, a: Value) -> Value:
+        return ops.reshape(a, (*a.shape[: self.first], self.extent, *a.shape[self.last :]))
+
+
+@takes(*overloads(aten.index, 'Tensor'), *overloads(aten._unsafe_index, 'Tensor'), dtypes=ANY)
+def _(m: Making, a: Value, lists: Sequence[Value | None]) -> Value:
+    has_elements(a, *lists)
+    made = _Lists(m, a, lists)
+    return ops.gather(made.flat(a), made.index, made.first)
+
+
+@takes(*overloads(aten.index_put, 'default'), *overloads(aten._unsafe_index_put, 'default'), dtypes=NUMBERS)
+def _(m: Making, a: Value, lists: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+    has_elements(a, values, *lists)
+    if not accumulate:
+        raise NotTaken('index_put without accumulate')
+    made, dtype = _Lists(m, a, lists), wide(a.dtype)
+    shape = (*a.shape[: made.first], *made.index.shape, *a.shape[made.last :])
+    updates = expanded(cast(values, dtype), shape)
+    added = _paoding.call('scatter_add', made.index, updates, axis=made.first, extent=made.extent)[0]
+    return cast(cast(a, dtype) + ops.reshape(added, a.shape), a.dtype)
+
+
+# ---- losses of classes ----
+
+
+def _classes(a: Value, target: Value) -> Value:
+    """`a` [N, C] or [C], whose last axis has the classes, and which are meant."""
+    _indices(target)
+    has_elements(a)
+    if a.ndim not in (1, 2):
+        raise NotTaken('nll_loss over more than two axes')
+    return a if a.ndim == 2 else ops.reshape(a, (1, a.shape[0]))
+
+
+def _picked(m: Making, a: Value, target: Value, weight: Value | None, ignored: int) -> tuple[Value, Value]:
+    """Which class each row has, 0 where it does not count, and its weight."""
+    target = ops.reshape(cast(target, DType.i64), (a.shape[0],))
+    counts = ops.not_equal(target, m.full(ignored, DType.i64))
+    target = ops.select(counts, target, m.full(0, DType.i64))
+    dtype = wide(a.dtype)
+    weights = m.full(1, dtype, (a.shape[0],)) if weight is None else ops.gather(cast(weight, dtype), target, 0)
+    return target, ops.select(counts, weights, m.full(0, dtype))
+
+
+@takes(aten.nll_loss_forward.default, dtypes=FLOATS | {DType.i64})
+def _(m: Making, a: Value, target: Value, weight: Value | None, reduction: int, ignored: int) -> list[Value]:
+    is_row = a.ndim == 1
+    dtypes = m.dtypes
+    a = _classes(a, target)
+    target, weights = _picked(m, a, target, weight, ignored)
+    picked = cast(ops.gather_elements(a, ops.reshape(target, (a.shape[0], 1)), 1), weights.dtype)
+    losses = ops.select(
+        ops.equal(weights, m.full(0, weights.dtype)),
+        m.full(0, weights.dtype),
+        -ops.reshape(picked, (a.shape[0],)) * weights,
+    )
+    if weight is not None:
+        raise NotTaken('nll_loss with weights')
+    total = weights.sum()
+    if reduction == 0:
+        losses = ops.reshape(losses, ()) if is_row else losses
+        return [cast(losses, dtypes[0]), m.full(0, dtypes[1])]
+    loss = losses.sum()
+    return [cast(loss if reduction == 2 else loss / total, dtypes[0]), cast(total, dtypes[1])]
+
+
+@takes(aten.nll_loss_backward.default, dtypes=FLOATS | {DType.i64})
+def _(
+    m: Making,
+    grad: Value,
+    a: Value,
+    target: Value,
+    weight: Value | None,
+    reduction: int,
+    ignored: int,
+    total: Value,
+) -> Value:
+    shape = a.shape
+    a = _classes(a, target)
+    target, weights = _picked(m, a, target, weight, ignored)
+    dtype = weights.dtype
+    scale = cast(grad, dtype)
+    if reduction == 1:
+        scale = scale / cast(total, dtype)
+    of_rows = ops.reshape(-scale * weights, (a.shape[0], 1)) if scale.ndim == 0 else ops.reshape(
+        -ops.reshape(scale, (a.shape[0],)) * weights, (a.shape[0], 1)
+    )
+    column = _paoding.iota((1, a.shape[1]), 1, DType.i64, m.graph)
+    is_target = ops.equal(column, ops.reshape(target, (a.shape[0], 1)))
+    counts = ops.not_equal(weights, m.full(0, dtype))
+    is_target = ops.logical_and(is_target, ops.reshape(counts, (a.shape[0], 1)))
+    return cast(ops.reshape(ops.select(is_target, of_rows, m.full(0, dtype)), shape), m.dtype)

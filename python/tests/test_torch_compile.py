@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend='paoding') beside eager mode: models, in training and inference."""
+
+import copy
+import warnings
+
+import pytest
+
+from torch_or_skip import torch
+from torch import nn
+from torch.nn import functional as F
+
+import paoding.torch as pt
+from paoding.errors import ArgumentError, UnsupportedError
+from paoding.torch import compiler
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.manual_seed(3)
+    with warnings.catch_warnings():
+        warnings.filterwarnings('error', message='paoding')
+        yield
+    torch._dynamo.reset()
+
+
+class Classifier(nn.Module):
+    def __init__(self, kind=nn.LSTM, layers=2, **options):
+        super().__init__()
+        self.table = nn.Embedding(50, 16)
+        self.layers = kind(16, 24, layers, batch_first=True, **options)
+        self.out = nn.Linear(24 * (2 if options.get('bidirectional') else 1), 5)
+
+    def forward(self, ids):
+        return self.out(self.layers(self.table(ids))[0][:, -1])
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, stride=2, groups=2),
+            nn.BatchNorm2d(16),
+            nn.Hardswish(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, 10),
+        )
+
+    def forward(self, x):
+        return self.body(x).log_softmax(-1)
+
+
+class Translator(nn.Module):
+    """An encoder, and a decoder whose cell looks at it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.encoder = nn.Embedding(40, 12), nn.GRU(12, 16, bidirectional=True)
+        self.cell, self.query, self.out = nn.LSTMCell(12 + 32, 24), nn.Linear(24, 32), nn.Linear(24 + 32, 40)
+
+    def forward(self, source, target):
+        memory, _ = self.encoder(self.table(source))
+        memory = memory.transpose(0, 1)
+        h = c = memory.new_zeros(source.shape[1], 24)
+        context, made = memory.mean(1), []
+        for ids in self.table(target):
+            h, c = self.cell(torch.cat([ids, context], 1), (h, c))
+            weights = torch.softmax(torch.bmm(memory, self.query(h).unsqueeze(2)).squeeze(2), 1)
+            context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
+            made.append(torch.cat([h, context], 1))
+        return self.out(torch.stack(made))
+
+
+def leaves(results):
+    return [each for each in torch.utils._pytree.tree_leaves(results) if isinstance(each, torch.Tensor)]
+
+
+def compiled_graphs():
+    return torch._dynamo.utils.counters['stats']['unique_graphs']
+
+
+def same(ours, theirs, limit):
+    for mine, wanted in zip(leaves(ours), leaves(theirs), strict=True):
+        assert mine.dtype == wanted.dtype and mine.stride() == wanted.stride()
+        torch.testing.assert_close(mine, wanted, rtol=limit, atol=limit, equal_nan=True)
+
+
+def compare(model, *args, limit=3e-5, steps=2, **options):
+    """Results, strides, gradients, what the call wrote to buffers; then inference."""
+    theirs, mine = model, copy.deepcopy(model)
+    compiled = torch.compile(mine, backend='paoding', fullgraph=True, **options)
+    for _ in range(steps):
+        wanted, made = theirs(*args), compiled(*args)
+        same(made, wanted, limit)
+        for results in (wanted, made):
+            torch.manual_seed(5)
+            sum((each * torch.randn(each.shape)).sum() for each in leaves(results)).backward()
+        for (name, theirs_of), ours_of in zip(theirs.named_parameters(), mine.parameters(), strict=True):
+            assert (theirs_of.grad is None) == (ours_of.grad is None), name
+            if theirs_of.grad is not None:
+                same(ours_of.grad, theirs_of.grad, 10 * limit)
+    same(list(mine.buffers()), list(theirs.buffers()), limit)
+    with torch.no_grad():
+        theirs.eval(), mine.eval()
+        same(compiled(*args), theirs(*args), limit)
+
+
+def test_a_perceptron_is_eagers():
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4), nn.Tanh())
+    compare(model, torch.randn(6, 8), options={'strict': True})
+
+
+def test_a_conv_net_with_batch_norm_is_eagers():
+    compare(Images(), torch.randn(4, 3, 14, 14), options={'strict': True})
+
+
+def test_channels_last_images_stay_so():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 9, 9).to(memory_format=torch.channels_last)
+    compare(model, x)
+
+
+@pytest.mark.parametrize('norm_first', [False, True])
+def test_a_transformer_layer_is_eagers(norm_first):
+    model = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=norm_first)
+    compare(model, torch.randn(2, 5, 32))
+
+
+@pytest.mark.parametrize(
+    'kind, options',
+    [
+        (nn.LSTM, {}),
+        (nn.LSTM, {'bidirectional': True, 'bias': False}),
+        (nn.GRU, {'layers': 1}),
+        (nn.GRU, {'bidirectional': True}),
+        (nn.RNN, {'nonlinearity': 'relu'}),
+        (nn.RNN, {'nonlinearity': 'tanh', 'layers': 1}),
+    ],
+)
+def test_a_recurrent_classifier_is_one_graph_and_eagers(kind, options):
+    compare(Classifier(kind, **options), torch.randint(0, 50, (3, 7)))
+
+
+def test_seq2seq_with_attention_is_eagers():
+    compare(Translator(), torch.randint(0, 40, (6, 3)), torch.randint(0, 40, (4, 3)), steps=1)
+
+
+def test_nodes_of_a_recurrent_model_do_not_depend_on_its_steps():
+    counts = []
+    for steps in (4, 64):
+        torch._dynamo.reset()
+        found = pt.explain(Classifier(), torch.randint(0, 50, (2, steps)))
+        assert found.breaks == {}
+        counts.append([(graph.kind, graph.regions, len(graph.left)) for graph in found.graphs])
+    assert counts[0] == counts[1] and {kind for kind, *_ in counts[0]} == {'forward', 'backward'}
+
+
+def test_recurrent_layers_of_other_backends_are_left():
+    calls = []
+
+    def other(gm, example_inputs):
+        calls.append(gm)
+        return gm
+
+    model = Classifier().eval()
+    ids = torch.randint(0, 50, (2, 4))
+    with torch.no_grad():
+        same(torch.compile(model, backend=other)(ids), model(ids), 0)
+    assert all('lstm' not in str(gm.graph) for gm in calls) and not torch._dynamo.config.allow_rnn
+
+
+def test_a_training_step_with_an_optimizer_is_eagers():
+    theirs, mine = (Classifier(layers=1) for _ in range(2))
+    mine.load_state_dict(theirs.state_dict())
+    ids, labels = torch.randint(0, 50, (8, 6)), torch.randint(0, 5, (8,))
+
+    def trained(model, call):
+        optimizer, losses = torch.optim.Adam(model.parameters(), 0.01), []
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss = call(model, ids, labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def step(model, ids, labels):
+        return F.cross_entropy(model(ids), labels, ignore_index=4)
+
+    wanted, made = trained(theirs, step), trained(mine, torch.compile(step, backend='paoding'))
+    assert made == pytest.approx(wanted, rel=1e-3) and made[-1] < made[0] / 2
+
+
+def test_batches_of_any_size_are_compiled_once_more():
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 3))
+    compiled = torch.compile(model, backend='paoding')
+    for rows in (4, 5, 6, 7, 9, 5):
+        x = torch.randn(rows, 8, requires_grad=True)
+        made = compiled(x)
+        same(made, model(x), 3e-5)
+        (mine,) = torch.autograd.grad(made.square().sum(), x)
+        (wanted,) = torch.autograd.grad(model(x).square().sum(), x)
+        same(mine, wanted, 3e-5)
+    assert compiled_graphs() == 2
+
+
+def test_sequences_of_any_length_are_compiled_once_more():
+    model = Classifier().eval()
+    compiled = torch.compile(model, backend='paoding')
+    with torch.no_grad():
+        for steps in (4, 6, 9, 12):
+            ids = torch.randint(0, 50, (3, steps))
+            same(compiled(ids), model(ids), 3e-5)
+    assert compiled_graphs() == 2
+
+
+def test_autocast_computes_as_eager_does():
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 8))
+    compiled = torch.compile(copy.deepcopy(model), backend='paoding')
+    x = torch.randn(4, 16)
+    with torch.autocast('cpu', torch.bfloat16):
+        same(compiled(x), model(x), 0.03)
+
+
+def test_dropout_keeps_its_share_and_repeats_with_a_seed():
+    def dropped(x):
+        return F.dropout(x, 0.25) + 0 * x
+
+    compiled = torch.compile(dropped, backend='paoding', options={'min_nodes': 1})
+    x = torch.ones(200, 500, requires_grad=True)
+    torch.manual_seed(9)
+    first = compiled(x)
+    second = compiled(x)
+    torch.manual_seed(9)
+    again = compiled(x)
+    assert torch.equal(first, again) and not torch.equal(first, second)
+    share = (first == 0).float().mean().item()
+    assert share == pytest.approx(0.25, abs=0.01)
+    assert first.max().item() == pytest.approx(1 / 0.75)
+    (gradient,) = torch.autograd.grad(again.sum(), x)
+    assert torch.equal(gradient == 0, again == 0)  # the same zeros
+    both = ((first == 0) & (second == 0)).float().mean().item()
+    assert both == pytest.approx(0.0625, abs=0.005)  # calls are independent
+
+
+def test_random_numbers_are_what_they_are_called():
+    def draw(x):
+        return torch.rand_like(x) + 0 * x, torch.randn_like(x) + 0 * x
+
+    uniform, normal = torch.compile(draw, backend='paoding', options={'min_nodes': 1})(torch.zeros(300, 300))
+    assert 0 <= uniform.min() and uniform.max() < 1
+    assert uniform.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert normal.mean().item() == pytest.approx(0, abs=0.02) and normal.std().item() == pytest.approx(1, abs=0.02)
+
+
+# ---- what a user may do between calls ----
+
+
+def test_parameters_that_changed_between_calls_are_read():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    compiled = torch.compile(model, backend='paoding')
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        compiled(x)
+        model[0].weight.mul_(2)
+        same(compiled(x), model(x), 3e-5)
+        model[2].weight.data = torch.randn(2, 8)
+        same(compiled(x), model(x), 3e-5)
+        model.load_state_dict({name: torch.randn_like(each) for name, each in model.state_dict().items()})
+        same(compiled(x), model(x), 3e-5)
+        model.double()
+        same(compiled(x.double()), model(x.double()), 1e-9)
+
+
+def test_threads_call_a_model_at_the_same_time():
+    import threading
+
+    model = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)).eval()
+    compiled = torch.compile(model, backend='paoding')
+    inputs = [torch.randn(8, 16) for _ in range(4)]
+    wrong = []
+    with torch.no_grad():
+        compiled(inputs[0])
+
+    def work(x):
+        with torch.no_grad():
+            wanted = model(x)
+            for _ in range(30):
+                if not torch.allclose(compiled(x), wanted, atol=1e-5):
+                    wrong.append(x)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_position_that_is_outside_is_an_error_and_the_next_call_works():
+    table = nn.Embedding(5, 8)
+    compiled = torch.compile(lambda ids: (table(ids) @ torch.eye(8)).relu(), backend='paoding')
+    with torch.no_grad():
+        compiled(torch.tensor([1, 2]))
+        with pytest.raises((ArgumentError, IndexError)):
+            compiled(torch.tensor([1, 7]))
+        same(compiled(torch.tensor([4, 0])), table(torch.tensor([4, 0])).relu(), 1e-6)
+
+
+# ---- what stays PyTorch's ----
+
+
+def test_explain_says_why_an_op_stays_and_where_it_was_called():
+    def model(x, w):
+        y = (x @ w).relu()
+        y = torch.fmod(y, 0.5)  # the line that is named
+        return (y @ w).tanh()
+
+    found = pt.explain(model, torch.randn(4, 4), torch.randn(4, 4))
+    (graph,) = found.graphs
+    assert len(graph.regions) == 2 and [left.op for left in graph.left] == ['aten.fmod.Scalar']
+    assert graph.left[0].why == 'there is no such op'
+    file, number = graph.left[0].line.rsplit(':', 1)
+    with open(file) as lines:
+        assert 'the line that is named' in lines.readlines()[int(number) - 1]
+    assert 'fmod' in str(found) and __file__.rsplit('/', 1)[-1] in str(found)
+
+
+def test_explain_tells_of_graph_breaks_and_leaves_gradients():
+    model = nn.Linear(3, 3)
+    model.weight.grad = torch.ones(3, 3)
+
+    def call(x):
+        y = model(x)
+        torch._dynamo.graph_break()
+        return y.sin()
+
+    found = pt.explain(call, torch.randn(2, 3))
+    assert len(found.breaks) == 1
+    found = pt.explain(model, torch.randn(2, 3))
+    assert torch.equal(model.weight.grad, torch.ones(3, 3))
+    assert {graph.kind for graph in found.graphs} == {'forward', 'backward'}
+
+
+def test_strict_refuses_what_stays_pytorchs():
+    compiled = torch.compile(lambda x: torch.fmod(x, 2), backend='paoding', options={'strict': True})
+    with pytest.raises(Exception, match='fmod.*no such op'):
+        compiled(torch.randn(3))
+
+
+def test_options_that_nobody_knows_are_errors():
+    for given in ({'options': {'sctrict': True}}, {'options': {'strict': 1}}, {'mode': 'fastest'}):
+        with pytest.raises(Exception, match="sctrict|'strict' is 1|fastest"):
+            torch.compile(lambda x: x + 1, backend='paoding', **given)(torch.ones(2))
+    assert issubclass(UnsupportedError, Exception)
+
+
+def test_ops_and_dtypes_that_ours_lacks_are_pytorchs():
+    def model(x, w):
+        y = x @ w
+        z = torch.fft.rfft(y)  # complex
+        q = (y * 10).to(torch.int8)
+        return torch.complex(y, y) * z.abs().sum(), q.sum(), torch.linalg.inv(y @ y.T + torch.eye(4)), (y @ w).exp()
+
+    x, w = torch.randn(4, 4), torch.randn(4, 4)
+    same(torch.compile(model, backend='paoding')(x, w), model(x, w), 1e-3)
+
+
+def test_an_exception_of_the_models_own_comes_through():
+    def model(x):
+        if x.shape[0] == 3:
+            raise KeyError('mine')
+        return (x @ x.T).relu()
+
+    compiled = torch.compile(model, backend='paoding')
+    same(compiled(torch.eye(2)), torch.eye(2), 0)
+    with pytest.raises(KeyError, match='mine'):
+        compiled(torch.eye(3))
+
+
+def test_the_backend_is_listed():
+    assert 'paoding' in torch._dynamo.list_backends()
+    assert compiler.backend.__doc__
