@@ -2,6 +2,9 @@
 """torch.compile(model, backend='paoding') beside eager mode: models, in training and inference."""
 
 import copy
+import importlib
+import pathlib
+import re
 import warnings
 
 import pytest
@@ -383,6 +386,16 @@ def test_an_exception_of_the_models_own_comes_through():
     same(compiled(torch.eye(2)), torch.eye(2), 0)
     with pytest.raises(KeyError, match='mine'):
         compiled(torch.eye(3))
+
+
+def test_the_how_to_is_so(tmp_path, monkeypatch):
+    text = (pathlib.Path(__file__).parents[2] / 'docs/howto/torch_compile.md').read_text()
+    blocks = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+    (tmp_path / 'how_to_blocks.py').write_text(''.join(blocks))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module('how_to_blocks')
+    shown = re.search(r'```text\n(.*?)```', text, re.DOTALL).group(1)
+    assert str(module.found).split(' (')[0] == shown.split(' (')[0] and len(blocks) == 4
 
 
 def test_the_backend_is_listed():

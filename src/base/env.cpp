@@ -33,6 +33,7 @@ std::span<const EnvVariable> env_variables() {
        "recurrences only by CTA groups whose description has these words (split by ;), where there are any",
        "what takes least", true},
       {"PAODING_PHASES", "1: kernels that do all steps of a loop say in reports where their time goes", "off", true},
+      {"PAODING_ALLOW_RNN", "0: recurrent layers of torch.nn end graphs of torch.compile(backend='paoding')", "1", true},
       {"PAODING_DATA_DIR", "where `paoding fetch` puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "the cores that affinity and control groups allow", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},

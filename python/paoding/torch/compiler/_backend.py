@@ -87,7 +87,11 @@ def _taken_apart(gm: fx.GraphModule, settings: Settings, report: GraphReport) ->
     report.regions = [
         sum(1 for node in region.nodes if not is_view(node) and str(node.target) != '<built-in function getitem>')
         for region in parts.regions
+        if region.refusal is None
     ]
+    for region in parts.regions:
+        if region.refusal is not None:
+            parts.reasons.update(dict.fromkeys(region.nodes, region.refusal))
     report.left = left_of(graph, parts.reasons)
     report.bind_seconds = sum(region.seconds for region in parts.regions)
     return made

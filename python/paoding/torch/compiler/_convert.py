@@ -14,6 +14,7 @@ from torch import fx
 
 from ..._paoding import Graph, Value
 from ...errors import Error
+from ._layout import Layout
 from ._table import Making, NotTaken, dtype_of, found, name_of
 
 
@@ -127,6 +128,10 @@ def _refused(value: Any, device: torch.device) -> str | None:
     return None
 
 
+def _has_gaps(tensor: torch.Tensor) -> bool:
+    return Layout([hint(each) for each in tensor.shape], [hint(each) for each in tensor.stride()]).dense is None
+
+
 def verdicts(graph: fx.Graph, device: torch.device) -> dict[fx.Node, str | None]:
     """For every node that makes tensors why it stays PyTorch's, None of those that become paoding's."""
     made = Graph()
@@ -161,6 +166,8 @@ def verdicts(graph: fx.Graph, device: torch.device) -> dict[fx.Node, str | None]
                 reason = reason or _refused(value_of(each), device)
             if node.target is operator.getitem and found.get(node.args[0], '') is not None:
                 reason = found.get(node.args[0]) or 'its source stays'
+            if reason is None and not is_view(node) and any(map(_has_gaps, tensors_of(promised))):
+                reason = 'a result whose memory has gaps'
             if promised is None or writes(node):
                 reason = 'it writes' if writes(node) else 'its results are not known'
             if reason is not None:

@@ -113,7 +113,7 @@ def _(m: Making, grad: Value, alpha: Any, scale: Any, input_scale: Any, is_resul
         below = grad * _number(m, input_scale) * (y + _number(m, slope))
     else:
         below = grad * _number(m, input_scale * slope) * ops.exp(y * _number(m, input_scale))
-    return cast(ops.select(ops.less_equal(y, _number(m, 0)), below, grad * _number(m, scale)), m.dtype)
+    return cast(ops.select(ops.greater(y, _number(m, 0)), grad * _number(m, scale), below), m.dtype)
 
 
 def _between(m: Making, a: Value, low: Any, high: Any) -> Value:
@@ -129,8 +129,8 @@ def _(m: Making, a: Value, low: Any = -1, high: Any = 1) -> Value:
 @takes(aten.hardtanh_backward.default, dtypes=FLOATS)
 def _(m: Making, grad: Value, a: Value, low: Any, high: Any) -> Value:
     (a,) = _wide(m, a)
-    is_out = ops.logical_or(ops.less_equal(a, _number(m, low)), ops.greater_equal(a, _number(m, high)))
-    return ops.select(is_out, m.full(0, m.dtype), grad)
+    is_in = ops.logical_and(ops.greater(a, _number(m, low)), ops.less(a, _number(m, high)))
+    return ops.select(is_in, grad, m.full(0, m.dtype))
 
 
 @takes(aten.hardsigmoid.default, dtypes=FLOATS)
@@ -156,7 +156,7 @@ def _(m: Making, a: Value) -> Value:
 def _(m: Making, grad: Value, a: Value) -> Value:
     grad, a = _wide(m, grad, a)
     three = _number(m, 3)
-    inside = ops.select(ops.less(a, three), grad * (a / three + _number(m, 0.5)), grad)
+    inside = ops.select(ops.greater_equal(a, three), grad, grad * (a / three + _number(m, 0.5)))
     return cast(ops.select(ops.less_equal(a, _number(m, -3)), _number(m, 0), inside), m.dtype)
 
 

@@ -56,6 +56,8 @@ def _exact_sum(m: Making, alpha: Any) -> None:
 
 @takes(aten.add.Tensor, aten.add.Scalar)
 def _(m: Making, a: Any, b: Any, *, alpha: Any = 1) -> Value:
+    if m.dtype == DType.bool and alpha == 1:
+        return ops.logical_or(m.value(a, DType.bool), m.value(b, DType.bool))
     _exact_sum(m, alpha)
     return _arithmetic(m, ops.add, a, _scaled(m, b, alpha))
 
@@ -74,6 +76,8 @@ def _(m: Making, a: Any, b: Any, alpha: Any = 1) -> Value:
 
 @takes(aten.mul.Tensor, aten.mul.Scalar)
 def _(m: Making, a: Any, b: Any) -> Value:
+    if m.dtype == DType.bool:
+        return ops.logical_and(m.value(a, DType.bool), m.value(b, DType.bool))
     return _arithmetic(m, ops.mul, a, b)
 
 
@@ -161,6 +165,8 @@ def _(m: Making, a: Value, exponent: Any) -> Value:
         made = ops.mul(ops.mul(a, a), a)
     elif exponent == -1:
         made = ops.reciprocal(a)
+    elif exponent == -0.5:
+        made = ops.rsqrt(a)
     else:
         made = a ** m.full(exponent, dtype)
     return cast(made, m.dtype)
@@ -171,6 +177,12 @@ def _(m: Making, a: Any, b: Any) -> Value:
     if m.dtype not in FLOATS:
         raise NotTaken('integers to the power of a tensor')
     return _arithmetic(m, lambda x, y: x**y, a, b)
+
+
+@takes(aten.exp2.default)
+def _(m: Making, a: Value) -> Value:
+    a = cast(a, wide(m.dtype))
+    return cast(m.full(2, a.dtype) ** a, m.dtype)
 
 
 # ---- comparisons ----
@@ -300,6 +312,12 @@ def _(m: Making, a: Value) -> Value:
 @takes(aten.where.self, dtypes=ANY)
 def _(m: Making, condition: Value, a: Value, b: Value) -> Value:
     return ops.select(as_bool(m, condition), cast(a, m.dtype), cast(b, m.dtype))
+
+
+@takes(*overloads(aten.copy, 'default'), dtypes=ANY)
+def _(m: Making, into: Value, a: Value, non_blocking: bool = False) -> Value:
+    made = _checked_cast(m, a)
+    return made if made.shape == into.shape else ops.expand(made, into.shape)
 
 
 @takes(aten.clone.default, aten.lift_fresh_copy.default, dtypes=ANY)

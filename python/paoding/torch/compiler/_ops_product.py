@@ -90,8 +90,28 @@ class _Form:
         }
 
 
+@takes(*overloads(aten.addmv, 'default'), dtypes=FLOATS)
+def _(m: Making, c: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    if alpha != 1 or beta != 1:
+        raise NotTaken('addmv with factors')
+    made = _product(m, a, ops.reshape(b, (b.size, 1)))
+    return ops.add(ops.reshape(made, (a.shape[0],)), c)
+
+
+def _volumes(x: Value, weight: Value, bias: Value | None, *numbers: Any) -> Value:
+    stride, padding, dilation, is_transposed, _, groups = numbers
+    has_elements(x, weight)
+    if is_transposed or x.ndim != 5 or min(padding) < 0:
+        raise NotTaken('a transposed convolution over volumes, or one of a single volume')
+    stride, padding, dilation = (list(each) * (3 // len(each)) for each in (stride, padding, dilation))
+    around = [side for each in padding for side in (each, each)]
+    return _paoding.conv3d(x, weight, bias, stride, around, dilation, groups)
+
+
 @takes(aten.convolution.default, dtypes=FLOATS)
 def _(m: Making, x: Value, weight: Value, bias: Value | None, *numbers: Any) -> Value:
+    if weight.ndim == 5:
+        return _volumes(x, weight, bias, *numbers)
     form = _Form(x, weight, *numbers)
     if not form.is_transposed:
         made = _paoding.conv2d(form.images(x), form.images(weight), bias, **form.options)

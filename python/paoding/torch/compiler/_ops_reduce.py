@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -170,6 +171,28 @@ _where_extreme('max', ops.argmax, aten.max.dim, aten.argmax.default)
 _where_extreme('min', ops.argmin, aten.min.dim, aten.argmin.default)
 
 
+@takes(*overloads(aten.linalg_vector_norm, 'default'), dtypes=FLOATS)
+def _(m: Making, a: Value, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    has_elements(a)
+    if a.ndim == 0 or order not in (1, 2, math.inf, -math.inf):
+        raise NotTaken(f'a norm of order {order}')
+    axes, a = axes_of(dims, a.ndim), cast(a, wide(m.dtype))
+    if order == 2:
+        made = ops.sqrt((a * a).sum(axes, keepdim))
+    elif order == 1:
+        made = ops.abs(a).sum(axes, keepdim)
+    else:
+        made = ops.abs(a).max(axes, keepdim) if order > 0 else ops.abs(a).min(axes, keepdim)
+    return cast(made, m.dtype)
+
+
+@takes(aten.cumprod.default)
+def _(m: Making, a: Value, dim: int, *, dtype: Any = None) -> Value:
+    has_elements(a)
+    a = cast(a, wide(m.dtype))
+    return cast(ops.cumprod(a, axis_of(dim, a.ndim)) if a.ndim > 0 else a, m.dtype)
+
+
 @takes(aten.cumsum.default)
 def _(m: Making, a: Value, dim: int, *, dtype: Any = None) -> Value:
     has_elements(a)
@@ -181,8 +204,11 @@ def _(m: Making, a: Value, dim: int, *, dtype: Any = None) -> Value:
 def _(m: Making, a: Value, *given: Any, **options: Any) -> list[Value]:
     has_elements(a)
     arguments = list(given)
+    is_stable = options.get('stable', False)
     if arguments and isinstance(arguments[0], (bool, type(None))) and len(arguments) > 1:
-        arguments.pop(0)  # `stable`; ours always is
+        is_stable = arguments.pop(0)
+    if not is_stable and a.dtype in (DType.f16, DType.bf16):
+        raise NotTaken('an order of 16-bit floats, many of them equal, that need not be stable')
     dim = options.get('dim', arguments[0] if arguments else -1)
     descending = options.get('descending', arguments[1] if len(arguments) > 1 else False)
     if a.ndim == 0:
@@ -191,11 +217,11 @@ def _(m: Making, a: Value, *given: Any, **options: Any) -> list[Value]:
     return [made, cast(places, DType.i64)]
 
 
-@takes(aten.topk.default, dtypes=NUMBERS)
+@takes(aten.topk.default, dtypes=(DType.f64, DType.f32, DType.i64))
 def _(m: Making, a: Value, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> list[Value]:
     has_elements(a)
-    if a.ndim == 0 or k == 0:
-        raise NotTaken('topk of nothing')
+    if a.ndim == 0 or k == 0 or a.dtype not in FLOATS:
+        raise NotTaken('topk of nothing, or of integers, of which many are equal')
     made, places = ops.topk(a, k, axis_of(dim, a.ndim), largest)
     return [made, cast(places, DType.i64)]
 

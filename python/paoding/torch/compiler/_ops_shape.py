@@ -144,7 +144,7 @@ def _(m: Making, a: Value, src: Value, dim: int = 0, start: Any = None, end: Any
     axis = axis_of(dim, a.ndim)
     first, last = _bounds(a.shape[axis], start, end)
     if step != 1 and last > first:
-        raise NotTaken('slice_scatter with a step')
+        return _strided(m, a, axis, first, step, src)
     return _joined(a, axis, first, cast(expanded(src, (*a.shape[:axis], last - first, *a.shape[axis + 1 :])), a.dtype))
 
 
@@ -153,6 +153,23 @@ def _(m: Making, a: Value, src: Value, dim: int, index: int) -> Value:
     axis = axis_of(dim, a.ndim)
     index = axis_of(index, a.shape[axis])
     return _joined(a, axis, index, cast(ops.reshape(src, (*a.shape[:axis], 1, *a.shape[axis + 1 :])), a.dtype))
+
+
+def _strided(m: Making, a: Value, axis: int, first: int, step: int, src: Value) -> Value:
+    """`a` with `src` at positions first, first + step, .."""
+    extent, count = a.shape[axis], src.shape[axis]
+    if a.dtype not in NUMBERS or src.shape != (*a.shape[:axis], count, *a.shape[axis + 1 :]) or a.size == 0:
+        raise NotTaken('slice_scatter with a step, of bools or with a source that is stretched')
+    before, after, between = ([0] * a.ndim for _ in range(3))
+    before[axis], between[axis] = first, step - 1
+    after[axis] = extent - first - ((count - 1) * step + 1)
+    spread = ops.pad(cast(src, a.dtype), before, after, 0, between)
+    shape = [1] * a.ndim
+    shape[axis] = extent
+    offset = _paoding.iota(shape, axis, DType.i64, m.graph) - first
+    number = ops.floor_divide(offset, m.full(step, DType.i64))
+    is_first = ops.logical_and(ops.equal(number * step, offset), ops.greater_equal(offset, m.full(0, DType.i64)))
+    return ops.select(ops.logical_and(is_first, ops.less(number, m.full(count, DType.i64))), spread, a)
 
 
 def _joined(a: Value, axis: int, at: int, part: Value) -> Value:
@@ -217,6 +234,22 @@ def _(m: Making, shape: Sequence[int], value: Any, *, device: Any = None, **_: A
 @takes(aten.full_like.default, dtypes=ANY)
 def _(m: Making, a: Value, value: Any, *, device: Any = None, **_: Any) -> Value:
     return _filled(m, a.shape, value, device)
+
+
+@takes(
+    *overloads(aten.empty, 'memory_format'),
+    *overloads(aten.new_empty, 'default'),
+    *overloads(aten.empty_like, 'default'),
+    *overloads(aten.empty_permuted, 'default'),
+    *overloads(aten.empty_strided, 'default'),
+    dtypes=NUMBERS | {DType.bool},
+)
+def _(m: Making, *given: Any, device: Any = None, pin_memory: Any = None, **_: Any) -> Value:
+    """Nobody knows its elements: they are 0."""
+    if pin_memory:
+        raise NotTaken('pinned memory')
+    shape = given[1] if len(given) > 1 and isinstance(given[0], Value) else given[0]
+    return _filled(m, shape.shape if isinstance(shape, Value) else shape, 0, device)
 
 
 @takes(aten.scalar_tensor.default, dtypes=NUMBERS | {DType.bool})

@@ -26,7 +26,13 @@ from ._settings import Settings
 from ._table import Making, NotTaken, dtype_of
 
 _MOST_BOUND = 64  # of a region
-_new_on_cpu = getattr(torch._C._dynamo.guards, '_empty_strided_cpu', None)
+
+
+def _new_slowly(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype)
+
+
+_new_on_cpu = getattr(torch._C._dynamo.guards, '_empty_strided_cpu', _new_slowly)
 
 
 class _Placed:
@@ -89,10 +95,11 @@ class _Bound:
         ]
         self._stretched = [i for i, (layout, _) in enumerate(self._results) if layout.stretched]
         self._has_seed = making.has_seed
-        self._mask = 255 if self._device.type == 'cuda' else 63
+        self._is_on_cpu = self._device.type == 'cpu'
+        self._mask = 63 if self._is_on_cpu else 255
         self._free: list[_Placed] = []
         self._on_gpu: Kernels[_Placed] = Kernels(16)
-        if self._device.type == 'cpu':
+        if self._is_on_cpu:
             self._free.append(self._placed(False))
 
     def _placed(self, allow_tf32: bool) -> _Placed:
@@ -121,26 +128,23 @@ class _Bound:
             seed = torch.empty((), dtype=torch.int64, device=self._device).random_(0, 1 << 48)
             addresses.append(seed.data_ptr())
             tensors.append(seed)  # kept until the call is made
-        if self._device.type == 'cpu':
-            if _new_on_cpu is not None:
-                results = [_new_on_cpu(*each) for each in self._shapes]
-            else:
-                results = [torch.empty_strided(size, stride, dtype=dtype) for size, stride, dtype in self._shapes]
-            try:
-                placed = self._free.pop()  # threads that are there at the same time have one each
-            except IndexError:
-                placed = self._placed(False)
-            try:
-                placed.run(
-                    addresses, [each.data_ptr() for each in results], workspace(placed.bytes, self._device).data_ptr()
-                )
-            finally:
-                self._free.append(placed)
-        else:
-            results = self._run_on_gpu(addresses)
+        results = self._run_on_cpu(addresses) if self._is_on_cpu else self._run_on_gpu(addresses)
         for i in self._stretched:
             layout = self._results[i][0]
             results[i] = results[i].as_strided(layout.size, layout.stride)
+        return results
+
+    def _run_on_cpu(self, addresses: list[int]) -> list[Tensor]:
+        results = [_new_on_cpu(size, stride, dtype) for size, stride, dtype in self._shapes]
+        places = [each.data_ptr() for each in results]
+        try:
+            placed = self._free.pop()  # threads that are there at the same time have one each
+        except IndexError:
+            placed = self._placed(False)
+        try:
+            placed.run(addresses, places, workspace(placed.bytes, self._device).data_ptr() if placed.bytes else 0)
+        finally:
+            self._free.append(placed)
         return results
 
     def _run_on_gpu(self, addresses: list[int]) -> list[Tensor]:
@@ -207,6 +211,7 @@ class Region:
         self.name, self.nodes, self.inputs, self.results = name, nodes, inputs, results
         self.device, self.settings = device, settings
         self.seconds = 0.0
+        self.refusal: str | None = None  # why PyTorch's ops compute it after all
         self._lock = threading.Lock()
         self._by_aten: fx.GraphModule | None = None
         self._bound: OrderedDict[Any, _Bound | None] = OrderedDict()
@@ -220,7 +225,12 @@ class Region:
         self._seen = False
         if self._is_static:
             given = [_described(value_of(node)) for node in inputs]
-            self._static = self._bind(given)
+            try:
+                self._static = self._bind(given)
+            except (NotTaken, Error) as refusal:
+                if settings.strict:
+                    raise
+                self.refusal = str(refusal).splitlines()[0]
 
     def _bind(self, given: list[Any]) -> _Bound:
         begin = time.perf_counter()
@@ -239,7 +249,7 @@ class Region:
     def __call__(self, *given: Any) -> Sequence[Tensor]:
         bound = self._static
         if bound is None:
-            return self._call_of_sizes(given)
+            return self._call_of_sizes(given) if self.refusal is None else self.by_aten(*given)
         tensors = list(given) if self._has_only_tensors else [given[i] for i in self._tensors]
         if not self._seen:
             # Dynamo guards the strides of what the user gave: they are looked at once.

@@ -52,9 +52,6 @@ _WHOLE = """
     hardswish hardswish_backward hardsigmoid hardsigmoid_backward mish mish_backward softplus softplus_backward
     gelu_backward tanh_backward sigmoid_backward threshold_backward leaky_relu_backward elu_backward hardtanh_backward
     _scaled_dot_product_flash_attention_for_cpu index_add baddbmm roll _unsafe_index stack select_scatter
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_linear1d upsample_trilinear3d
-    grid_sampler_2d reflection_pad1d reflection_pad2d reflection_pad1d_backward reflection_pad2d_backward
-    replication_pad1d replication_pad2d col2im im2col
 """
 
 
