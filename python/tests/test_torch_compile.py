@@ -95,7 +95,7 @@ def same(ours, theirs, limit):
         torch.testing.assert_close(mine, wanted, rtol=limit, atol=limit, equal_nan=True)
 
 
-def compare(model, *args, limit=3e-5, steps=2, **options):
+def compare(model, *args, limit=3e-5, steps=1, **options):
     """Results, strides, gradients, what the call wrote to buffers; then inference."""
     theirs, mine = model, copy.deepcopy(model)
     compiled = torch.compile(mine, backend='paoding', fullgraph=True, **options)
@@ -121,7 +121,7 @@ def test_a_perceptron_is_eagers():
 
 
 def test_a_conv_net_with_batch_norm_is_eagers():
-    compare(Images(), torch.randn(4, 3, 14, 14), options={'strict': True})
+    compare(Images(), torch.randn(4, 3, 14, 14), steps=3, options={'strict': True})
 
 
 def test_channels_last_images_stay_so():
@@ -130,9 +130,8 @@ def test_channels_last_images_stay_so():
     compare(model, x)
 
 
-@pytest.mark.parametrize('norm_first', [False, True])
-def test_a_transformer_layer_is_eagers(norm_first):
-    model = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=norm_first)
+def test_a_transformer_layer_is_eagers():
+    model = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
     compare(model, torch.randn(2, 5, 32))
 
 
@@ -140,11 +139,9 @@ def test_a_transformer_layer_is_eagers(norm_first):
     'kind, options',
     [
         (nn.LSTM, {}),
-        (nn.LSTM, {'bidirectional': True, 'bias': False}),
-        (nn.GRU, {'layers': 1}),
-        (nn.GRU, {'bidirectional': True}),
-        (nn.RNN, {'nonlinearity': 'relu'}),
-        (nn.RNN, {'nonlinearity': 'tanh', 'layers': 1}),
+        (nn.LSTM, {'layers': 1, 'bias': False}),
+        (nn.GRU, {'layers': 1, 'bidirectional': True}),
+        (nn.RNN, {'nonlinearity': 'relu', 'layers': 1}),
     ],
 )
 def test_a_recurrent_classifier_is_one_graph_and_eagers(kind, options):
@@ -152,7 +149,7 @@ def test_a_recurrent_classifier_is_one_graph_and_eagers(kind, options):
 
 
 def test_seq2seq_with_attention_is_eagers():
-    compare(Translator(), torch.randint(0, 40, (6, 3)), torch.randint(0, 40, (4, 3)), steps=1)
+    compare(Translator(), torch.randint(0, 40, (6, 3)), torch.randint(0, 40, (2, 3)))
 
 
 def test_nodes_of_a_recurrent_model_do_not_depend_on_its_steps():
@@ -163,6 +160,25 @@ def test_nodes_of_a_recurrent_model_do_not_depend_on_its_steps():
         assert found.breaks == {}
         counts.append([(graph.kind, graph.regions, len(graph.left)) for graph in found.graphs])
     assert counts[0] == counts[1] and {kind for kind, *_ in counts[0]} == {'forward', 'backward'}
+
+
+def test_an_lstm_that_projects_is_a_graph_break_and_eagers():
+    model = nn.LSTM(5, 7, 2, proj_size=3)
+    compiled, x = torch.compile(lambda x: model(x.sin()), backend='paoding'), torch.randn(4, 2, 5)
+    same(compiled(x), model(x.sin()), 3e-5)
+
+
+def test_a_packed_sequence_is_eagers():
+    model = nn.LSTM(8, 8, batch_first=True)
+
+    def call(x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x.sin(), lengths, batch_first=True)
+        output, (last, _) = model(packed)
+        padded, counts = nn.utils.rnn.pad_packed_sequence(output, batch_first=True, total_length=7)
+        return padded.relu(), counts, last.tanh()
+
+    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2])
+    same(torch.compile(call, backend='paoding')(x, lengths), call(x, lengths), 3e-5)
 
 
 def test_recurrent_layers_of_other_backends_are_left():
@@ -186,7 +202,7 @@ def test_a_training_step_with_an_optimizer_is_eagers():
 
     def trained(model, call):
         optimizer, losses = torch.optim.Adam(model.parameters(), 0.01), []
-        for _ in range(12):
+        for _ in range(25):
             optimizer.zero_grad()
             loss = call(model, ids, labels)
             loss.backward()
@@ -204,7 +220,7 @@ def test_a_training_step_with_an_optimizer_is_eagers():
 def test_batches_of_any_size_are_compiled_once_more():
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 3))
     compiled = torch.compile(model, backend='paoding')
-    for rows in (4, 5, 6, 7, 9, 5):
+    for rows in (4, 5, 7, 5):
         x = torch.randn(rows, 8, requires_grad=True)
         made = compiled(x)
         same(made, model(x), 3e-5)
@@ -218,7 +234,7 @@ def test_sequences_of_any_length_are_compiled_once_more():
     model = Classifier().eval()
     compiled = torch.compile(model, backend='paoding')
     with torch.no_grad():
-        for steps in (4, 6, 9, 12):
+        for steps in (4, 6, 9):
             ids = torch.randint(0, 50, (3, steps))
             same(compiled(ids), model(ids), 3e-5)
     assert compiled_graphs() == 2

@@ -39,9 +39,7 @@ def _is_backend(compiler: Any) -> bool:
     for _ in range(8):
         if compiler is None:
             return False
-        if getattr(compiler, '__module__', '') is not None and str(getattr(compiler, '__module__', '')).startswith(
-            'paoding.'
-        ):
+        if str(getattr(compiler, '__module__', '')).startswith('paoding.'):
             return True
         wrapped = getattr(compiler, '_torchdynamo_orig_backend', None) or getattr(compiler, 'compiler_fn', None)
         if wrapped is None and isinstance(compiler, functools.partial):
@@ -123,6 +121,8 @@ def _of_input(cell: str, old: Callable[..., Any]) -> Callable[..., Any]:
         is_bidirectional: bool,
         batch_first: bool,
     ) -> Any:
+        if not _is_for_paoding():
+            return old(x, hx, weights, has_biases, layers, dropout, train, is_bidirectional, batch_first)
         states = list(hx) if cell == 'lstm' else [hx]
         expected = layers * (2 if is_bidirectional else 1) * (4 if has_biases else 2)
         dtype = x.dtype
@@ -130,10 +130,8 @@ def _of_input(cell: str, old: Callable[..., Any]) -> Callable[..., Any]:
             dtype = torch.get_autocast_dtype(x.device.type)
         given = x.to(dtype), [each.to(dtype) for each in states], [each.to(dtype) for each in weights]
         is_fit = x.ndim == 3 and x.shape[0 if not batch_first else 1] > 0 and x.shape[1 if not batch_first else 0] > 0
-        if not _is_for_paoding() or len(weights) != expected or not is_fit or not _runs(*given):
-            return old(
-                x, hx, weights, has_biases, layers, dropout, train, is_bidirectional, batch_first
-            )
+        if len(weights) != expected or not is_fit or not _runs(*given):
+            return old(x, hx, weights, has_biases, layers, dropout, train, is_bidirectional, batch_first)
         x, states, weights = given
         xs = x.transpose(0, 1) if batch_first else x
         output, *ends = _layers(
@@ -154,6 +152,7 @@ def install() -> None:
     install.is_done = True  # type: ignore[attr-defined]
     try:
         _let_dynamo_in()
+        _break_at_padding()
         for cell in _CELLS:
             _replace(getattr(torch.ops.aten, cell).input, functools.partial(_of_input, cell))
     except Exception as mistake:  # of a PyTorch that has changed: recurrent layers are graph breaks, as they were
@@ -185,12 +184,19 @@ def _let_dynamo_in() -> None:
 
     @functools.wraps(wrap)
     def wrap_module(self: Any, value: Any) -> Any:
-        if isinstance(value, kinds) and _is_backend(self.tx.output.compiler_fn):
+        # Not into those that project: PyTorch's own decomposition gives other last states than its kernels.
+        if isinstance(value, kinds) and not value.proj_size and _is_backend(self.tx.output.compiler_fn):
             with config.patch(allow_rnn=True):
                 return wrap(self, value)
         return wrap(self, value)
 
     VariableBuilder.wrap_module = wrap_module  # type: ignore[method-assign]
+
+
+def _break_at_padding() -> None:
+    """pad_packed_sequence ends the graph: with tensors that have no data, as Dynamo has them, it raises."""
+    torch._dynamo.disallow_in_graph(torch._VF._pad_packed_sequence)
+    warnings.filterwarnings('ignore', message='Dynamo does not know how to trace the builtin .*_pad_packed_sequence')
 
 
 # ---- calls ----
