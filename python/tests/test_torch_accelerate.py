@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch
 from torch.nn.utils import parametrizations, parametrize
 
 import paoding.torch as pt

@@ -352,6 +352,31 @@ def test_explain_says_why_an_op_stays_and_where_it_was_called():
     assert 'fmod' in str(found) and __file__.rsplit('/', 1)[-1] in str(found)
 
 
+def test_parts_of_a_tensor_are_views_and_in_the_same_region():
+    def cell(x, h, c):
+        i, f, g, o = (x @ h).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c, g
+
+    args = torch.randn(4, 8), torch.randn(8, 32), torch.randn(4, 8)
+    (graph,) = pt.explain(cell, *args).graphs
+    assert len(graph.regions) == 1 and graph.left == []
+    made, wanted = torch.compile(cell, backend='paoding')(*args), cell(*args)
+    same(made, wanted, 3e-5)
+    assert made[2]._is_view() and made[2].storage_offset() == wanted[2].storage_offset()
+
+
+def test_a_workspace_of_many_megabytes_lives_as_long_as_the_call():
+    def call(x, w, v):
+        wide = (x @ w).sin()  # of 80 MB, which is not kept from call to call
+        return (wide @ v).tanh()
+
+    args = torch.randn(10000, 8), torch.randn(8, 2000), torch.randn(2000, 8)
+    compiled = torch.compile(call, backend='paoding')
+    for _ in range(2):
+        same(compiled(*args), call(*args), 1e-3)
+
+
 def test_explain_tells_of_graph_breaks_and_leaves_gradients():
     model = nn.Linear(3, 3)
     model.weight.grad = torch.ones(3, 3)

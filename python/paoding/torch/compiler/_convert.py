@@ -44,8 +44,9 @@ def is_view(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False
-    aliases = [each.alias_info for each in target._schema.returns]
-    return any(each is not None and not each.is_write for each in aliases)
+    # Of lists of views (split) the results tell nothing.
+    aliases = [each.alias_info for each in (*target._schema.returns, *target._schema.arguments)]
+    return any(each is not None for each in aliases) and not target._schema.is_mutable
 
 
 def writes(node: fx.Node) -> bool:
@@ -166,7 +167,8 @@ def verdicts(graph: fx.Graph, device: torch.device) -> dict[fx.Node, str | None]
                 reason = reason or _refused(value_of(each), device)
             if node.target is operator.getitem and found.get(node.args[0], '') is not None:
                 reason = found.get(node.args[0]) or 'its source stays'
-            if reason is None and not is_view(node) and any(map(_has_gaps, tensors_of(promised))):
+            is_computed = not is_view(node) and node.target is not operator.getitem
+            if reason is None and is_computed and any(map(_has_gaps, tensors_of(promised))):
                 reason = 'a result whose memory has gaps'
             if promised is None or writes(node):
                 reason = 'it writes' if writes(node) else 'its results are not known'

@@ -141,8 +141,9 @@ class _Bound:
             placed = self._free.pop()  # threads that are there at the same time have one each
         except IndexError:
             placed = self._placed(False)
+        room = workspace(placed.bytes, self._device)  # a large one is nobody else's: it is held until the call returns
         try:
-            placed.run(addresses, places, workspace(placed.bytes, self._device).data_ptr() if placed.bytes else 0)
+            placed.run(addresses, places, room.data_ptr())
         finally:
             self._free.append(placed)
         return results
