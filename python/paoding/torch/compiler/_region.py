@@ -222,6 +222,12 @@ class Region:
         self._at_call = [
             at for at, i in enumerate(self._tensors) if inputs[i].op not in ('placeholder', 'get_attr')
         ]
+        # Parameters have the extents and strides that Dynamo guards.
+        self._varying = [
+            i
+            for i, node in enumerate(inputs)
+            if node.op not in ('placeholder', 'get_attr') or any(isinstance(each, torch.SymInt) for each in _sizes(node))
+        ]
         self._static: _Bound | None = None
         self._seen = False
         if self._is_static:
@@ -265,13 +271,12 @@ class Region:
         return bound.run(tensors)
 
     def _call_of_sizes(self, given: Sequence[Any]) -> Sequence[Tensor]:
-        described = [_described(each) for each in given]
-        key = tuple(described)
+        key = tuple([_described(given[i]) for i in self._varying])
         try:
             bound = self._bound[key]
             self._bound.move_to_end(key)
         except KeyError:
-            bound = self._bound_anew(key, described)
+            bound = self._bound_anew(key, [_described(each) for each in given])
         if bound is None:
             return self.by_aten(*given)
         tensors = [given[i] for i in self._tensors]
