@@ -139,6 +139,19 @@ def test_samples_of_pytorchs_ops_are_eagers():
     assert len(left) <= 10, left
 
 
+def test_extents_that_pytorch_promises_and_does_not_keep_are_looked_at():
+    index = torch.tensor([2, 1, 4, 2, 2])  # the gradient of the value goes by _unique, promised to have 5 elements
+
+    def call(tensors):
+        x, value = tensors
+        return x.index_fill(1, index, value)
+
+    theirs, mine = ([torch.ones(5, 5).requires_grad_(), torch.tensor(2.0).requires_grad_()] for _ in range(2))
+    wanted, made = call(theirs), compiled(call, [])(mine)
+    same(made, wanted, 0)
+    same_gradients(made, wanted, mine, theirs, 1e-6)
+
+
 @pytest.mark.parametrize('first', range(0, 24, 12))
 def test_random_functions_with_views_and_writes_are_eagers(first):
     count = 0

@@ -258,6 +258,10 @@ class Region:
         if bound is None:
             return self._call_of_sizes(given) if self.refusal is None else self.by_aten(*given)
         tensors = list(given) if self._has_only_tensors else [given[i] for i in self._tensors]
+        for i in self._at_call:
+            # PyTorch promises extents of some ops (_unique) that it does not keep.
+            if tensors[i].shape != bound.layouts[i].size:
+                return self.by_aten(*given)
         if not self._seen:
             # Dynamo guards the strides of what the user gave: they are looked at once.
             laid = bound.check_layouts(tensors)
