@@ -143,10 +143,10 @@ def test_extents_that_pytorch_promises_and_does_not_keep_are_looked_at():
     index = torch.tensor([2, 1, 4, 2, 2])  # the gradient of the value goes by _unique, promised to have 5 elements
 
     def call(tensors):
-        x, value = tensors
-        return x.index_fill(1, index, value)
+        x, value, at = tensors
+        return x.index_fill(1, at, value)
 
-    theirs, mine = ([torch.ones(5, 5).requires_grad_(), torch.tensor(2.0).requires_grad_()] for _ in range(2))
+    theirs, mine = ([torch.ones(5, 5).requires_grad_(), torch.tensor(2.0).requires_grad_(), index] for _ in range(2))
     wanted, made = call(theirs), compiled(call, [])(mine)
     same(made, wanted, 0)
     same_gradients(made, wanted, mine, theirs, 1e-6)
