@@ -195,7 +195,7 @@ void fuse_instructions(const TileRegisters& registers, bool single_row, std::vec
       result.push_back((*list)[fusing->order[i++]]);
       continue;
     }
-    code->emplace_back(fusing, stretch->code.get());  // keeps what is known of the list as long as the code
+    code->emplace_back(fusing, stretch->code.get());  // the list is known as long as the code
     Instruction& fused = result.emplace_back();
     fused.routine = stretch->code->routine();
     fused.one_row = stretch->one_row;

@@ -17,7 +17,7 @@ constexpr std::int64_t kWorkingBytes = 64 << 20;
 
 namespace {
 
-// Of this process, for what needs no memory but its own few bytes.
+// The process's only one, for things that need no memory but their own few bytes.
 const dnnl::engine& the_engine() {
   start_threads();
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);

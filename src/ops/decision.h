@@ -26,7 +26,7 @@ struct Decision {
   const KernelImplementation* kernel() const { return accepting.empty() ? nullptr : accepting.front(); }
   /// The one of that name among those that accept; nullptr where there is none.
   const KernelImplementation* accepting_kernel(const std::string& name) const;
-  /// Lines about kernel(): why it was chosen, where that is worth one; what was timed for the call, where one of its
+  /// Lines about kernel(): why it was chosen, where that is worth one; the times of its call, where one of its
   /// kernels is timed; and which operands do not lie dense.
   std::vector<std::string> notes() const;
 };

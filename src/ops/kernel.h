@@ -122,7 +122,7 @@ struct KernelImplementation {
   /// or the other way round, since the copy takes less than it saves; weights of a convolution, to have their channels
   /// innermost, as the kernel would copy them too, and others read them.
   std::function<std::uint32_t(const KernelCall&)> transposed = {};
-  /// Of a product: it puts weights in an order of its own in every run, so they had better be packed once
+  /// A product's: it puts weights in an order of its own in every run, so they had better be packed once
   /// (matmul_packed), where they are read again and again.
   bool packs_weights = false;
   /// On a GPU, of a recurrence: whether its weights had better lie by units (packed_weights.h), where they are put so

@@ -256,7 +256,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, 
   }
   return CUDA_SUCCESS;
 }
-// In the default stream: after what is in it, and where the driver has taken the bytes they are stored later.
+// In the default stream, behind its other work; where the driver has taken the bytes, they are stored later.
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
   PD_ENTER(cuMemcpyHtoD);
   constexpr std::size_t kMostTaken = 64 << 10;
