@@ -240,6 +240,30 @@ def test_sequences_of_any_length_are_compiled_once_more():
     assert compiled_graphs() == 2
 
 
+@pytest.mark.parametrize('layer', [nn.LSTM, nn.GRU])
+def test_recurrent_layers_in_training_are_compiled_once_more_for_all_lengths(layer):
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(20, 8)
+            self.layer = layer(8, 12, 2, batch_first=True, bidirectional=True)
+
+        def forward(self, ids):
+            return self.layer(self.embed(ids))[0].mean(1)
+
+    model = Mean()
+    compiled = torch.compile(model, backend='paoding')
+    for steps in (4, 6, 9, 13):
+        ids = torch.randint(0, 20, (3, steps))
+        made = compiled(ids)
+        same(made, model(ids), 3e-5)
+        mine = torch.autograd.grad(made.square().sum(), model.parameters())
+        wanted = torch.autograd.grad(model(ids).square().sum(), model.parameters())
+        for a, b in zip(mine, wanted):
+            same(a, b, 1e-4)
+    assert compiled_graphs() == 2
+
+
 def test_autocast_computes_as_eager_does():
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 8))
     compiled = torch.compile(copy.deepcopy(model), backend='paoding')

@@ -53,12 +53,9 @@ def _is_for_paoding() -> bool:
         return True
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    translator = getattr(InstructionTranslator.current_tx, '__func__', None)
-    if translator is None:
-        return False
     try:
         return _is_backend(InstructionTranslator.current_tx().output.compiler_fn)
-    except AttributeError:
+    except AttributeError:  # Dynamo is not at work on this thread
         return False
 
 
