@@ -7,13 +7,13 @@
 
 namespace paoding {
 
-ByteRange range_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases) {
+MemoryRange range_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases) {
   const Layout& layout = launch.step->operands[operand].layout;
   if (layout.type.shape.elements() == 0) return {};
   const auto& [slot, offset] = launch.addresses[operand];
   const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
   const std::int64_t size = size_bytes(layout.type.dtype);
-  ByteRange range{start, start + size, operand >= launch.step->reads};
+  MemoryRange range{start, start + size, operand >= launch.step->reads};
   for (int axis = 0; axis < layout.type.shape.rank(); ++axis) {
     const std::int64_t last = std::max<std::int64_t>(layout.type.shape[axis] - 1, 0);
     const std::int64_t span = last * layout.strides[static_cast<std::size_t>(axis)] * size;
@@ -22,8 +22,8 @@ ByteRange range_of(const Launch& launch, std::size_t operand, const std::vector<
   return range;
 }
 
-ByteRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first) {
-  ByteRanges ranges;
+MemoryRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first) {
+  MemoryRanges ranges;
   if (const auto& text = launch.step->text) {
     for (const auto& [slot, bytes] : {std::pair(launch.step->workspace, text->workspace_bytes),
                                       std::pair(launch.step->state, text->ticket_count * 4)}) {
@@ -33,15 +33,15 @@ ByteRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases,
     }
   }
   for (std::size_t k = first; k < launch.addresses.size(); ++k) {
-    const ByteRange range = range_of(launch, k, bases);
+    const MemoryRange range = range_of(launch, k, bases);
     if (range.begin < range.end) ranges.push_back(range);
   }
   return ranges;
 }
 
-bool collide(const ByteRanges& a, const ByteRanges& b) {
-  for (const ByteRange& x : a) {
-    for (const ByteRange& y : b) {
+bool collide(const MemoryRanges& a, const MemoryRanges& b) {
+  for (const MemoryRange& x : a) {
+    for (const MemoryRange& y : b) {
       if ((x.is_written || y.is_written) && x.begin < y.end && y.begin < x.end) return true;
     }
   }
@@ -69,7 +69,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std:
                                                                       const std::vector<std::byte*>& bases,
                                                                       std::size_t most) {
   std::vector<std::pair<std::size_t, std::size_t>> segments;
-  std::vector<ByteRanges> members;
+  std::vector<MemoryRanges> members;
   std::size_t begin = 0;
   const auto close = [&](std::size_t end) {
     if (end - begin >= 2) segments.emplace_back(begin, end);
@@ -86,7 +86,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_segments(const std:
       begin = i + 1;
       continue;
     }
-    ByteRanges ranges = ranges_of(launch, bases);
+    MemoryRanges ranges = ranges_of(launch, bases);
     bool fits = members.size() < most;
     for (std::size_t m = 0; fits && m < members.size(); ++m) {
       fits = launches[begin + m].step != launch.step && !collide(members[m], ranges);

@@ -12,18 +12,18 @@
 namespace paoding {
 
 /// The bytes that an operand may touch, from the first to the end of the last.
-struct ByteRange {
+struct MemoryRange {
   std::intptr_t begin = 0, end = 0;
   bool is_written = false;
 };
-using ByteRanges = std::vector<ByteRange>;
+using MemoryRanges = std::vector<MemoryRange>;
 
 /// The memory of an operand of the launch; empty where it has no elements. `bases`: the address of every slot.
-ByteRange range_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases);
+MemoryRange range_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases);
 /// The launch's memory beside operands, and that of its operands from `first` on.
-ByteRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first = 0);
+MemoryRanges ranges_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first = 0);
 /// Whether one writes memory that the other reads or writes.
-bool collide(const ByteRanges& a, const ByteRanges& b);
+bool collide(const MemoryRanges& a, const MemoryRanges& b);
 /// For each launch, and for the end, whether another place than the one before leads to it.
 std::vector<bool> targets_of(const std::vector<Launch>& launches);
 

@@ -62,7 +62,7 @@ bool have_same_lengths(const Launch& a, const Launch& b, const std::vector<std::
 std::string why_not_together(const std::vector<Launch>& launches, std::size_t begin, std::size_t end,
                              const std::vector<std::byte*>& bases, const std::vector<int>& kind,
                              const std::vector<bool>& is_target) {
-  std::vector<ByteRanges> memory;
+  std::vector<MemoryRanges> memory;
   for (std::size_t i = begin; i < end; ++i) {
     if (i > begin && is_target[i]) return "a branch leads to one of them";
     if ((i - begin) % 2 == 1) {  // between two of one kind
