@@ -67,19 +67,21 @@ def _(m: Making, a: Value, dim: int, index: Value, *, sparse_grad: bool = False)
     return ops.gather_elements(_same_but(a, index, axis), index, axis)
 
 
-def _of_whole_rows(a: Value, index: Value, axis: int) -> None:
+def _scattered_axis(a: Value, dim: int, index: Value) -> int:
+    """The axis along which whole rows are scattered by checked positions."""
+    _indices(index)
+    has_elements(a, index)
+    axis = axis_of(dim, a.ndim)
     if a.ndim == 0 or index.ndim != a.ndim:
         raise NotTaken('scatter to a single number')
     if any(i != axis and x != y for i, (x, y) in enumerate(zip(a.shape, index.shape))):
         raise NotTaken('scatter to a part of the rows')
+    return axis
 
 
 @takes(aten.scatter_add.default, dtypes=NUMBERS)
 def _(m: Making, a: Value, dim: int, index: Value, source: Value) -> Value:
-    _indices(index)
-    has_elements(a, index)
-    axis = axis_of(dim, a.ndim)
-    _of_whole_rows(a, index, axis)
+    axis = _scattered_axis(a, dim, index)
     updates = source[tuple(slice(0, each) for each in index.shape)]
     dtype = wide(a.dtype)
     added = ops.scatter_add_elements(index, cast(updates, dtype), a.shape[axis], axis)
@@ -88,10 +90,7 @@ def _(m: Making, a: Value, dim: int, index: Value, source: Value) -> Value:
 
 @takes(aten.scatter.value, dtypes=NUMBERS)
 def _(m: Making, a: Value, dim: int, index: Value, value: Any) -> Value:
-    _indices(index)
-    has_elements(a, index)
-    axis = axis_of(dim, a.ndim)
-    _of_whole_rows(a, index, axis)
+    axis = _scattered_axis(a, dim, index)
     counts = ops.scatter_add_elements(index, m.full(1, DType.i32, index.shape), a.shape[axis], axis)
     return ops.select(ops.greater(counts, m.full(0, DType.i32)), m.value(value, a.dtype), a)
 
