@@ -137,7 +137,7 @@ std::shared_ptr<const Fusing> fuse(const TileRegisters& registers, bool single_r
 std::vector<std::uint32_t> key_of(const TileRegisters& registers, bool single_row, VectorIsa isa,
                                   const std::vector<Instruction>& list) {
   std::vector<std::uint32_t> key;
-  key.reserve(2 + registers.is_register.size() / 32 + 1 + 5 * list.size());
+  key.reserve(2 + registers.is_register.size() / 32 + 1 + 6 * list.size());
   key.push_back(static_cast<std::uint32_t>(registers.operands));
   key.push_back(single_row | static_cast<std::uint32_t>(isa) << 1 |
                 static_cast<std::uint32_t>(registers.is_register.size()) << 8);
@@ -145,16 +145,9 @@ std::vector<std::uint32_t> key_of(const TileRegisters& registers, bool single_ro
     if (i % 32 == 0) key.push_back(0);
     key.back() |= static_cast<std::uint32_t>(registers.is_register[i]) << i % 32;
   }
-  for (const Instruction& n : list) {
-    const Meaning& m = n.meaning;
-    key.push_back(static_cast<std::uint32_t>(m.kind) | static_cast<std::uint32_t>(m.prim) << 8 |
-                  static_cast<std::uint32_t>(m.compute) << 16 | static_cast<std::uint32_t>(m.stored) << 24);
-    key.push_back(static_cast<std::uint32_t>(m.combine) | m.scalar_args << 8 | m.streams << 16 | n.one_row << 17 |
-                  n.one_col << 18 | n.rows_reduced << 19 | n.cols_reduced << 20 |
-                  static_cast<std::uint32_t>(n.col_stride == 1) << 21);
-    key.push_back(static_cast<std::uint32_t>(m.ahead));
-    key.push_back(n.out | static_cast<std::uint32_t>(n.a) << 16);
-    key.push_back(n.b | static_cast<std::uint32_t>(n.c) << 16);
+  for (const Instruction& instruction : list) {
+    add_to_key(instruction, &key);
+    key.push_back(instruction.col_stride == 1);  // only then an index follows from the element
   }
   return key;
 }
@@ -181,6 +174,17 @@ std::shared_ptr<const Fusing> fusing_of(const TileRegisters& registers, bool sin
 }
 
 }  // namespace
+
+void add_to_key(const Instruction& n, std::vector<std::uint32_t>* key) {
+  const Meaning& m = n.meaning;
+  key->push_back(static_cast<std::uint32_t>(m.kind) | static_cast<std::uint32_t>(m.prim) << 8 |
+                 static_cast<std::uint32_t>(m.compute) << 16 | static_cast<std::uint32_t>(m.stored) << 24);
+  key->push_back(static_cast<std::uint32_t>(m.combine) | m.scalar_args << 8 | m.streams << 16 | n.one_row << 17 |
+                 n.one_col << 18 | n.rows_reduced << 19 | n.cols_reduced << 20);
+  key->push_back(static_cast<std::uint32_t>(m.ahead));
+  key->push_back(n.out | static_cast<std::uint32_t>(n.a) << 16);
+  key->push_back(n.b | static_cast<std::uint32_t>(n.c) << 16);
+}
 
 void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code) {

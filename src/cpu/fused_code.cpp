@@ -408,17 +408,8 @@ class Emitter : public VectorAssembler, public FusedCode {
 std::vector<std::uint32_t> key_of(const FusedRun& run, VectorIsa isa) {
   std::vector<std::uint32_t> key = {run.single_row, static_cast<std::uint32_t>(isa)};
   for (std::size_t i = 0; i < run.instructions.size(); ++i) {
-    const Instruction& n = run.instructions[i];
-    const Meaning& m = n.meaning;
-    for (const auto part :
-         {static_cast<std::uint32_t>(m.kind), static_cast<std::uint32_t>(m.prim), static_cast<std::uint32_t>(m.combine),
-          static_cast<std::uint32_t>(m.compute), static_cast<std::uint32_t>(m.stored),
-          static_cast<std::uint32_t>(m.scalar_args), static_cast<std::uint32_t>(m.ahead)}) {
-      key.push_back(part);
-    }
-    for (const std::uint32_t slot : {n.out, n.a, n.b, n.c}) key.push_back(slot);
-    key.push_back(n.one_row | n.one_col << 1 | n.rows_reduced << 2 | n.cols_reduced << 3 | run.is_stored[i] << 4 |
-                  m.streams << 5);
+    add_to_key(run.instructions[i], &key);
+    key.push_back(run.is_stored[i]);
   }
   return key;
 }

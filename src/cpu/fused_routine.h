@@ -42,6 +42,9 @@ bool has_result(const Meaning& meaning);
 /// Whether it combines the elements of a whole tile.
 bool reduces(const Meaning& meaning);
 
+/// Appends all of an instruction that a routine's code depends on: not its strides, which are arguments.
+void add_to_key(const Instruction& instruction, std::vector<std::uint32_t>* key);
+
 /// Which registers, pointers and masks a stretch needs.
 struct FusedLayout {
   static constexpr int kNone = std::numeric_limits<int>::min();
