@@ -15,8 +15,8 @@ namespace paoding::cli::bench {
 namespace {
 
 // A program that is measured in several ways, made once.
-struct Recorded {
-  explicit Recorded(const Case& work, const CompileOptions& options)
+struct RunWithProfiler {
+  explicit RunWithProfiler(const Case& work, const CompileOptions& options)
       : parameters(build(work), options.device, {.seed = 7}) {
     CompileOptions compile = options;
     compile.allow_tf32 = work.tf32;
@@ -164,7 +164,7 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
                                                           {How::phases, "phases"},
                                                           {How::instances, "instances"},
                                                           {How::after, "after"}};
-  const auto made = std::make_shared<std::unique_ptr<Recorded>>();
+  const auto made = std::make_shared<std::unique_ptr<RunWithProfiler>>();
   const auto add = [&](const std::string& of, const char* what, double goal_us, auto measure) {
     Case c;
     c.section = 'P';
@@ -178,7 +178,7 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
     c.on_gpu = is_on_gpu;
     c.goal.wall = goal_us;
     c.measure = [work, made, measure](const Setting& setting) {
-      if (*made == nullptr) *made = std::make_unique<Recorded>(work, setting.compile);
+      if (*made == nullptr) *made = std::make_unique<RunWithProfiler>(work, setting.compile);
       return measure(*(*made)->program);
     };
     cases->push_back(std::move(c));

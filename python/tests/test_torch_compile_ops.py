@@ -4,6 +4,7 @@ eager mode and compiled. AOTAutograd is called without Dynamo, which knows nothi
 
 import functools
 import math
+import unittest.mock
 import warnings
 
 import pytest
@@ -90,7 +91,8 @@ def same_gradients(made, wanted, mine, theirs, limit):
 
 def samples_of(names):
     """Of each op one sample, as a function of its tensors, with these."""
-    with warnings.catch_warnings():
+    # PyTorch's own tests forbid the process to set global flags (TF32, say) when they are imported; other tests here set them.
+    with warnings.catch_warnings(), unittest.mock.patch('torch.backends.disable_global_flags'):
         warnings.simplefilter('ignore')
         from torch.testing._internal.common_methods_invocations import op_db
     pending = set(names)

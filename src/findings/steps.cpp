@@ -16,7 +16,7 @@ using namespace profile;
 
 namespace {
 
-constexpr int kFurthestOut = 256;  // spans within each other
+constexpr int kMostEnclosing = 256;  // spans within each other
 
 // The span that made it happen: the launch of a GPU's work, else the span around it.
 SpanId outer(const Trace& trace, SpanId i) {
@@ -152,7 +152,7 @@ std::int64_t Steps::exposed_ns(SpanId copy) const {
 }
 
 SpanId Steps::op_of(SpanId i) const {
-  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+  for (int further = 0; i != kNone && further < kMostEnclosing; ++further, i = outer(trace_, i)) {
     if (trace_.site(i).op != 0) return i;
   }
   return kNone;
@@ -160,7 +160,7 @@ SpanId Steps::op_of(SpanId i) const {
 
 SpanId Steps::outermost_op_of(SpanId i) const {
   SpanId found = kNone;
-  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+  for (int further = 0; i != kNone && further < kMostEnclosing; ++further, i = outer(trace_, i)) {
     // Since 2021 a step is no op any more.
     if (trace_.site(i).op != 0 && !trace_.text(trace_.site(i).op).starts_with("ProfilerStep#")) found = i;
   }
@@ -175,7 +175,7 @@ Where Steps::where(SpanId i) const {
   for (const ArgumentColumn& column : trace_.columns()) {
     if (column.type == ArgumentType::text && trace_.text(column.name) == "source") source = &column;
   }
-  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+  for (int further = 0; i != kNone && further < kMostEnclosing; ++further, i = outer(trace_, i)) {
     if (found.scope.empty() && trace_.site(i).scope != 0) found.scope = trace_.text(trace_.site(i).scope);
     if (found.line.empty() && source != nullptr) {
       const auto line = std::ranges::lower_bound(source->of, i);
@@ -201,7 +201,7 @@ std::string Steps::operands_of(SpanId i) const {
     if (found == column->of.end() || *found != of) return {};
     return trace_.text(column->text(static_cast<std::size_t>(found - column->of.begin())));
   };
-  for (int further = 0; i != kNone && further < kFurthestOut; ++further, i = outer(trace_, i)) {
+  for (int further = 0; i != kNone && further < kMostEnclosing; ++further, i = outer(trace_, i)) {
     const Site& site = trace_.site(i);
     if (site.shapes != 0) return operands_text(trace_.text(site.op), trace_.text(site.shapes), {});
     const std::string found = operands_text(trace_.text(site.op), text(shapes, i), text(types, i));

@@ -13,7 +13,7 @@ namespace {
 
 enum class Kind { lstm, gru, gru_before, rnn, relu };
 
-struct Case {
+struct LayerCase {
   Kind kind = Kind::lstm;
   std::int64_t steps = 5, batch = 3, inputs = 4, hidden = 3, projection = 0;
   int layers = 1;
@@ -25,7 +25,7 @@ struct Case {
   int sets() const { return layers * (bidirectional ? 2 : 1); }
 };
 
-RecurrentResult build(Graph& g, const Case& c) {
+RecurrentResult build(Graph& g, const LayerCase& c) {
   const Value xs = g.input("xs", f64, {c.steps, c.batch, c.inputs});
   std::vector<RecurrentParameters> parameters;
   RecurrentOptions options{.bidirectional = c.bidirectional};
@@ -52,7 +52,7 @@ RecurrentResult build(Graph& g, const Case& c) {
 // The recurrences as their papers have them, one row of the batch after the other; [H]-vectors are plain vectors.
 class Expected {
  public:
-  Expected(const Case& c, const Feeds& feeds) : c_(c), feeds_(feeds) {
+  Expected(const LayerCase& c, const Feeds& feeds) : c_(c), feeds_(feeds) {
     Dense input = feeds.at("xs");
     std::int64_t features = c.inputs;
     for (int layer = 0; layer < c.layers; ++layer) {
@@ -144,11 +144,11 @@ class Expected {
     }
   }
 
-  const Case& c_;
+  const LayerCase& c_;
   const Feeds& feeds_;
 };
 
-void check(const Case& c, const Dense& lengths = {}) {
+void check(const LayerCase& c, const Dense& lengths = {}) {
   Graph g;
   const RecurrentResult made = build(g, c);
   g.fetch("outputs", made.outputs);
@@ -190,7 +190,7 @@ TEST(RecurrentLayers, ProjectTheStateOfAnLstm) {
 // Input beyond a length reaches no output and no state, whatever it is.
 TEST(RecurrentLayers, IgnorePaddingOfAnyValue) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::rnn}) {
-    const Case c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = true};
+    const LayerCase c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = true};
     Graph g;
     const RecurrentResult made = build(g, c);
     g.fetch("outputs", made.outputs);
@@ -242,7 +242,7 @@ void fetch_gradients(Graph& g, const Value& loss) {
 TEST(RecurrentLayers, HaveGradientsThatAgreeWithDifferences) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn}) {
     for (const bool has_lengths : {true, false}) {
-      const Case c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = has_lengths, .has_initial = true};
+      const LayerCase c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = has_lengths, .has_initial = true};
       Graph g;
       const RecurrentResult made = build(g, c);
       fetch_gradients(g, sum(made.outputs * made.outputs) + sum(made.last_h[1]) + sum(made.last_h[2] * 0.5));
@@ -255,7 +255,7 @@ TEST(RecurrentLayers, HaveGradientsThatAgreeWithDifferences) {
 
 TEST(RecurrentLayers, HaveSecondGradients) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn}) {
-    const Case c{.kind = kind, .steps = 3, .bidirectional = true, .has_lengths = true, .has_initial = true};
+    const LayerCase c{.kind = kind, .steps = 3, .bidirectional = true, .has_lengths = true, .has_initial = true};
     Graph g;
     const RecurrentResult made = build(g, c);
     const Values inputs = float_inputs(g);
@@ -283,7 +283,7 @@ int steps_with(const std::string& plan, const std::string& word, bool in_loop) {
 TEST(RecurrentLayers, CostTwoLaunchesAStep) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::rnn}) {
     for (const bool has_lengths : {false, true}) {
-      const Case c{.kind = kind, .steps = 20, .layers = 2, .bidirectional = true, .has_lengths = has_lengths};
+      const LayerCase c{.kind = kind, .steps = 20, .layers = 2, .bidirectional = true, .has_lengths = has_lengths};
       Graph g;
       g.fetch("outputs", build(g, c).outputs);
       const Program program(g);

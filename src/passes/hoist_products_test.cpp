@@ -14,7 +14,7 @@ namespace {
 const Graph& body_of(const Graph& graph) { return *only(graph, "scan").bodies[0]; }
 
 // h = tanh(x w + h u) over 5 steps; `made` makes the factor that w is multiplied with.
-void recur(Graph& g, const std::function<Value(const Value& x)>& made) {
+void scan_products(Graph& g, const std::function<Value(const Value& x)>& made) {
   const Value xs = g.input("xs", f32, {5, 2, 3}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {3, 4}),
               u = g.input("u", f32, {4, 4});
   const StepResult result = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
@@ -26,7 +26,7 @@ void recur(Graph& g, const std::function<Value(const Value& x)>& made) {
 
 TEST(HoistProducts, MultipliesTheInputsOfAllStepsAtOnce) {
   Graph g;
-  recur(g, [](const Value& x) { return x; });
+  scan_products(g, [](const Value& x) { return x; });
   run_and_compare(g, {hoist_products});
   EXPECT_EQ(count_here(g, "matmul"), 1);
   EXPECT_EQ(count_here(body_of(g), "matmul"), 1);  // h u
@@ -35,7 +35,7 @@ TEST(HoistProducts, MultipliesTheInputsOfAllStepsAtOnce) {
 
 TEST(HoistProducts, TakesAlongWhatTheProductNeeds) {
   Graph g;
-  recur(g, [](const Value& x) { return tanh(x * 2.0); });
+  scan_products(g, [](const Value& x) { return tanh(x * 2.0); });
   run_and_compare(g, {hoist_products});
   EXPECT_EQ(count_here(g, "tanh"), 1);
   EXPECT_EQ(count_here(body_of(g), "matmul"), 1);

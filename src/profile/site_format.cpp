@@ -7,7 +7,7 @@ namespace paoding::profile {
 namespace {
 
 // A reader refuses more members of a group, since a broken file could claim any number of them.
-constexpr std::size_t kMostMembers = 1 << 16;
+constexpr std::size_t kMostMembersInAFile = 1 << 16;
 
 // No launch of any GPU has more CTAs along an axis, or more of the rest; products of them do not overflow.
 bool take_launch(BodyReader& body, LaunchShape* launch) {
@@ -36,11 +36,11 @@ void append_site(BodyWriter& body, const SiteInfo& info) {
   body.signed_number(info.bytes);
   body.real(info.flops);
   // The last of too many members stands for the rest, so that the shares of the others stay right.
-  const std::size_t members = std::min(info.members.size(), kMostMembers);
+  const std::size_t members = std::min(info.members.size(), kMostMembersInAFile);
   body.number(members);
   for (std::size_t m = 0; m < members; ++m) {
     const SiteInfo::Member& member = info.members[m];
-    const bool is_rest = m + 1 == kMostMembers && info.members.size() > kMostMembers;
+    const bool is_rest = m + 1 == kMostMembersInAFile && info.members.size() > kMostMembersInAFile;
     std::int64_t bytes = member.bytes;
     for (std::size_t more = m + 1; is_rest && more < info.members.size(); ++more) bytes += info.members[more].bytes;
     body.text(is_rest ? "other ops" : member.op);
@@ -61,7 +61,7 @@ bool take_site(BodyReader& body, SiteInfo* info) {
   info->bytes = body.signed_number();
   info->flops = body.real();
   const std::uint64_t members = body.count();
-  if (async_and_unit >= 2 * kUnits || members > kMostMembers) return false;
+  if (async_and_unit >= 2 * kUnits || members > kMostMembersInAFile) return false;
   info->async = (async_and_unit & 1) != 0;
   info->unit = static_cast<Unit>(async_and_unit >> 1);
   if (body.is_broken() || kind >= kSpanKinds || copy > static_cast<std::uint64_t>(Copy::host_to_host)) return false;

@@ -316,7 +316,7 @@ double tolerance(const Group& group, const GroupOutput& output, double value) {
   return rounding(output.dtype) * std::fabs(value) + unit * (8 * std::fabs(value) + each + own);
 }
 
-void check(const GroupCase& c, unsigned seed) {
+void check_text(const GroupCase& c, unsigned seed) {
   SCOPED_TRACE(c.name + "\n" + to_string(c.group) + c.why());
   std::mt19937 rng(seed);
   std::vector<Operand> operands;
@@ -374,7 +374,7 @@ TEST(GroupText, GivesWhatTheReferenceGives) {
   unsigned seed = 1;
   int failures = 0;
   for (const GroupCase& c : group_cases()) {
-    check(c, seed++);
+    check_text(c, seed++);
     if (HasFailure() && ++failures >= 3) break;
   }
 }

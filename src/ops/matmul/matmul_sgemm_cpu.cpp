@@ -17,19 +17,19 @@ namespace {
 
 constexpr std::int64_t kManyRows = 1536, kRowsOfAThread = 256, kManyColumns = 1024, kDeep = 128;
 
-struct Place {
+struct Operand {
   std::int64_t ld = 0;
   bool is_transposed = false;
 };
 
 /// Whether the operand is a plain matrix, and how it lies.
-bool is_plain(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, Place* place) {
+bool is_plain(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, Operand* place) {
   return blas_layout(operand, rows, columns, &place->ld, &place->is_transposed);
 }
 
 class Sgemm : public PreparedKernel {
  public:
-  Sgemm(const MatmulShape& shape, const Place& a, const Place& b, const Place& c)
+  Sgemm(const MatmulShape& shape, const Operand& a, const Operand& b, const Operand& c)
       : m_(shape.m), n_(shape.n), k_(shape.k), a_(a), b_(b), c_(c) {}
 
   void run(const KernelRun& run) const override {
@@ -46,7 +46,7 @@ class Sgemm : public PreparedKernel {
 
  private:
   std::int64_t m_, n_, k_;
-  Place a_, b_, c_;
+  Operand a_, b_, c_;
 };
 
 }  // namespace
@@ -55,7 +55,7 @@ std::unique_ptr<PreparedKernel> prepare_sgemm(const MatmulShape& shape) {
   if (shape.dtype != DType::f32 || shape.result_dtype != DType::f32 || !shape.batch.empty()) return nullptr;
   const std::int64_t rows = std::max(kManyRows, kRowsOfAThread * max_threads());
   if (shape.m < rows || shape.n < kManyColumns || shape.k < kDeep) return nullptr;
-  Place a, b, c;
+  Operand a, b, c;
   if (!is_plain(shape.a, shape.m, shape.k, &a) || !is_plain(shape.b, shape.k, shape.n, &b) ||
       !is_plain(shape.c, shape.m, shape.n, &c) || b.is_transposed || c.is_transposed) {
     return nullptr;

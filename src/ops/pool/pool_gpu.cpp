@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-constexpr int kElementThreads = 256;
+constexpr int kPoolThreads = 256;
 // Taps of a row of a window, or windows of a row that an element is in, whose loads are in flight together.
 constexpr std::int64_t kMostAhead = 4;
 
@@ -38,7 +38,7 @@ gpu::TextPlan plan_elements(const KernelCall& call) {
   if (result.elements() == 0) return {};
   gpu::TextParts parts;
   parts.name = call.op->name;
-  parts.threads = kElementThreads;
+  parts.threads = kPoolThreads;
   std::int64_t most = std::max(gpu::reach_of(shape.from), gpu::reach_of(shape.to));
   if (shape.has_index()) most = std::max(most, gpu::reach_of(shape.index));
   for (const WindowAxis& axis : windows) most = std::max(most, gpu::reach_of(axis));
@@ -85,7 +85,7 @@ gpu::TextPlan plan_elements(const KernelCall& call) {
       break;
   }
   parts.call = both + parts.call;
-  parts.ctas = ceil_div(result.elements() / vector, kElementThreads);
+  parts.ctas = ceil_div(result.elements() / vector, kPoolThreads);
   return {{gpu::make_text_kernel(parts)}, 0, {}};
 }
 

@@ -14,7 +14,7 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::array<std::int64_t, 3> kPixels{0, 2, 3};
+constexpr std::array<std::int64_t, 3> kChecked{0, 2, 3};
 
 struct Case {
   Shape x;
@@ -62,7 +62,7 @@ void build(Graph& g, const Case& c) {
   const Value dy = image(g, "dy", c.dtype, y.shape());
   const Value made = gradients(std::array{sum(cast(y, f32) * cast(dy, f32))}, std::array{x})[0];
   const Value z = image(g, "z", c.dtype, c.x), wide = cast(made, f32);
-  const Value total = sum(wide, kPixels), product = sum(wide * cast(z, f32), kPixels);
+  const Value total = sum(wide, kChecked), product = sum(wide * cast(z, f32), kChecked);
   g.fetch("total", total), g.fetch("product", product);
   const auto per_channel = [&](const char* name, const Value& of) {
     const Value mixed = matmul(reshape(of, Shape{1, c.x[1]}), g.input(name, f32, {c.x[1], c.x[1]}));

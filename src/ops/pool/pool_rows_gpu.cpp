@@ -27,7 +27,7 @@ std::array<WindowAxis, 2> windows_of(const KernelCall& call, const PoolShape& sh
   return window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
 }
 
-std::string rows_refusal(const KernelCall& call) {
+std::string pool_rows_refusal(const KernelCall& call) {
   const PoolShape shape(call);
   if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
   if (shape.to.type.shape.elements() == 0) return "an extent is 0";
@@ -108,7 +108,7 @@ gpu::TextPlan plan_rows(const KernelCall& call, const Epilogue* prologue) {
 
 void register_pool_rows_gpu() {
   gpu::register_text_kernel(
-      "max_pool2d", "rows", rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); }, Faults::none,
+      "max_pool2d", "rows", pool_rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); }, Faults::none,
       ~0u);
   register_prologue_kernel(
       "max_pool2d",

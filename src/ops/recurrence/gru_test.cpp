@@ -7,7 +7,7 @@
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t kSteps = 400, kRows = 2, kUnits = 3;
+constexpr std::int64_t kSteps = 400, kBatch = 2, kUnits = 3;
 
 // z is about 0.99 and n about 1, so that every step adds a hundredth of the difference to 1: rounded to bf16 after
 // every step, the state would stop far below.
@@ -25,8 +25,8 @@ Feeds slow_feeds(Graph& g) {
 }
 
 GruRecurrence build(Graph& g, DType dtype) {
-  const Value xw = g.input("xw", dtype, {kSteps, kRows, 3 * kUnits}), u = g.input("u", dtype, {kUnits, 3 * kUnits});
-  return gru_recurrence(xw, u, g.input("bm", dtype, {kUnits}), g.input("h0", dtype, {kRows, kUnits}));
+  const Value xw = g.input("xw", dtype, {kSteps, kBatch, 3 * kUnits}), u = g.input("u", dtype, {kUnits, 3 * kUnits});
+  return gru_recurrence(xw, u, g.input("bm", dtype, {kUnits}), g.input("h0", dtype, {kBatch, kUnits}));
 }
 
 Tensors run(const CompileOptions& options, DType dtype, const std::string& has_step = "") {

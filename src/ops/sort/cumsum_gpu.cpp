@@ -16,11 +16,11 @@
 namespace paoding {
 namespace {
 
-constexpr int kThreads = 256, kItems = 4;
+constexpr int kSumThreads = 256, kItems = 4;
 constexpr std::int64_t kWanted = 132 * 1024;  // threads that keep a large GPU busy
 constexpr std::int64_t kLeastPart = 64;       // steps of one thread
 
-gpu::TextPlan plan(const KernelCall& call) {
+gpu::TextPlan plan_cumsum(const KernelCall& call) {
   const int axis = along_axis(call);
   const Rows from = *rows_of(call.inputs[0], axis), to = *rows_of(call.outputs[0], axis);
   const DType dtype = call.inputs[0].type.dtype;
@@ -28,16 +28,16 @@ gpu::TextPlan plan(const KernelCall& call) {
   if (count * columns == 0) return {};
   const bool is_rows = to.inner.extent == 1;
   // A unit is one thread's run of elements, or a CTA's tile.
-  const std::int64_t unit = is_rows ? kThreads * kItems : kLeastPart;
-  const std::int64_t lanes = is_rows ? columns * kThreads : columns;
+  const std::int64_t unit = is_rows ? kSumThreads * kItems : kLeastPart;
+  const std::int64_t lanes = is_rows ? columns * kSumThreads : columns;
   const std::int64_t most_parts = std::min(ceil_div(count, unit), ceil_div(kWanted, lanes));
   const std::int64_t part = ceil_div(ceil_div(count, most_parts), unit) * unit;
   const std::int64_t parts = ceil_div(count, part);
 
   gpu::TextParts text;
-  text.threads = kThreads;
+  text.threads = kSumThreads;
   text.is_wide = gpu::needs_wide_index(std::max({gpu::reach_of(call.inputs[0]), gpu::reach_of(call.outputs[0]),
-                                                 columns * parts, parts * part + kThreads * kItems}));
+                                                 columns * parts, parts * part + kSumThreads * kItems}));
   text.constants = fmt::format("constexpr int kItems = {};\nconstexpr bool kExclusive = {}, kReverse = {};\n", kItems,
                                call.attrs.get_bool("exclusive"), call.attrs.get_bool("reverse"));
   text.functions = k_cumsum_cu;
@@ -47,7 +47,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   text.sizes.number("from_outer", from.outer.stride), text.sizes.number("from_middle", from.middle.stride);
   text.sizes.number("to_outer", to.outer.stride), text.sizes.number("to_middle", to.middle.stride);
   text.operands = {gpu::input_parameter(dtype, "a"), gpu::output_parameter(dtype, "out")};
-  text.ctas = is_rows ? columns * parts : ceil_div(columns * parts, kThreads);
+  text.ctas = is_rows ? columns * parts : ceil_div(columns * parts, kSumThreads);
   gpu::TextPlan made;
   for (const bool is_total : {true, false}) {
     if (is_total && parts == 1) continue;
@@ -62,6 +62,6 @@ gpu::TextPlan plan(const KernelCall& call) {
 
 }  // namespace
 
-void register_cumsum_gpu() { gpu::register_text_kernel("cumsum", "scan", along_axis_refusal, plan); }
+void register_cumsum_gpu() { gpu::register_text_kernel("cumsum", "scan", along_axis_refusal, plan_cumsum); }
 
 }  // namespace paoding

@@ -17,7 +17,7 @@ constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // cuBLAS's own cho
 // For fewer, tiles of our own fill the chip as well; in f32 they are slow, and are not cut along the channels.
 constexpr std::int64_t kLeastPixels = 1024, kLeastPixelsOfF32 = 64;
 
-std::string rows_refusal(const Layout& image, const char* name) {
+std::string image_rows_refusal(const Layout& image, const char* name) {
   const auto& strides = image.strides;
   const Shape& extents = image.type.shape;
   const bool is_there = strides[1] == 1 && strides[3] >= extents[1] &&
@@ -45,7 +45,7 @@ std::string product_refusal(const KernelCall& call) {
     return fmt::format("{} channels in and {} out, needed multiples of {}", shape.channels, shape.outputs, whole);
   }
   for (const auto& [image, name] : {std::pair{&shape.x, "x"}, {&shape.y, "y"}}) {
-    if (std::string why = rows_refusal(*image, name); !why.empty()) return why;
+    if (std::string why = image_rows_refusal(*image, name); !why.empty()) return why;
     if (image->strides[3] % whole != 0) return fmt::format("pixels of {} do not begin at multiples of 16 bytes", name);
   }
   if (std::ranges::any_of(call.alignments, [](std::int64_t bytes) { return bytes % 16 != 0; })) {

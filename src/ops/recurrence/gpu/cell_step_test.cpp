@@ -69,7 +69,7 @@ void expect_near(const CellCase& c, const Tensors& got, const Feeds& feeds, int 
 
 // Every kind and dtype; rows that several CTAs finish; more depth than a chunk; units that fill no cluster; weights
 // whose rows begin anywhere.
-const std::vector<CellCase>& cases() {
+const std::vector<CellCase>& cell_cases() {
   static const std::vector<CellCase> all = {
       {"lstm_cell", f32, 1, 40, 64},   {"lstm_cell", bf16, 3, 64, 40}, {"lstm_cell", f16, 8, 530, 24},
       {"lstm_cell", f32, 2, 5, 33},    {"gru_cell", f32, 8, 24, 36},   {"gru_cell", bf16, 7, 1030, 16},
@@ -82,13 +82,13 @@ const std::vector<CellCase>& cases() {
 TEST(CellStep, IsRightInTheEmulationUnderEverySchedule) {
   std::vector<std::unique_ptr<EmulatedProgram>> programs;
   std::vector<const gpu::TextLaunch*> kernels;
-  for (const CellCase& c : cases()) {
+  for (const CellCase& c : cell_cases()) {
     programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graph_of(c))));
     for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
   }
   const gpu::EmulatedKernels compiled(kernels);
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    const CellCase& c = cases()[i];
+    const CellCase& c = cell_cases()[i];
     ASSERT_EQ(programs[i]->library_op(), "") << c.text();
     const Feeds feeds = feeds_of(c);
     const Tensors tensors = to_tensors(*graph_of(c), feeds);
@@ -104,7 +104,7 @@ TEST(CellStep, IsRightInTheEmulationUnderEverySchedule) {
 // Three of them, each of which reads the results of the one in front.
 TEST(CellStep, IsRightOnAGpu) {
   PD_SKIP_WITHOUT_A_GPU();
-  for (const CellCase& c : cases()) {
+  for (const CellCase& c : cell_cases()) {
     SCOPED_TRACE(c.text());
     const Feeds feeds = feeds_of(c);
     Program program(*graph_of(c, 3), on_gpu());

@@ -27,8 +27,8 @@ constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recur
 constexpr std::int64_t kMostLlRows = 8;       // recurrence_forward_memory.cu: a word of each cell is given for itself
 constexpr std::int64_t kMostPipelineBytes = 64 << 20;  // of words that a layer of a pipeline hands on
 constexpr std::int64_t kMostPipelineRows = 8;  // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
-constexpr std::int64_t kReservedBytes = 1 << 10;
-constexpr std::int64_t kMostSums = 4;            // of a unit over time, of a gradient
+constexpr std::int64_t kReservedOfCta = 1 << 10;
+constexpr std::int64_t kMostSumsOfUnit = 4;            // of a unit over time, of a gradient
 constexpr std::int64_t kMostRowsTwice = 2;       // beside streams
 constexpr std::int64_t kMostChunkFragments = 4;  // of a gradient, that come together
 
@@ -132,7 +132,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, CtaGroup* cta
     if (cta_group->simt_fma) work = 2 * cta_group->warps * cta_group->rows * cta_group->units * 4;
     const bool is_of_one_unit =
         cta_group->warps * 32 % cta_group->units == 0;  // a thread's cells: recurrence_backward_sums.cu
-    work = std::max(work, cta_group->warps * 32 * (is_of_one_unit ? 1 : cells(*cta_group)) * kMostSums * 4);
+    work = std::max(work, cta_group->warps * 32 * (is_of_one_unit ? 1 : cells(*cta_group)) * kMostSumsOfUnit * 4);
     cta_group->ring_at = round_up(work, 16);
     if (ring > 0) work = cta_group->ring_at + ring;
   } else {
@@ -149,7 +149,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, CtaGroup* cta
   const std::int64_t rest = cta_group->rest_fragments() * cta_group->warps * fragment_bytes(layer, *cta_group);
   const std::int64_t mbarriers = cta_group->units_per_warpgroup ? 4 : 2,
                      head = round_up(mbarriers * 8 + cta_group->rows * 8, 16) + rest;
-  const std::int64_t room = target.shared_bytes - kReservedBytes - head;
+  const std::int64_t room = target.shared_bytes - kReservedOfCta - head;
   cta_group->shared_bytes = head + work, cta_group->work_bytes = work;
   if (layer.is_backward && cta_group->simt_fma) return room >= work;  // weights go where they stay
   const std::int64_t gates = cta_group->simt_fma || !cta_group->keeps_sums ? layer.gates : 4;
@@ -388,7 +388,7 @@ std::vector<CtaGroup> possible_cta_groups(const LayerExtents& layer, const Targe
                           : fmt::format(
                                 "the weights of {} units do not fit {} CTAs: they would need {} bytes of shared "
                                 "memory each, {} are there",
-                                layer.hidden, target.sm_count, bytes, target.shared_bytes - kReservedBytes);
+                                layer.hidden, target.sm_count, bytes, target.shared_bytes - kReservedOfCta);
   }
   return cta_groups;
 }

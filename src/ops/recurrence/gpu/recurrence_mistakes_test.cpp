@@ -17,7 +17,7 @@ struct Exchange {
   std::vector<Mistake> mistakes;
 };
 
-Target chip_of(int sm_count) {
+Target target_with(int sm_count) {
   Target target = named_target("h200");
   target.sm_count = sm_count;
   return target;
@@ -37,7 +37,7 @@ std::vector<Exchange> exchanges() {
       {"copies within a cluster",
        {"of 16 CTAs;whole units, copied", {f32, true, 4, 6, 250, false, false, false}},
        "",
-       chip_of(16),
+       target_with(16),
        {{"else barrier_wait(2, kFinishers);", "else {}"},
         {"if constexpr (kGroupCtas > 1) cluster_leave();", ""},
         {"constexpr int kStates = 2;", "constexpr int kStates = 1;"}}},
@@ -49,14 +49,14 @@ std::vector<Exchange> exchanges() {
       {"chunks with units of their own",
        {"of 8 CTAs;units per warpgroup", {bf16, false, 4, 26, 256, true, true, false}},
        "kUnitsPerWarpgroup = true",
-       chip_of(9),
+       target_with(9),
        {{"wait_on_mbarrier(&mbarriers[2 + step % 2], (step - 1) / 2);", ""},
         {"else if constexpr (kUnitsPerWarpgroup) barrier_wait(3 + thread / kTogether, kTogether);", ""},
         {"constexpr int kStates = 2;", "constexpr int kStates = 1;"}}},
       {"gradients by batch_tiles",
        {"of 16 CTAs", {f16, false, 4, 10, 256}},
        "",
-       chip_of(19),
+       target_with(19),
        {kWaitsOnNoMbarrier,
         {"      __syncwarp();\n      if (lane < kCtas", "      if (lane < kCtas"},
         {"if constexpr (kGivesByWarps) __syncthreads();", ""},
@@ -72,7 +72,7 @@ std::vector<Exchange> exchanges() {
       {"a state that partial-sum peers share out",
        {"4 units a CTA, through memory, 4 partial-sum peers", {f32, true, 24, 9, 60, false, false, false}},
        "kSingleBuffered = true",
-       chip_of(16),
+       target_with(16),
        {{"while (!ask()) {}", "ask();"},
         {"kUntilHad = kSharesState ? 2 : 1;", "kUntilHad = 1;"},
         {"uint4* const of_step = places + step % 2 * kPlacePieces;", "uint4* const of_step = places;"},
@@ -98,24 +98,24 @@ std::vector<Exchange> exchanges() {
       {"parts of gradients by partial-sum peers, rows with lengths",
        {"through memory, 2 partial-sum peers", {f32, true, 5, 9, 30, true, false, true, rnn}},
        "kCtaGroups = 1",
-       chip_of(4),
+       target_with(4),
        {{"while (!ask()) {}", "ask();"}}},
       {"gradients in full f32",
        {"of 6 CTAs;a CTA, SIMT FMA", {f32, false, 6, 2, 70}},
        "",
-       chip_of(6),
+       target_with(6),
        {{"while (!have_come(asked_now, epoch)) ask(asked_now, from, first, epoch);", ""},
         {"const int parts = kept_known(step % 2 * (kPartWords * 4));", "const int parts = 0;"},
         {"unsigned* const to = given[i] + step % 2 * (kPlacePieces * 4);", "unsigned* const to = given[i];"}}},
       {"weights out of memory",
        {"SIMT FMA, whole units;weights out of memory, 2 ahead", {f32, false, 3, 1, 300, false, false, false}},
        "",
-       chip_of(6),
+       target_with(6),
        {{"copies_wait<kAhead - 1>();", "copies_wait<kAhead>();"}, {"ask((chunk + kAhead) % kChunks);", ""}}},
       {"input copied ahead",
        {"of 8 CTAs;units per warpgroup", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
        "kCopiesAhead = true",
-       chip_of(9),
+       target_with(9),
        {{"if constexpr (kCopiesAhead) copies_wait<0>();", ""}}},
   };
 }
@@ -143,14 +143,14 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
 TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
   const CtaGroupCase by_cta_groups = {"2 CTA groups", {bf16, false, 3, 3, 40, true}};
   std::vector<EmulatedLayer<LayerCase>> all;
-  all.push_back(emulated_layer(by_cta_groups, chip_of(8)));
+  all.push_back(emulated_layer(by_cta_groups, target_with(8)));
   for (const Exchange& exchange : exchanges()) {
     const Plan plan = plan_by_cta_group(exchange.layer, exchange.target);
     const bool is_in_memory = has_kernel(plan, "through memory", "");  // clusters' exchanges are in memory of their own
     if (is_in_memory) all.push_back(emulated_layer(exchange.layer, exchange.target));
   }
   expect_right_under_schedules(all, 1, true);
-  const Plan plan = plan_by_cta_group(by_cta_groups, chip_of(8));
+  const Plan plan = plan_by_cta_group(by_cta_groups, target_with(8));
   const auto graph = graph_of(by_cta_groups.second);
   const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(by_cta_groups.second, *graph)),
                                         to_tensors(*graph, feeds_of(by_cta_groups.second, *graph, 6))};
