@@ -76,6 +76,9 @@ const std::vector<Pass>& pipeline();
 /// run_passes() begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
 void expand_composed_ops(Graph& graph, PassNotes& notes);
 
+/// The first of all, unless that pass is disabled: see reroll_loops.cpp.
+void reroll_loops(Graph& graph, PassNotes& notes);
+
 /// Before that, whatever is disabled, since gradients have seen scans so: see recognize_recurrences.cpp.
 void recognize_recurrences(Graph& graph, PassNotes& notes);
 

@@ -19,6 +19,8 @@ void leave_alone(Graph&, PassNotes&) {}
 
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
+      {"reroll_loops", "a loop that came unrolled is a scan; before all others, which know how to make those fast",
+       leave_alone},
       {"claim_composed", "a kernel may run a composed op as a whole; before all others, where such ops are taken apart",
        leave_alone},
       {"stack_carries", "what the steps of a loop began with is what they carry, not a second copy of what they made",
@@ -148,6 +150,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
   };
+  if (!is_disabled("reroll_loops")) run({"reroll_loops", "a loop that came unrolled is a scan", reroll_loops});
   // It is not in the list of passes that can be switched off, since gradients have seen its result.
   run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});
   // A part of a pass of the list, where a kernel is not asked yet.
