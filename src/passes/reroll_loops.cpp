@@ -17,6 +17,7 @@
 #include <set>
 
 #include "base/cancel_poll.h"
+#include "graph/formula.h"
 #include "graph/keep_names.h"
 #include "ops/scan/scan.h"
 #include "ops/views.h"
@@ -142,12 +143,27 @@ class Roller {
               : from.from == From::outside   ? elements[element_at_.at({i, k})]
                                              : constant_of.at(ref);
       }
-      for (auto& inner : copy.bodies) inner = inner->clone();
-      copy.decision = nullptr;
-      const auto outputs = static_cast<std::int32_t>(copy.types.size());
-      const NodeId made = body_->add(std::move(copy));
-      for (std::int32_t k = 0; k < outputs; ++k) inside_[{i, k}] = {made, k};
+      const std::vector<Ref> made = put_into_body(std::move(copy));
+      for (std::size_t k = 0; k < made.size(); ++k) inside_[{i, static_cast<std::int32_t>(k)}] = made[k];
     }
+  }
+
+  // The node, or its composition where a user's scan has that.
+  std::vector<Ref> put_into_body(Node node) {
+    std::vector<Ref> results;
+    if (node.op->is_open_in_bodies) {
+      const KeepNames names(*body_, node);
+      Values inputs;
+      for (const Ref& ref : node.inputs) inputs.push_back(body_->value(ref));
+      for (const Value& value : expand_composed(*body_, *node.op, inputs, node.attrs)) results.push_back(value.ref());
+      return results;
+    }
+    for (auto& inner : node.bodies) inner = inner->clone();
+    node.decision = nullptr;
+    const auto outputs = static_cast<std::int32_t>(node.types.size());
+    const NodeId made = body_->add(std::move(node));
+    for (std::int32_t k = 0; k < outputs; ++k) results.push_back({made, k});
+    return results;
   }
 
   void fetch(const char* kind, const Place& place) {

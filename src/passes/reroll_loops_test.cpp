@@ -3,6 +3,8 @@
 
 #include "paoding/ops.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/unrolled.h"
 
 namespace paoding {
 namespace {
@@ -10,7 +12,7 @@ namespace {
 using Step = std::function<StepResult(const Values& carry, const Values& element)>;
 
 // The same loop as scan() builds, unrolled: elements are slices along `axis` of the sequences.
-StepResult unrolled(const Values& initial, const Values& sequences, std::int64_t length, const Step& body, int axis = 0,
+StepResult unrolled_loop(const Values& initial, const Values& sequences, std::int64_t length, const Step& body, int axis = 0,
                     bool is_reverse = false) {
   Values carries = initial;
   std::vector<Values> outputs;
@@ -47,7 +49,7 @@ struct Cell {
 TEST(RerollLoops, MakesOneScanOfAnUnrolledCell) {
   Graph g;
   const Cell c(g);
-  const StepResult made = unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {9, 2, 3})}, 9, cell(c.w, c.u, c.b));
+  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {9, 2, 3})}, 9, cell(c.w, c.u, c.b));
   g.fetch("hs", made.outputs[0]), g.fetch("h", made.carries[0]);
   const auto notes = run_and_compare(g, {reroll_loops});
   const Node& scan = only(g, "scan");
@@ -64,7 +66,7 @@ TEST(RerollLoops, TakesElementsAndResultsAlongAnyAxis) {
   Graph g;
   const Cell c(g);
   const StepResult made =
-      unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {2, 6, 3})}, 6, cell(c.w, c.u, c.b), 1);
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {2, 6, 3})}, 6, cell(c.w, c.u, c.b), 1);
   g.fetch("hs", made.outputs[0]);
   run_and_compare(g, {reroll_loops});
   EXPECT_EQ(only(g, "scan").attrs.get_int("length"), 6);
@@ -75,7 +77,7 @@ TEST(RerollLoops, RunsBackwardsWhereElementsDo) {
   Graph g;
   const Cell c(g);
   const StepResult made =
-      unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, cell(c.w, c.u, c.b), 0, true);
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, cell(c.w, c.u, c.b), 0, true);
   g.fetch("hs", made.outputs[0]), g.fetch("h", made.carries[0]);
   run_and_compare(g, {reroll_loops});
   EXPECT_TRUE(only(g, "scan").attrs.get_bool("reverse"));
@@ -98,7 +100,7 @@ TEST(RerollLoops, TakesTheFirstTurnInThoughItMakesWhatAllRead) {
   Graph g;
   const Value w = g.input("w", f32, {4, 3}), u = g.input("u", f32, {4, 4}), scale = g.input("scale", f32, {4, 4});
   const StepResult made =
-      unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, [&](const Values& carry, const Values& in) {
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, [&](const Values& carry, const Values& in) {
         const Value h = tanh(matmul(in[0], transpose(w, std::array<std::int64_t, 2>{1, 0})) + matmul(carry[0], exp(u) * scale));
         return step({h}, {h});
       });
@@ -112,8 +114,8 @@ TEST(RerollLoops, MakesALoopOfEachLayer) {
   Graph g;
   const Cell c(g);
   const Value v = g.input("v", f32, {4, 4});
-  const StepResult lower = unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
-  const StepResult upper = unrolled({g.input("k0", f32, {2, 4})}, {lower.outputs[0]}, 8, cell(v, c.u, c.b));
+  const StepResult lower = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
+  const StepResult upper = unrolled_loop({g.input("k0", f32, {2, 4})}, {lower.outputs[0]}, 8, cell(v, c.u, c.b));
   g.fetch("hs", upper.outputs[0]);
   run_and_compare(g, {reroll_loops});
   EXPECT_EQ(count_here(g, "scan"), 2);
@@ -123,13 +125,12 @@ TEST(RerollLoops, MakesLoopsInALoop) {
   Graph g;
   const Cell c(g);
   const Value v = g.input("v", f32, {4, 4}), x = g.input("x", f32, {5, 6, 2, 3});
-  const StepResult made = unrolled({g.input("h0", f32, {2, 4})}, {x}, 5, [&](const Values& carry, const Values& in) {
-    const StepResult inner = unrolled({tanh(matmul(carry[0], v))}, {in[0]}, 6, cell(c.w, c.u, c.b));
+  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {x}, 5, [&](const Values& carry, const Values& in) {
+    const StepResult inner = unrolled_loop({tanh(matmul(carry[0], v))}, {in[0]}, 6, cell(c.w, c.u, c.b));
     return step({inner.carries[0]}, {inner.carries[0]});
   });
   g.fetch("hs", made.outputs[0]);
   run_and_compare(g, {reroll_loops});
-  if (getenv("SHOW")) puts(to_text(g).c_str());
   const Node& outer = only(g, "scan");
   EXPECT_EQ(outer.attrs.get_int("length"), 5);
   EXPECT_EQ(only(*outer.bodies[0], "scan").attrs.get_int("length"), 6);
@@ -152,7 +153,7 @@ TEST(RerollLoops, LeavesATurnThatDiffersOut) {
     const Cell c(g);
     int turn = 0;
     const StepResult made =
-        unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {10, 2, 3})}, 10, [&](const Values& carry, const Values& in) {
+        unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {10, 2, 3})}, 10, [&](const Values& carry, const Values& in) {
           const Value sum = matmul(in[0], c.w) + matmul(carry[0], c.u), h = turn++ == odd ? exp(-sum) : tanh(sum);
           return step({h}, {h});
         });
@@ -185,7 +186,7 @@ TEST(RerollLoops, GivesTheSameWhereAnOperandIsSwappedOrAnIndexSkips) {
 TEST(RerollLoops, MakesLoopsOfGradientsToo) {
   Graph g;
   const Cell c(g);
-  const StepResult made = unrolled({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
+  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
   const Value loss = sum(square(made.outputs[0]));
   const Values grads = gradients(std::array{loss}, std::array{c.w, c.u, c.b});
   g.fetch("dw", grads[0]), g.fetch("du", grads[1]), g.fetch("db", grads[2]);
@@ -237,7 +238,7 @@ TEST(RerollLoops, GivesTheSameForRandomTurns) {
     for (std::size_t k = 0; k < 1 + random() % 2; ++k) sequences.push_back(g.input("x" + std::to_string(k), f64, shape));
     for (std::size_t k = 0; k < 2; ++k) outside.push_back(g.input("w" + std::to_string(k), f64, {4, 4}));
     const StepResult made =
-        unrolled(initial, sequences, length, random_step(&random, outside, carries), axis, random() % 2 == 0);
+        unrolled_loop(initial, sequences, length, random_step(&random, outside, carries), axis, random() % 2 == 0);
     for (std::size_t k = 0; k < carries; ++k) g.fetch("last" + std::to_string(k), made.carries[k]);
     for (std::size_t k = 0; k < made.outputs.size(); ++k) g.fetch("out" + std::to_string(k), made.outputs[k]);
     if (random() % 2 == 0) {
@@ -249,6 +250,65 @@ TEST(RerollLoops, GivesTheSameForRandomTurns) {
     if (length >= 6) rolled += count_here(g, "scan") > 0;
   }
   EXPECT_GT(rolled, 60);
+}
+
+TEST(RerollLoops, GivesTheSameForRandomGraphsWhoseScansAreUnrolled) {
+  int before = 0, rolled = 0;
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    Graph g;
+    const testing_program::RandomGraph random(g, seed);
+    const auto flat = unrolled(g);
+    before += count_here(g, "scan") > 0;
+    SCOPED_TRACE(seed);
+    run_and_compare(*flat, {reroll_loops});
+    rolled += count_here(*flat, "scan") > 0;
+  }
+  EXPECT_GT(before, 20);
+  EXPECT_GE(rolled, 2);  // most have fewer than four steps, or no product
+}
+
+// Unrolled over 7 steps: x [7, B, I].
+template <class Make>
+void expect_recurrence(const char* op, std::size_t carries, int gates, const Make& make) {
+  Graph g;
+  const Value x = g.input("x", f32, {7, 2, 3}), w = g.input("w", f32, {3, 4 * gates}), u = g.input("u", f32, {4, 4 * gates}),
+              b = g.input("b", f32, {4 * (gates == 3 ? 4 : gates)});
+  Values initial;
+  for (std::size_t k = 0; k < carries; ++k) initial.push_back(g.input("h" + std::to_string(k), f32, {2, 4}));
+  const StepResult made =
+      unrolled_loop(initial, {x}, 7, [&](const Values& carry, const Values& in) { return make(carry, in[0], w, u, b); });
+  g.fetch("hs", made.outputs[0]), g.fetch("h", made.carries[0]);
+  const auto notes = run_and_compare(g, {reroll_loops, recognize_recurrences});
+  EXPECT_EQ(count_here(g, op), 1) << (notes.empty() ? "" : notes.back());
+}
+
+TEST(RerollLoops, MakesRecurrentLayersOfUnrolledCells) {
+  expect_recurrence("lstm_recurrence", 2, 4, [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
+    const auto [h, c] = lstm_cell(x, carry[0], carry[1], w, u, b);
+    return step({h, c}, {h});
+  });
+  expect_recurrence("gru_recurrence", 1, 3, [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
+    const Value h = gru_cell(x, carry[0], w, u, b);
+    return step({h}, {h});
+  });
+}
+
+TEST(RerollLoops, NeedsTimeThatGrowsWithTheNodes) {
+  const auto seconds = [](int turns) {
+    Graph g;
+    const Cell c(g);
+    const StepResult made =
+        unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {turns, 2, 3})}, turns, cell(c.w, c.u, c.b));
+    g.fetch("hs", made.outputs[0]);
+    const auto begin = std::chrono::steady_clock::now();
+    PassNotes notes;
+    reroll_loops(g, notes);
+    EXPECT_EQ(only(g, "scan").attrs.get_int("length"), turns);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  seconds(50);
+  const double few = seconds(250), many = seconds(4000);
+  EXPECT_LT(many, 16 * 4 * few);
 }
 
 }  // namespace
