@@ -12,7 +12,7 @@ FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-browser deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle diff clean help
+.PHONY: build debug demo deps deps-docs deps-browser deps-fuzz deps-tsan deps-gpu deps-python deps-torch deps-aarch64 docs wheels test test-all test-torch test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle diff clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -63,9 +63,13 @@ docs: deps-docs   ## Write the guide and the reference as a site, build/docs/htm
 wheels: deps      ## A Python wheel for each of PYTHONS (python3) into build-wheels/, tested in a new environment
 	@python/wheels.sh build-wheels $(PYTHONS)
 
-test: deps        ## Build, then run every test
+test: deps        ## Build, then run every test, with a third of the cases of emulated kernels
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
+
+test-all: deps    ## The same with all cases of emulated kernels: half an hour more on two cores
+	$(call build,release,build)
+	@PAODING_CASE_SHARE=1/1 tools/run_tests.sh build $(JOBS)
 
 test-torch: deps deps-python deps-torch  ## The tests of paoding.torch, which `make test` runs too where `make deps-torch` was called
 	$(call build,release,build)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # unite(out target include_root [HOT pattern] files...): puts the C++ files of a folder together, at most PAODING_UNITY_FILES to
-# a unit that includes them, since most of the time to compile a file goes into headers and into templates that its neighbours
+# a unit that includes them (ten of tests), since most of the time to compile a file goes into headers and into templates that its neighbours
 # use too: 28 files of src/plan take 31 s of a core as three units and 18 s as one. `out` is what to compile: the units, and
 # the files that stay alone. With PAODING_UNITY=OFF that is the files themselves.
 # With HOT, files whose path from `include_root` matches the pattern keep the build's optimisation; the others get -O2 in a
@@ -48,9 +48,17 @@ function(unite out target include_root)
       endif()
       continue()
     endif()
-    # src/ops/conv/pool.cpp is compiled with its neighbours of src/ops, which often are too few in a folder of their own.
-    string(REGEX MATCH "^(src/|tests/)?[^/]+" folder "${place}")
+    if(place MATCHES "_test[.]cpp$|^tests/")
+      # Tests name their helpers alike (run, check, message_of), and one would hide another's without an error.
+      cmake_path(GET place PARENT_PATH folder)
+    else()
+      # src/ops/conv/pool.cpp is compiled with its neighbours of src/ops, which often are too few in a folder of their own.
+      string(REGEX MATCH "^[^/]+" folder "${place}")
+    endif()
     string(REPLACE "/" "_" folder "${folder}")
+    if(place MATCHES "_test[.]cpp$|^tests/")
+      string(APPEND kind _tests)
+    endif()
     list(APPEND kinds files_${folder}${kind})
     list(APPEND files_${folder}${kind} ${place})
   endforeach()
@@ -59,7 +67,11 @@ function(unite out target include_root)
   list(REMOVE_DUPLICATES kinds)
   foreach(kind ${kinds})
     list(LENGTH ${kind} count)
-    math(EXPR unit_count "(${count} + ${PAODING_UNITY_FILES} - 1) / ${PAODING_UNITY_FILES}")
+    set(most ${PAODING_UNITY_FILES})
+    if(kind MATCHES "_tests$")
+      set(most 10)
+    endif()
+    math(EXPR unit_count "(${count} + ${most} - 1) / ${most}")
     foreach(unit RANGE 1 ${unit_count})
       # Of sizes that differ by one at most.
       math(EXPR begin "(${unit} - 1) * ${count} / ${unit_count}")

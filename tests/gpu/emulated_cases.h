@@ -6,6 +6,7 @@
 #include "gpu/driver/driver.h"
 #include "gpu/driver/kernel_cache.h"
 #include "tests/gpu/emulated_program.h"
+#include "tests/support/case_share.h"
 #include "tests/support/error_model.h"
 
 namespace paoding::testing_program {
@@ -19,7 +20,7 @@ inline void expect_within(const Graph& g, const Feeds& feeds, const Tensors& got
   }
 }
 
-/// Cases whose runs give the same twice, CTAs in one order and in another.
+/// Cases whose runs give the same twice, CTAs in one order and in another. Those of the share that is asked for are run.
 class EmulatedCases {
  public:
   void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, Plan plan) {
@@ -30,7 +31,8 @@ class EmulatedCases {
     cases_.push_back({std::move(what), std::move(graph), std::move(feeds), std::move(program)});
   }
   std::size_t size() const { return cases_.size(); }
-  void check(double few_roundings = 4) const {
+  void check(double few_roundings = 4) {
+    keep_share(&cases_, [](const Case& c) { return c.what; });
     std::vector<const gpu::TextLaunch*> kernels;
     for (const Case& c : cases_) {
       for (const gpu::TextLaunch* kernel : c.program->kernels()) kernels.push_back(kernel);

@@ -11,6 +11,7 @@
 #include "gpu/kernels/kernel_prelude.h"
 #include "gpu/kernels/to_host_text.h"
 #include "tests/gpu/kernel_texts.h"
+#include "tests/support/case_share.h"
 #include "tests/support/gpu_refusals.h"
 #include "tests/support/op_case.h"
 
@@ -43,8 +44,10 @@ std::string one_program(std::span<const std::string> texts) {
 void compile_all(const Texts& texts, const char* what) {
   constexpr std::size_t kBatch = 24;
   const auto start = std::chrono::steady_clock::now();
+  std::vector<std::pair<std::string, std::string>> shared(texts.begin(), texts.end());
+  keep_share(&shared, [](const auto& text) { return text.first; });
   std::vector<std::string> list, origins;
-  for (const auto& [text, from] : texts) {
+  for (const auto& [text, from] : shared) {
     list.push_back(text);
     origins.push_back(from);
   }

@@ -15,6 +15,7 @@
 #include "gpu/codegen/group_cases.h"
 #include "group/staged.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
+#include "tests/support/case_share.h"
 
 namespace paoding::gpu {
 namespace {
@@ -239,7 +240,11 @@ std::vector<GroupCase> make_cases() {
 }
 
 const std::vector<GroupCase>& group_cases() {
-  static const auto* made = new std::vector<GroupCase>(make_cases());
+  static const auto* made = [] {
+    auto* cases = new std::vector<GroupCase>(make_cases());
+    keep_share(cases, [](const GroupCase& c) { return c.name; });
+    return cases;
+  }();
   return *made;
 }
 

@@ -11,6 +11,7 @@
 
 #include "gpu/driver/nvrtc.h"
 #include "tests/gpu/cuda_emulation/emulated_kernels.h"
+#include "tests/support/case_share.h"
 
 namespace paoding::gpu {
 namespace {
@@ -78,6 +79,10 @@ const std::vector<IndexCase>& index_cases() {
     }
     index_cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));  // nothing but zeros
     index_cases.push_back(make_case(Kind::scatter_elements, f16, i32, {2, 30, 100, 40}));
+    keep_share(&index_cases, [](const IndexCase& c) {
+      return fmt::format("{} {} {} {} {}", static_cast<int>(c.kind), to_string(c.shape.dtype), c.shape.range, c.shape.count,
+                         c.shape.inner);
+    });
     return index_cases;
   }();
   return made;
