@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +28,24 @@ struct ArrayName {
 /// that is not dense or not the host's, (dtype) for elements of no dtype, and for numbers of a list that no element of
 /// `wanted` is (1.7 of an i64); TypeError for a Value. `is_read_only`: whether nobody may write there.
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only = nullptr);
+
+/// The same of any strides: elements that do not lie densely are copied.
+Tensor dense_tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name);
+
+/// The cost of a program's feeds that are not of the input's dtype, or do not lie densely; with the memory that they
+/// were converted into last, by input, since new memory costs more than the cast.
+struct Conversions {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;  // that were made
+  double seconds = 0;
+  std::map<std::string_view, std::shared_ptr<std::byte>> memory = {};
+};
+
+/// A feed for an input: a Tensor on the memory of the object where it is of `wanted` and dense, else, unless
+/// `is_strict`, one that is converted (see converted() in conversion.h), of any strides and any dtype of NumPy's that
+/// has numbers. `shape`: of the input, where it is known. Errors as of tensor_of and converted(), and (shape).
+Tensor feed_of(nb::handle object, DType wanted, const Shape* shape, const ArrayName& name, bool is_strict,
+               Conversions* conversions);
 
 /// For an object that has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it
 /// keeps alive, and the stream that its library works in. The work that fills it comes in front of `stream`. Nothing

@@ -78,7 +78,7 @@ Value input_of(nb::handle object, const Value& beside, Graph* graph, const std::
     return full(home, {}, number_of(object), otherwise);
   }
   const Tensor tensor =
-      tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name});
+      dense_tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name});
   return constant_of(home, tensor, tensor.dtype());
 }
 

@@ -137,7 +137,7 @@ bool is_list_of_rows(nb::handle key) {
 
 Value rows_of(const Value& value, nb::handle key) {
   if (value.shape().rank() == 0) throw nb::index_error("a value of shape [] has no axis 0");
-  const Tensor given = tensor_of(key, DType::i64, {"index"});
+  const Tensor given = dense_tensor_of(key, DType::i64, {"index"});
   if (!is_integer(given.dtype())) {
     throw nb::type_error(("the index is of " + std::string(to_string(given.dtype())) +
                           ", needed are integers\nhint: pd.where, or numpy.nonzero(index)[0]")
