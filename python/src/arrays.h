@@ -70,6 +70,8 @@ Device device_of(const std::string& text);
 
 /// The text that Python prints for a str, for errors: surrogates, which are no text, are escaped.
 std::string text_of(nb::handle object);
+/// str() of an attribute, which nb::str() would take for a str that it is not.
+std::string printed(const nb::object& object);
 /// int, of 5.
 std::string type_name_of(nb::handle object);
 /// A str, unchanged. TypeError when it is none, ValueError when it has surrogates; `role`: "the name of an input".
@@ -81,7 +83,21 @@ std::filesystem::path path_of(nb::handle object);
 
 nb::tuple tuple_of(const Shape& shape);
 
+/// The elements of a tensor as an array of NumPy's in the same memory; bf16, which NumPy has not, as a copy of f32.
+/// Other objects as they are.
+nb::object elements_of(nb::handle object);
+
+inline constexpr const char* kCopyOfParameter =
+    "this is a copy of a parameter's value, which nobody would see change\n"
+    "hint: parameters[name] = array sets the parameter; tensor.copy() is a Tensor to write to";
+
+/// A tensor that Python may not write to, since it is a copy of a parameter's value.
+struct ParameterValue : Tensor {
+  explicit ParameterValue(Tensor copy) : Tensor(std::move(copy)) {}
+};
+
 void bind_tensor(nb::module_& module);
+void bind_tensor_arrays(nb::class_<Tensor>& type);
 void bind_device_tensor(nb::module_& module);
 
 }  // namespace paoding::python

@@ -22,7 +22,7 @@ struct StridedArray {
 };
 
 /// A tensor of `dtype` in memory of its own. To a float every number becomes the nearest one; to integers and bools all
-/// stay what they are. Error (dtype) with the element and a hint for one that cannot: a fraction or a number out
+/// stay as they are. Error (dtype) with the element and a hint for one that cannot: a fraction or a number out
 /// of range for integers, a finite number that a float has only as infinity.
 Tensor converted(const StridedArray& from, DType dtype, const ArrayName& name);
 /// The same into a tensor of the same shape, whose dtype is the one that is wanted.

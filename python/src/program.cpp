@@ -188,14 +188,28 @@ void construct_parameters(Parameters* self, const GraphHandle& graph, const std:
   new (self) Parameters(run_freely([&] { return Parameters(*copy, on, {.seed = seed}); }));
 }
 
-void set_parameter(Parameters& self, const std::string& name, nb::object value) {
-  std::optional<Type> wanted;
-  for (const ParameterInfo& each : self.list()) {
-    if (each.name == name) wanted = each.type;
+bool has(const Parameters& parameters, const std::string& name) {
+  const std::vector<std::string> names = parameters.names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Throws the error that a dict has, in the library's words.
+void check_has(const Parameters& parameters, const std::string& name) {
+  if (has(parameters, name)) return;
+  try {
+    static_cast<void>(parameters.get(name));
+  } catch (const Error& error) {
+    const nb::object type = nb::module_::import_("paoding.errors").attr("NotFoundError");
+    PyErr_SetObject(type.ptr(), type(error.what()).ptr());
+    throw nb::python_error();
   }
-  const ArrayName array{"parameter", name};
-  const Tensor tensor = wanted ? feed_of(value, wanted->dtype, &wanted->shape, array, false, nullptr)
-                               : tensor_of(value, std::nullopt, array);
+}
+
+void set_parameter(Parameters& self, const std::string& name, nb::object value) {
+  check_has(self, name);
+  const std::vector<ParameterInfo> all = self.list();
+  const auto info = std::find_if(all.begin(), all.end(), [&](const ParameterInfo& each) { return each.name == name; });
+  const Tensor tensor = feed_of(value, info->type.dtype, &info->type.shape, {"parameter", name}, false, nullptr);
   run_freely([&] { self.set(name, tensor); });
 }
 
@@ -238,17 +252,37 @@ void bind_parameters(nb::module_& module) {
       .def_prop_ro("device", [](const Parameters& self) { return to_string(self.device()); })
       .def(
           "__getitem__",
-          [](const Parameters& self, const std::string& name) { return run_freely([&] { return self.get(name); }); },
-          "name"_a)
+          [](const Parameters& self, const std::string& name) {
+            check_has(self, name);
+            return ParameterValue(run_freely([&] { return self.get(name); }));
+          },
+          "name"_a, nb::sig("def __getitem__(self, name: str) -> Tensor"),
+          "A copy of the value, read-only. KeyError (and ArgumentError) when there is none of this name.")
+      .def(
+          "get",
+          [](const Parameters& self, const std::string& name, nb::object otherwise) {
+            if (!has(self, name)) return otherwise;
+            return nb::cast(ParameterValue(run_freely([&] { return self.get(name); })));
+          },
+          "name"_a, "default"_a = nb::none(),
+          nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"))
+      .def(
+          "update",
+          [](Parameters& self, nb::handle values) {
+            for (nb::handle name : values.attr("keys")()) {
+              set_parameter(self, name_of(name, "the name of a parameter"), values[name]);
+            }
+          },
+          "values"_a, nb::sig("def update(self, values: collections.abc.Mapping[str, typing.Any]) -> None"),
+          "Sets each of them.")
       .def("__setitem__", &set_parameter, "name"_a, "value"_a,
            nb::sig("def __setitem__(self, name: str, value: object) -> None"))
       .def(
           "__contains__",
-          [](const Parameters& self, const std::string& name) {
-            const std::vector<std::string> names = self.names();
-            return std::find(names.begin(), names.end(), name) != names.end();
+          [](const Parameters& self, nb::handle name) {
+            return PyUnicode_Check(name.ptr()) != 0 && has(self, name_of(name, "the name of a parameter"));
           },
-          "name"_a)
+          "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
       .def("__len__", [](const Parameters& self) { return self.names().size(); })
       .def(
           "__iter__", [](const Parameters& self) { return nb::iter(nb::cast(self.names())); },
@@ -267,13 +301,23 @@ void bind_parameters(nb::module_& module) {
       .def(
           "items",
           [](const Parameters& self) {
-            std::vector<std::pair<std::string, Tensor>> all;
-            run_freely([&] {
-              for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
-            });
+            nb::list all;
+            for (const std::string& name : self.names()) {
+              all.append(nb::make_tuple(name, ParameterValue(run_freely([&] { return self.get(name); }))));
+            }
             return all;
           },
-          nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"));
+          nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"))
+      .def(
+          "values",
+          [](const Parameters& self) {
+            nb::list all;
+            for (const std::string& name : self.names()) {
+              all.append(ParameterValue(run_freely([&] { return self.get(name); })));
+            }
+            return all;
+          },
+          nb::sig("def values(self) -> collections.abc.Sequence[Tensor]"));
 }
 
 }  // namespace
