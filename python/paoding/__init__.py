@@ -102,11 +102,12 @@ from .errors import (
     DtypeError,
     Error,
     FileError,
+    NotFoundError,
     ShapeError,
     UnsupportedError,
 )
-from .numpy_names import *
 from .ops import *
+from .numpy_names import *  # after ops, some of which it takes the names of
 from .programs import Function, Programs, function
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
@@ -179,6 +180,7 @@ __all__ = [
     'multiples_of',
     'multiplicative_attention',
     'nn',
+    'NotFoundError',
     'ones',
     'ops',
     'Optimizer',

@@ -28,6 +28,12 @@ class ArgumentError(Error, ValueError):
     kind = 'argument'
 
 
+class NotFoundError(ArgumentError, KeyError):
+    """A name that a store does not have."""
+
+    __str__ = Exception.__str__  # KeyError's shows the text as a literal
+
+
 class UnsupportedError(Error, NotImplementedError):
     """Legal, but no kernel or device does it."""
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import ops
-from ._paoding import Value, call_one
-from ._types import ValueLike
+from ._paoding import DType, Value, call_one, constant
+from ._types import Ints, ValueLike
 from .ops import abs as absolute
 from .ops import add, maximum, minimum
 from .ops import div as divide
@@ -28,26 +28,88 @@ __all__ = [
     'add',
     'amax',
     'amin',
+    'argmax',
+    'argmin',
     'broadcast_to',
     'clip',
     'concatenate',
+    'cumprod',
+    'cumsum',
     'divide',
     'einsum',
     'expand_dims',
     'maximum',
+    'mean',
     'minimum',
     'mod',
     'multiply',
     'negative',
     'pow',
     'power',
+    'prod',
+    'std',
     'subtract',
+    'sum',
     'swapaxes',
     'take',
     'take_along_axis',
     'transpose',
+    'var',
     'where',
 ]
+
+
+def _value(a: ValueLike) -> Value:
+    return a if isinstance(a, Value) else constant(a)
+
+
+def sum(a: ValueLike, axis: Ints | None = None, keepdims: bool = False) -> Value:
+    """The sum over `axis`, of all without one; an i64 of bools and of u8."""
+    return _value(a).sum(axis, keepdims)
+
+
+def prod(a: ValueLike, axis: Ints | None = None, keepdims: bool = False) -> Value:
+    """The product over `axis`, of all without one; an i64 of bools and of u8."""
+    return _value(a).prod(axis, keepdims)
+
+
+def mean(a: ValueLike, axis: Ints | None = None, keepdims: bool = False) -> Value:
+    """The mean over `axis`, of all without one; an f32 of integers and bools."""
+    return _value(a).mean(axis, keepdims)
+
+
+def var(a: ValueLike, axis: Ints | None = None, keepdims: bool = False, correction: int = 0) -> Value:
+    """sum((a - mean)^2) / (count - correction) over `axis`; an f32 of integers and bools."""
+    return _value(a).var(axis, keepdims, correction=correction)
+
+
+def std(a: ValueLike, axis: Ints | None = None, keepdims: bool = False, correction: int = 0) -> Value:
+    """The square root of var()."""
+    return _value(a).std(axis, keepdims, correction=correction)
+
+
+def argmax(a: ValueLike, axis: int | None = None, keepdims: bool = False) -> Value:
+    """Where the largest element along `axis` is, the first of several; in a as one row without an axis."""
+    return _value(a).argmax(axis, keepdims)
+
+
+def argmin(a: ValueLike, axis: int | None = None, keepdims: bool = False) -> Value:
+    """Where the smallest element along `axis` is, the first of several; in a as one row without an axis."""
+    return _value(a).argmin(axis, keepdims)
+
+
+def _summable(a: ValueLike) -> ValueLike:
+    return a.astype('i64') if isinstance(a, Value) and a.dtype in (DType.bool, DType.u8) else a
+
+
+def cumsum(a: ValueLike, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Value:
+    """Running sums along `axis`; an i64 of bools and of u8."""
+    return ops.cumsum(_summable(a), axis, exclusive, reverse)
+
+
+def cumprod(a: ValueLike, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Value:
+    """Running products along `axis`; an i64 of bools and of u8."""
+    return ops.cumprod(_summable(a), axis, exclusive, reverse)
 
 
 def transpose(a: Value, axes: Sequence[int] | None = None) -> Value:

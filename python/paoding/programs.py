@@ -173,6 +173,7 @@ class Function:
         self._asked = [name for name in inspect.signature(function).parameters if name in used]
         self._fail_on(set(used) & set(self._inputs), 'an input has the name of the extent')
         self._crop = crop
+        self._strict = bool(options.get('strict', False))
         self._like: Any = None  # the results of the function, as they are nested
         self._is_traced = False
         self._cuts: dict[str, list[list[int]]] = {}  # by extent: axes of each result that are as long
@@ -213,7 +214,7 @@ class Function:
         for name, (dtype, shape) in self._inputs.items():
             if any(axis in padded for axis in shape):
                 wanted = [bucket[axis] if isinstance(axis, str) else axis for axis in shape]
-                feeds[name] = resized(feeds[name], dtype, wanted, self._pad_with.get(name, 0.0), name)
+                feeds[name] = resized(feeds[name], dtype, wanted, self._pad_with.get(name, 0.0), name, self._strict)
         for name in self._asked:
             feeds[name] = sizes[name]
         results = list(program.run(feeds).values())

@@ -7,14 +7,18 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 
+#include "conversion.h"
 #include "dlpack.h"
 #include "elements.h"
 #include "gil.h"
 #include "paoding/can_hold.h"
 #include "paoding/error.h"
+#include "paoding/profile.h"
 
 namespace paoding::python {
 namespace {
@@ -46,12 +50,23 @@ struct HeldBuffer {
 };
 
 struct HostArray {
-  Tensor tensor;
+  StridedArray array;
   bool is_read_only = false;
 };
 
-// Nothing where it has no buffer, or one of a format that only its other faces can tell (bf16).
-std::optional<HostArray> from_buffer(nb::handle object, const ArrayName& name) {
+Tensor dense_tensor(const StridedArray& array, const ArrayName& name) {
+  check_dense(array.type.shape, array.strides.data(), size_bytes(array.type.dtype), name);
+  return {array.type, array.memory};
+}
+
+// In memory of its own where it is not dense.
+Tensor dense(const StridedArray& array, const ArrayName& name) {
+  return array.is_dense() ? Tensor(array.type, array.memory) : converted(array, array.type.dtype, name);
+}
+
+// Nothing where it has no buffer, or one of a format that only its other faces can tell (bf16). With `is_any` nothing
+// also for elements of no dtype.
+std::optional<HostArray> from_buffer(nb::handle object, const ArrayName& name, bool is_any = false) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return std::nullopt;
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
@@ -62,18 +77,22 @@ std::optional<HostArray> from_buffer(nb::handle object, const ArrayName& name) {
   const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(view.buf), HeldBuffer{view});
   const std::optional<DType> dtype = dtype_of_format(view.format, view.itemsize);
   if (!dtype || size_bytes(*dtype) != view.itemsize) {
+    if (is_any) return std::nullopt;
     const std::string format = view.format == nullptr ? "B" : view.format;
     refuse(ErrorKind::dtype, name.text() + ": its elements, of format '" + format + "', are of no dtype");
   }
   if (view.ndim > Shape::kMaxRank) refuse(ErrorKind::shape, name.text() + ": has more than 8 axes");
-  std::int64_t extents[Shape::kMaxRank] = {}, strides[Shape::kMaxRank] = {};
-  for (int axis = 0; axis < view.ndim; ++axis) {
-    extents[axis] = view.shape[axis];
-    strides[axis] = view.strides == nullptr ? 0 : view.strides[axis];
-  }
+  std::int64_t extents[Shape::kMaxRank] = {};
+  std::copy_n(view.shape, view.ndim, extents);
   const Shape shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(view.ndim)));
-  check_dense(shape, view.strides == nullptr ? nullptr : strides, view.itemsize, name);
-  return HostArray{Tensor({*dtype, shape}, memory), view.readonly != 0};
+  HostArray made{{{*dtype, shape}, {}, memory}, view.readonly != 0};
+  if (view.strides != nullptr) {
+    std::copy_n(view.strides, view.ndim, made.array.strides.begin());
+  } else {
+    made.array.strides = dense_strides(shape);
+    for (std::int64_t& stride : made.array.strides) stride *= view.itemsize;
+  }
+  return made;
 }
 
 std::optional<HostArray> from_dlpack(nb::handle object, const ArrayName& name) {
@@ -84,8 +103,9 @@ std::optional<HostArray> from_dlpack(nb::handle object, const ArrayName& name) {
   }
   static std::byte nothing[1];
   auto* bytes = static_cast<std::byte*>(array.memory.get());
-  return HostArray{Tensor(array.type, std::shared_ptr<std::byte>(array.memory, bytes == nullptr ? nothing : bytes)),
-                   array.is_read_only};
+  HostArray made{{array.type, array.strides, {array.memory, bytes == nullptr ? nothing : bytes}}, array.is_read_only};
+  for (std::int64_t& stride : made.array.strides) stride *= size_bytes(array.type.dtype);
+  return made;
 }
 
 const char* numpy_name(DType dtype) {
@@ -108,6 +128,27 @@ Tensor exactly(const Tensor& made, DType wanted, const ArrayName& name) {
   return Tensor::from(wanted, made.shape(), values);
 }
 
+// An array of NumPy's whose elements are numbers of no dtype (i16, u32, of another byte order, Python's), as one whose
+// are.
+nb::object of_known_numbers(nb::object array, nb::handle given, const ArrayName& name) {
+  if (nb::cast<std::string>(array.attr("dtype").attr("kind")) == "O") {  // of pandas, with columns of several dtypes
+    array = nb::module_::import_("numpy").attr("asarray")(array.attr("tolist")());
+  }
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  const int size = nb::cast<int>(array.attr("dtype").attr("itemsize"));
+  if (kind == "u" && size == 8) {
+    if (nb::cast<std::int64_t>(array.attr("size")) > 0 && nb::cast<double>(nb::float_(array.attr("max")())) >= 0x1p63) {
+      refuse(ErrorKind::dtype, name.text() + ": has integers from 2^63 on, which no dtype holds");
+    }
+    return array.attr("astype")("int64");
+  }
+  if (kind == "b" || (kind == "u" && size == 1)) return array;
+  if (kind == "i" || kind == "u") return array.attr("astype")(size == 4 && kind == "i" ? "int32" : "int64");
+  if (kind == "f") return array.attr("astype")(size == 2 ? "float16" : size == 4 ? "float32" : "float64");
+  refuse(ErrorKind::dtype, name.text() + ": " + type_name_of(given) + " has elements of NumPy's " +
+                               printed(array.attr("dtype")) + ", which are of no dtype\nhint: array.astype(..)");
+}
+
 // Lists and numbers.
 Tensor of_list(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
   const bool is_float_wanted = wanted && is_float(*wanted);
@@ -121,7 +162,7 @@ Tensor of_list(nb::handle object, std::optional<DType> wanted, const ArrayName& 
                                  text_of(nb::str(error.value())) + ")");
   }
   if (is_float_wanted) {
-    const Tensor made = from_buffer(array, name)->tensor;
+    const Tensor made = dense(from_buffer(array, name)->array, name);
     return *wanted == DType::bf16 ? Tensor::from(DType::bf16, made.shape(), made.to_doubles()) : made;
   }
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
@@ -135,7 +176,8 @@ Tensor of_list(nb::handle object, std::optional<DType> wanted, const ArrayName& 
   if (is_empty && wanted) array = array.attr("astype")(numpy_name(*wanted));
   const std::optional<HostArray> made = from_buffer(array, name);
   if (!made) refuse(ErrorKind::dtype, name.text() + ": its elements are of no dtype");
-  return wanted ? exactly(made->tensor, *wanted, name) : made->tensor;
+  const Tensor numbers = dense(made->array, name);
+  return wanted ? exactly(numbers, *wanted, name) : numbers;
 }
 
 // Elements of NumPy's whose bf16 is a type of its own (ml_dtypes).
@@ -143,12 +185,12 @@ Tensor of_ml_dtypes(nb::handle object, const ArrayName& name) {
   nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object bits = numpy.attr("ascontiguousarray")(object).attr("view")("int16").attr("view")("uint8");
   const auto extents = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
-  auto keep = std::make_shared<Tensor>(from_buffer(bits, name)->tensor);
+  auto keep = std::make_shared<Tensor>(dense_tensor(from_buffer(bits, name)->array, name));
   return {{DType::bf16, Shape(std::span<const std::int64_t>(extents))}, {keep, keep->bytes()}};
 }
 
-HostArray host_array_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
-  if (auto made = from_buffer(object, name)) return *std::move(made);
+HostArray host_array_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool is_any = false) {
+  if (auto made = from_buffer(object, name, is_any)) return *std::move(made);
   // NumPy's, whose bf16 DLPack does not know; to ask others takes them an exception to say no.
   const bool is_numpys = PyObject_CheckBuffer(object.ptr()) != 0 && nb::hasattr(object, "__array_interface__");
   if (!is_numpys) {
@@ -160,10 +202,14 @@ HostArray host_array_of(nb::handle object, std::optional<DType> wanted, const Ar
                           "hint: fetch the value, and give what the program's run returns for it")
                              .c_str());
   }
-  if (nb::hasattr(object, "dtype") && text_of(nb::str(object.attr("dtype"))) == "bfloat16") {
-    return {of_ml_dtypes(object, name)};
+  if (nb::hasattr(object, "dtype") && printed(object.attr("dtype")) == "bfloat16") {
+    return {StridedArray::of(of_ml_dtypes(object, name))};
   }
-  return {of_list(object, wanted, name)};
+  if (is_any && nb::hasattr(object, "__array__")) {
+    const nb::object array = nb::module_::import_("numpy").attr("asarray")(object);
+    return *from_buffer(of_known_numbers(array, object, name), name);
+  }
+  return {StridedArray::of(of_list(object, wanted, name))};
 }
 
 // The facts about the library that an array belongs to.
@@ -230,6 +276,7 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
                                     "of\nhint: paoding.torch.function(graph) can");
   }
   const DlpackArray array = taken_in_stream(object, stream, name);
+  check_dense(array.type.shape, array.strides.data(), 1, name);
   void* const goes_on = library.stream(index);
   return DeviceArray{DeviceTensor(array.type, where, array.memory), goes_on};
 }
@@ -240,83 +287,51 @@ nb::tuple tuple_of(const Shape& shape) {
 
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only) {
   if (nb::isinstance<Tensor>(object)) return nb::cast<Tensor&>(object);
-  HostArray made = host_array_of(object, wanted, name);
+  const HostArray made = host_array_of(object, wanted, name);
   if (is_read_only != nullptr) *is_read_only = made.is_read_only;
-  return std::move(made.tensor);
+  return dense_tensor(made.array, name);
 }
 
-DType dtype_of(nb::handle object) {
-  if (nb::isinstance<DType>(object)) return nb::cast<DType>(object);
-  const std::string text = text_of(nb::str(object));
-  DType dtype{};
-  if (parse_dtype(text, &dtype)) return dtype;
-  refuse(ErrorKind::dtype, "'" + text + "' is no dtype: f64, f32, f16, bf16, i64, i32, u8 and bool are");
+Tensor dense_tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
+  if (nb::isinstance<Tensor>(object)) return nb::cast<Tensor&>(object);
+  return dense(host_array_of(object, wanted, name).array, name);
 }
 
-std::vector<std::int64_t> integers_of(nb::handle object, const std::string& name) {
-  std::vector<std::int64_t> list(1);
-  if (PyLong_Check(object.ptr()) != 0 ? nb::try_cast(object, list[0]) : nb::try_cast(object, list)) return list;
-  refuse(ErrorKind::argument,
-         name + " is " + text_of(nb::repr(object)) + ", needed is an integer of 64 bits or a list of such");
-}
-
-Shape shape_of(nb::handle object) {
-  const auto extents = integers_of(object, "the shape");
-  return Shape(std::span<const std::int64_t>(extents));
-}
-
-std::string text_of(nb::handle object) {
-  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(object.ptr(), "utf-8", "backslashreplace"));
-  if (!bytes.is_valid()) throw nb::python_error();
-  return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
-}
-
-std::string type_name_of(nb::handle object) { return text_of(nb::str(object.type().attr("__name__"))); }
-
-std::string name_of(nb::handle object, const std::string& role) {
-  if (PyUnicode_Check(object.ptr()) == 0) {
-    throw nb::type_error((role + " is " + text_of(nb::repr(object)) + ", needed is a str").c_str());
+Tensor feed_of(nb::handle object, DType wanted, const Shape* shape, const ArrayName& name, bool is_strict,
+               Conversions* conversions) {
+  const Tensor* given = nb::isinstance<Tensor>(object) ? nb::cast<Tensor*>(object) : nullptr;
+  if (given != nullptr && given->dtype() == wanted) return *given;
+  const HostArray made =
+      given != nullptr ? HostArray{StridedArray::of(*given)} : host_array_of(object, wanted, name, !is_strict);
+  const StridedArray& array = made.array;
+  const bool is_dense = array.is_dense();
+  if (array.type.dtype == wanted && is_dense) return {array.type, array.memory};
+  if (shape != nullptr && !(array.type.shape == *shape)) {
+    refuse(ErrorKind::shape, name.text() + " is " + to_string(Type{wanted, *shape}) + ", not " + to_string(array.type));
   }
-  std::string name;
-  if (nb::try_cast(object, name)) return name;
-  throw nb::value_error((role + " is " + text_of(nb::repr(object)) + ", which is no Unicode text").c_str());
-}
-
-nb::dict dict_of(nb::handle object, const std::string& what, const char* needed) {
-  if (PyDict_Check(object.ptr()) != 0) return nb::borrow<nb::dict>(object);
-  throw nb::type_error((what + " is of type " + type_name_of(object) + ", needed is " + needed).c_str());
-}
-
-std::filesystem::path path_of(nb::handle object) {
-  const nb::object bytes = [&] {
-    PyObject* made = nullptr;  // as open() takes it: str, bytes or os.PathLike, without a NUL
-    if (PyUnicode_FSConverter(object.ptr(), &made) == 0) throw nb::python_error();
-    return nb::steal(made);
-  }();
-  return std::string(PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr())));
-}
-
-bool is_number(nb::handle object) {
-  return PyBool_Check(object.ptr()) != 0 || PyLong_Check(object.ptr()) != 0 || PyFloat_Check(object.ptr()) != 0;
-}
-
-Number number_of(nb::handle object) {
-  if (PyBool_Check(object.ptr()) != 0) return std::int64_t{object.ptr() == Py_True};
-  if (PyLong_Check(object.ptr()) == 0) return nb::cast<double>(object);
-  std::int64_t whole = 0;
-  if (nb::try_cast(object, whole)) return whole;
-  return nb::cast<double>(nb::float_(object));  // beyond the range of an i64
-}
-
-Device device_of(const std::string& text) {
-  if (text == "cpu") return Device::cpu();
-  if (text == "best") return Device::best();
-  if (text == "cuda") return Device::cuda();
-  if (text.starts_with("cuda:") && text.size() > 5 && text.size() < 9 &&
-      text.find_first_not_of("0123456789", 5) == std::string::npos) {
-    return Device::cuda(std::stoi(text.substr(5)));
+  if (is_strict) {
+    if (is_dense) {
+      refuse(ErrorKind::dtype, name.text() + " is " + to_string(Type{wanted, array.type.shape}) + ", not " +
+                                   to_string(array.type) + "\nhint: array.astype('" + numpy_name(wanted) +
+                                   "'), or strict=False, which converts it");
+    }
+    check_dense(array.type.shape, array.strides.data(), size_bytes(array.type.dtype), name);
   }
-  refuse(ErrorKind::argument, "'" + text + "' is no device: 'cpu', 'cuda', 'cuda:1' and 'best' are");
+  if (conversions == nullptr) return converted(array, wanted, name);
+  const ProfileRange range("convert a feed");
+  const auto start = std::chrono::steady_clock::now();
+  std::shared_ptr<std::byte>& memory = conversions->memory[name.name];
+  const Type type{wanted, array.type.shape};
+  if (memory == nullptr || memory.use_count() > 1 || shape == nullptr) {  // a run may go on that reads it
+    const auto keep = std::make_shared<Tensor>(type);
+    memory = {keep, keep->bytes()};
+  }
+  Tensor tensor(type, memory);
+  convert(array, name, &tensor);
+  ++conversions->count;
+  conversions->bytes += tensor.size_bytes();
+  conversions->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return tensor;
 }
 
 }  // namespace paoding::python

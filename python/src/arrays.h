@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +29,24 @@ struct ArrayName {
 /// `wanted` is (1.7 of an i64); TypeError for a Value. `is_read_only`: whether nobody may write there.
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name, bool* is_read_only = nullptr);
 
+/// The same of any strides: elements that do not lie densely are copied.
+Tensor dense_tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name);
+
+/// The cost of a program's feeds that are not of the input's dtype, or do not lie densely; with the memory that they
+/// were converted into last, by input, since new memory costs more than the cast.
+struct Conversions {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;  // that were made
+  double seconds = 0;
+  std::map<std::string_view, std::shared_ptr<std::byte>> memory = {};
+};
+
+/// A feed for an input: a Tensor on the memory of the object where it is of `wanted` and dense, else, unless
+/// `is_strict`, one that is converted (see converted() in conversion.h), of any strides and any dtype of NumPy's that
+/// has numbers. `shape`: of the input, where it is known. Errors as of tensor_of and converted(), and (shape).
+Tensor feed_of(nb::handle object, DType wanted, const Shape* shape, const ArrayName& name, bool is_strict,
+               Conversions* conversions);
+
 /// For an object that has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it
 /// keeps alive, and the stream that its library works in. The work that fills it comes in front of `stream`. Nothing
 /// for an array in the host's memory. Errors as of tensor_of.
@@ -50,6 +70,8 @@ Device device_of(const std::string& text);
 
 /// The text that Python prints for a str, for errors: surrogates, which are no text, are escaped.
 std::string text_of(nb::handle object);
+/// str() of an attribute, which nb::str() would take for a str that it is not.
+std::string printed(const nb::object& object);
 /// int, of 5.
 std::string type_name_of(nb::handle object);
 /// A str, unchanged. TypeError when it is none, ValueError when it has surrogates; `role`: "the name of an input".
@@ -61,7 +83,21 @@ std::filesystem::path path_of(nb::handle object);
 
 nb::tuple tuple_of(const Shape& shape);
 
+/// The elements of a tensor as an array of NumPy's in the same memory; bf16, which NumPy has not, as a copy of f32.
+/// Other objects as they are.
+nb::object elements_of(nb::handle object);
+
+inline constexpr const char* kCopyOfParameter =
+    "this is a copy of a parameter's value, which nobody would see change\n"
+    "hint: parameters[name] = array sets the parameter; tensor.copy() is a Tensor to write to";
+
+/// A tensor that Python may not write to, since it is a copy of a parameter's value.
+struct ParameterValue : Tensor {
+  explicit ParameterValue(Tensor copy) : Tensor(std::move(copy)) {}
+};
+
 void bind_tensor(nb::module_& module);
+void bind_tensor_arrays(nb::class_<Tensor>& type);
 void bind_device_tensor(nb::module_& module);
 
 }  // namespace paoding::python

@@ -78,8 +78,11 @@ Value input_of(nb::handle object, const Value& beside, Graph* graph, const std::
     return full(home, {}, number_of(object), otherwise);
   }
   const Tensor tensor =
-      tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name});
-  return constant_of(home, tensor, tensor.dtype());
+      dense_tensor_of(object, beside.valid() ? std::optional(beside.dtype()) : std::nullopt, {"input of", name});
+  // f64 is how NumPy has numbers that nobody gave a dtype: beside a float they are as Python's are.
+  const bool is_numpys_default = beside.valid() && is_float(beside.dtype()) && tensor.dtype() == DType::f64 &&
+                                 nb::hasattr(object, "__array_interface__");
+  return constant_of(home, tensor, is_numpys_default ? beside.dtype() : tensor.dtype());
 }
 
 std::vector<ValueHandle> call_op(const std::string& name, nb::handle inputs, nb::handle attrs,

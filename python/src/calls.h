@@ -17,8 +17,12 @@ Value constant_of(Graph& graph, const Tensor& tensor, DType dtype);
 /// All results of an op. `graph` is for ops without inputs; the current one when null.
 std::vector<ValueHandle> call_op(const std::string& op, nb::handle inputs, nb::handle attrs, const GraphHandle* graph);
 
+/// Whether it may stand beside a Value in an operator; a foreign object is asked in turn (NotImplemented).
+bool is_operand(nb::handle other);
+
 void bind_calls(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_value(nb::module_& module);
+void bind_value_methods(nb::class_<ValueHandle>& type);
 
 }  // namespace paoding::python

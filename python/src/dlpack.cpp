@@ -3,6 +3,7 @@
 // would drop exceptions of __dlpack__, an interrupt too, and reads a capsule's content without checks.)
 #include "dlpack.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -107,7 +108,6 @@ Type type_of(const nb::dlpack::dltensor& tensor, const ArrayName& name) {
     refuse(ErrorKind::argument, name, "its DLPack says " + std::to_string(tensor.ndim) + " axes and has no shape");
   }
   const Shape shape(std::span<const std::int64_t>(tensor.shape, static_cast<std::size_t>(tensor.ndim)));
-  check_dense(shape, tensor.strides, 1, name);
   const Type type{*dtype, shape};
   if (tensor.data == nullptr && size_bytes(type) > 0) refuse(ErrorKind::argument, name, "its memory was freed");
   return type;
@@ -133,7 +133,13 @@ DlpackArray take_dlpack(nb::handle object, std::optional<void*> stream, const Ar
   const nb::dlpack::dltensor& tensor = *content.tensor;
   const Type type = type_of(tensor, name);
   auto* bytes = tensor.data == nullptr ? nullptr : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
-  return {type, tensor.device, content.is_read_only, std::shared_ptr<void>(content.owner, bytes)};
+  DlpackArray array{.type = type,
+                    .strides = dense_strides(type.shape),
+                    .device = tensor.device,
+                    .is_read_only = content.is_read_only,
+                    .memory = std::shared_ptr<void>(content.owner, bytes)};
+  if (tensor.strides != nullptr) std::copy_n(tensor.strides, type.shape.rank(), array.strides.begin());
+  return array;
 }
 
 void check_dense(const Shape& shape, const std::int64_t* strides, std::int64_t unit, const ArrayName& name) {

@@ -4,6 +4,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,14 +16,15 @@ namespace paoding::python {
 /// An array of another library's, which stays as it is until the last copy of `memory` goes, in whatever thread.
 struct DlpackArray {
   Type type;
+  std::array<std::int64_t, Shape::kMaxRank> strides{};  // in elements
   nb::dlpack::device device;
   bool is_read_only = false;  // its library says so
   std::shared_ptr<void> memory;
 };
 
 /// The result of object.__dlpack__(), for work in `stream` where one is. Its exceptions are raised. Error (argument)
-/// for memory that is not dense or was freed, or a capsule that is none, is used or contradicts itself; (dtype) for
-/// elements that no dtype is; (shape) for more axes than 8.
+/// for memory that was freed, or a capsule that is none, is used or contradicts itself; (dtype) for elements that no
+/// dtype is; (shape) for more axes than 8.
 DlpackArray take_dlpack(nb::handle object, std::optional<void*> stream, const ArrayName& name);
 
 /// Error (argument) for elements that do not lie one after the other. Strides of null: they do.

@@ -104,9 +104,11 @@ void copy_common(const std::byte* from, const Shape& from_shape, std::byte* to, 
 }
 
 // The array with another extent along each axis: cut at the end, or followed by `fill`.
-Tensor resized(nb::object array, nb::object dtype, nb::object shape, double fill, const std::string& name) {
-  const std::optional<DType> wanted = dtype.is_none() ? std::nullopt : std::optional(dtype_of(dtype));
-  const Tensor from = tensor_of(array, wanted, {"input", name});
+Tensor resized(nb::object array, nb::object dtype, nb::object shape, double fill, const std::string& name,
+               bool strict) {
+  const ArrayName given{"input", name};
+  const Tensor from = dtype.is_none() ? tensor_of(array, std::nullopt, given)
+                                      : feed_of(array, dtype_of(dtype), nullptr, given, strict, nullptr);
   const Shape to_shape = shape_of(shape);
   if (from.shape().rank() != to_shape.rank()) {
     throw Error(ErrorKind::shape, "input '" + name + "' is " + to_string(from.type()) + ", needed are " +
@@ -212,9 +214,9 @@ void bind_extents(nb::module_& module) {
       .def("__len__", [](const Extents& self) { return self.specs().size(); })
       .def("__repr__", [](const Extents& self) { return "Extents: " + self.text(); });
   bind_graph_text(module);
-  module.def("resized", &resized, "array"_a, "dtype"_a.none(), "shape"_a, "fill"_a, "name"_a,
+  module.def("resized", &resized, "array"_a, "dtype"_a.none(), "shape"_a, "fill"_a, "name"_a, "strict"_a = false,
              nb::sig("def resized(array: object, dtype: DType | str | None, shape: collections.abc.Sequence[int], "
-                     "fill: float, name: str) -> Tensor"),
+                     "fill: float, name: str, strict: bool = False) -> Tensor"),
              "A tensor with other extents: cut at the end of each axis, or followed by `fill`.");
 }
 

@@ -26,7 +26,7 @@ Tensors tensors_of(const nb::dict& given) {
   Tensors tensors;
   for (auto [name, array] : given) {
     const std::string key = name_of(name, "the name of a tensor");
-    tensors.emplace(key, tensor_of(array, std::nullopt, {"tensor", key}));
+    tensors.emplace(key, dense_tensor_of(array, std::nullopt, {"tensor", key}));
   }
   return tensors;
 }

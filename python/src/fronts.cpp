@@ -77,7 +77,7 @@ void bind_constants(nb::module_& module) {
       "constant",
       [](nb::object values, nb::object dtype, const MaybeGraph& graph) {
         const std::optional<DType> wanted = dtype.is_none() ? std::nullopt : std::optional(dtype_of(dtype));
-        const Tensor tensor = tensor_of(values, wanted, {"constant"});
+        const Tensor tensor = dense_tensor_of(values, wanted, {"constant"});
         return wrap(constant_of(graph_of(graph, "constant"), tensor, wanted.value_or(tensor.dtype())));
       },
       "values"_a, "dtype"_a = nb::none(), "graph"_a = nb::none(),

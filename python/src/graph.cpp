@@ -33,7 +33,7 @@ Initializer initializer_of(nb::object given) {
     const WithGil gil;
     return call_python([&] {
       const nb::object made = is_function ? (*held)(tuple_of(type.shape), type.dtype, seed) : *held;
-      return tensor_of(made, type.dtype, {"initial value"});
+      return feed_of(made, type.dtype, &type.shape, {"initial value"}, false, nullptr);
     });
   };
 }

@@ -73,7 +73,7 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
   } else if (!parameters.is_none()) {
     for (auto [name, array] : dict_of(parameters, "parameters", "Parameters or a dict")) {
       const std::string key = name_of(name, "the name of a parameter");
-      values.emplace(key, tensor_of(array, found_in(dtypes, key), {"parameter", key}));
+      values.emplace(key, dense_tensor_of(array, found_in(dtypes, key), {"parameter", key}));
     }
   }
   for (const auto& [name, graph] : graphs) {
@@ -102,9 +102,8 @@ Model load(const std::filesystem::path& path, const std::string& device, int exe
   return run_freely([&] { return Model::load(path, options); });
 }
 
-// Lists and numbers have no dtype of their own: they get the input's, as the entry's graphs have it. Arrays keep
-// theirs.
-Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb::dict& feeds) {
+// Arrays, lists and numbers get the input's dtype, as the entry's graphs have it.
+Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb::dict& feeds, bool strict) {
   Dtypes dtypes;
   const std::vector<std::string> entries = self.entries();
   if (entry || entries.size() == 1) {
@@ -115,13 +114,16 @@ Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb
   Tensors tensors;
   for (auto [name, array] : feeds) {
     const std::string key = name_of(name, "the name of an input");
-    tensors.emplace(key, tensor_of(array, found_in(dtypes, key), {"input", key}));
+    const std::optional<DType> wanted = found_in(dtypes, key);
+    const ArrayName given{"input", key};
+    tensors.emplace(
+        key, wanted ? feed_of(array, *wanted, nullptr, given, strict, nullptr) : tensor_of(array, std::nullopt, given));
   }
   return tensors;
 }
 
-Tensors run(const Model& self, const nb::dict& feeds, const std::optional<std::string>& entry) {
-  const Tensors tensors = fed(self, entry, feeds);
+Tensors run(const Model& self, const nb::dict& feeds, const std::optional<std::string>& entry, bool strict) {
+  const Tensors tensors = fed(self, entry, feeds, strict);
   return run_freely([&] { return entry ? self.run(*entry, tensors) : self.run(tensors); });
 }
 
@@ -137,13 +139,14 @@ void bind_model(nb::module_& module) {
                           "precision: DType | str = 'f32', allow_tf32: bool = False, tune: bool = False) -> Model"),
                   "FileError when the file is truncated, damaged, none of a model, or of a later version; nothing in "
                   "it is trusted.")
-      .def("run", &run, "feeds"_a, "entry"_a = nb::none(),
-           nb::sig("def run(self, feeds: dict[str, typing.Any], entry: str | None = None) -> dict[str, Tensor]"),
+      .def("run", &run, "feeds"_a, "entry"_a = nb::none(), "strict"_a = false,
+           nb::sig("def run(self, feeds: dict[str, typing.Any], entry: str | None = None, strict: bool = False) -> "
+                   "dict[str, Tensor]"),
            "Runs the graph of the entry point (the only one, without a name) whose inputs have the types of the feeds.")
       .def(
           "__call__",
           [](const Model& self, const nb::kwargs& feeds) {
-            return run(self, nb::borrow<nb::dict>(feeds), std::nullopt);
+            return run(self, nb::borrow<nb::dict>(feeds), std::nullopt, false);
           },
           nb::sig("def __call__(self, **feeds: typing.Any) -> dict[str, Tensor]"))
       .def_prop_ro("entries", &Model::entries, "The names of its entry points.")

@@ -28,13 +28,14 @@ using namespace nb::literals;
 class ProgramHandle {
  public:
   ProgramHandle(Program program, std::shared_ptr<GraphOwner> graph, nb::object parameters, nb::object on_print,
-                const Device& device)
+                const Device& device, bool is_strict)
       : program_(std::move(program)),
         graph_(std::move(graph)),
         parameters_(std::move(parameters)),
         on_print_(std::move(on_print)),
         device_(device),
-        stream_(program_.stream()) {
+        stream_(program_.stream()),
+        is_strict_(is_strict) {
     for (const std::string& name : program_.input_names()) inputs_.push_back(interned(name));
     for (const std::string& name : program_.fetch_names()) fetches_.push_back(interned(name));
   }
@@ -46,13 +47,14 @@ class ProgramHandle {
     const std::unique_ptr<Graph> copy = graph.graph().clone();
     return with_lines(*graph.owner, [&] {
       return ProgramHandle(run_freely([&] { return program_.bind(*copy); }), graph.owner, parameters_, on_print_,
-                           device_);
+                           device_, is_strict_);
     });
   }
   /// The time of `runs` runs from C++, by position, in seconds: the same from Python is compared with it.
   double seconds_of(const nb::dict& feeds, int runs);
   const Program& program() const { return program_; }
   const nb::object& parameters() const { return parameters_; }
+  const Conversions& conversions() const { return conversions_; }
 
  private:
   static nb::str interned(const std::string& name) {
@@ -62,8 +64,8 @@ class ProgramHandle {
     return nb::steal<nb::str>(text);
   }
   int input_at(nb::handle name) const;
-  Feed fed(nb::handle input, nb::handle value) const;
-  std::vector<Feed> given(nb::handle feeds) const;
+  Feed fed(nb::handle input, nb::handle value);
+  std::vector<Feed> given(nb::handle feeds);
 
   Program program_;
   std::shared_ptr<GraphOwner> graph_;  // for the lines of its ops
@@ -71,6 +73,8 @@ class ProgramHandle {
   std::vector<nb::str> inputs_, fetches_;
   Device device_;
   void* stream_;  // of a GPU, nullptr on the CPU
+  bool is_strict_;
+  Conversions conversions_;
 };
 
 int ProgramHandle::input_at(nb::handle name) const {
@@ -80,18 +84,23 @@ int ProgramHandle::input_at(nb::handle name) const {
   return program_.input_index(name_of(name, "the name of an input"));
 }
 
-Feed ProgramHandle::fed(nb::handle input, nb::handle value) const {
+Feed ProgramHandle::fed(nb::handle input, nb::handle value) {
   const int index = input_at(input);
   const ArrayName name{"input", program_.input_names()[static_cast<std::size_t>(index)]};
+  const Type& type = program_.input_type(index);
   if (stream_ != nullptr || nb::isinstance<DeviceTensor>(value)) {
     if (auto there = device_array_of(value, device_, stream_, name)) {
+      if (const Type& given = there->tensor.type(); given.dtype != type.dtype) {
+        throw Error(ErrorKind::dtype, name.text() + " is " + to_string(type) + ", not " + to_string(given) +
+                                          ", and arrays of a GPU are not converted\nhint: tensor.to(..), astype(..)");
+      }
       return {index, std::move(there->tensor), there->stream};
     }
   }
-  return {index, tensor_of(value, program_.input_type(index).dtype, name)};
+  return {index, feed_of(value, type.dtype, &type.shape, name, is_strict_, &conversions_)};
 }
 
-std::vector<Feed> ProgramHandle::given(nb::handle feeds) const {
+std::vector<Feed> ProgramHandle::given(nb::handle feeds) {
   std::vector<Feed> given;
   if (feeds.is_none()) return given;
   dict_of(feeds, "run: feeds");
@@ -146,7 +155,8 @@ std::function<void(const Printed&)> listener_of(const nb::object& function) {
 void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object parameters,
                        const std::optional<std::string>& device, const std::vector<std::string>& fetches, bool assign,
                        nb::object precision, bool allow_tf32, bool tune, const std::string& execution,
-                       const std::vector<std::string>& disabled_passes, std::uintptr_t stream, nb::object on_print) {
+                       const std::vector<std::string>& disabled_passes, std::uintptr_t stream, nb::object on_print,
+                       bool strict) {
   if (!parameters.is_none() && !nb::isinstance<Parameters>(parameters)) {
     throw nb::type_error(("Program: parameters is of type " + type_name_of(parameters) +
                           ", needed is Parameters\nhint: pd.Parameters(graph), then parameters[name] = array")
@@ -167,8 +177,8 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
   with_lines(*graph.owner, [&] {
     Program program = run_freely([&] { return Program(*copy, options, store); });
-    new (self)
-        ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print), options.device);
+    new (self) ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print),
+                             options.device, strict);
   });
 }
 
@@ -178,12 +188,28 @@ void construct_parameters(Parameters* self, const GraphHandle& graph, const std:
   new (self) Parameters(run_freely([&] { return Parameters(*copy, on, {.seed = seed}); }));
 }
 
-void set_parameter(Parameters& self, const std::string& name, nb::object value) {
-  std::optional<DType> wanted;
-  for (const ParameterInfo& each : self.list()) {
-    if (each.name == name) wanted = each.type.dtype;
+bool has(const Parameters& parameters, const std::string& name) {
+  const std::vector<std::string> names = parameters.names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Throws the error that a dict has, in the library's words.
+void check_has(const Parameters& parameters, const std::string& name) {
+  if (has(parameters, name)) return;
+  try {
+    static_cast<void>(parameters.get(name));
+  } catch (const Error& error) {
+    const nb::object type = nb::module_::import_("paoding.errors").attr("NotFoundError");
+    PyErr_SetObject(type.ptr(), type(error.what()).ptr());
+    throw nb::python_error();
   }
-  const Tensor tensor = tensor_of(value, wanted, {"parameter", name});
+}
+
+void set_parameter(Parameters& self, const std::string& name, nb::object value) {
+  check_has(self, name);
+  const std::vector<ParameterInfo> all = self.list();
+  const auto info = std::find_if(all.begin(), all.end(), [&](const ParameterInfo& each) { return each.name == name; });
+  const Tensor tensor = feed_of(value, info->type.dtype, &info->type.shape, {"parameter", name}, false, nullptr);
   run_freely([&] { self.set(name, tensor); });
 }
 
@@ -197,6 +223,10 @@ nb::dict program_report(const ProgramHandle& self) {
   made["arena_bytes"] = report.arena_bytes;
   made["peak_live_bytes"] = report.peak_live_bytes;
   made["plan_notes"] = report.plan_notes;
+  const Conversions& conversions = self.conversions();
+  made["converted_feeds"] = conversions.count;
+  made["converted_bytes"] = conversions.bytes;
+  made["convert_milliseconds"] = 1e3 * conversions.seconds;
   return made;
 }
 
@@ -222,17 +252,37 @@ void bind_parameters(nb::module_& module) {
       .def_prop_ro("device", [](const Parameters& self) { return to_string(self.device()); })
       .def(
           "__getitem__",
-          [](const Parameters& self, const std::string& name) { return run_freely([&] { return self.get(name); }); },
-          "name"_a)
+          [](const Parameters& self, const std::string& name) {
+            check_has(self, name);
+            return ParameterValue(run_freely([&] { return self.get(name); }));
+          },
+          "name"_a, nb::sig("def __getitem__(self, name: str) -> Tensor"),
+          "A copy of the value, read-only. KeyError (and ArgumentError) when there is none of this name.")
+      .def(
+          "get",
+          [](const Parameters& self, const std::string& name, nb::object otherwise) {
+            if (!has(self, name)) return otherwise;
+            return nb::cast(ParameterValue(run_freely([&] { return self.get(name); })));
+          },
+          "name"_a, "default"_a = nb::none(),
+          nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"))
+      .def(
+          "update",
+          [](Parameters& self, nb::handle values) {
+            for (nb::handle name : values.attr("keys")()) {
+              set_parameter(self, name_of(name, "the name of a parameter"), values[name]);
+            }
+          },
+          "values"_a, nb::sig("def update(self, values: collections.abc.Mapping[str, typing.Any]) -> None"),
+          "Sets each of them.")
       .def("__setitem__", &set_parameter, "name"_a, "value"_a,
            nb::sig("def __setitem__(self, name: str, value: object) -> None"))
       .def(
           "__contains__",
-          [](const Parameters& self, const std::string& name) {
-            const std::vector<std::string> names = self.names();
-            return std::find(names.begin(), names.end(), name) != names.end();
+          [](const Parameters& self, nb::handle name) {
+            return PyUnicode_Check(name.ptr()) != 0 && has(self, name_of(name, "the name of a parameter"));
           },
-          "name"_a)
+          "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
       .def("__len__", [](const Parameters& self) { return self.names().size(); })
       .def(
           "__iter__", [](const Parameters& self) { return nb::iter(nb::cast(self.names())); },
@@ -251,13 +301,23 @@ void bind_parameters(nb::module_& module) {
       .def(
           "items",
           [](const Parameters& self) {
-            std::vector<std::pair<std::string, Tensor>> all;
-            run_freely([&] {
-              for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
-            });
+            nb::list all;
+            for (const std::string& name : self.names()) {
+              all.append(nb::make_tuple(name, ParameterValue(run_freely([&] { return self.get(name); }))));
+            }
             return all;
           },
-          nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"));
+          nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"))
+      .def(
+          "values",
+          [](const Parameters& self) {
+            nb::list all;
+            for (const std::string& name : self.names()) {
+              all.append(ParameterValue(run_freely([&] { return self.get(name); })));
+            }
+            return all;
+          },
+          nb::sig("def values(self) -> collections.abc.Sequence[Tensor]"));
 }
 
 }  // namespace
@@ -272,13 +332,15 @@ void bind_program(nb::module_& module) {
            "device"_a = nb::none(), "fetches"_a = std::vector<std::string>{}, "assign"_a = true,
            "precision"_a = DType::f32, "allow_tf32"_a = false, "tune"_a = false, "execution"_a = "captured",
            "disabled_passes"_a = std::vector<std::string>{}, "stream"_a = 0, "on_print"_a = nb::none(),
+           "strict"_a = false,
            nb::sig(
                "def __init__(self, graph: Graph, parameters: Parameters | None = None, *, device: str | None = None, "
                "fetches: collections.abc.Sequence[str] = (), assign: bool = True, precision: DType | str = 'f32', "
                "allow_tf32: bool = False, tune: bool = False, "
                "execution: str = 'captured', disabled_passes: collections.abc.Sequence[str] = (), stream: int = 0, "
                "on_print: "
-               "collections.abc.Callable[[str, Tensor, str, int], None] | None = None) -> None"))
+               "collections.abc.Callable[[str, Tensor, str, int], None] | None = None, strict: bool = False) -> None"),
+           "Feeds of other dtypes and strides are converted, and counted in report; `strict` refuses them.")
       .def(
           "run", &ProgramHandle::run<Tensor>, "feeds"_a = nb::none(), "keep"_a = false,
           nb::sig("def run(self, feeds: dict[str, typing.Any] | None = None, keep: bool = False) -> dict[str, Tensor]"),
@@ -302,7 +364,7 @@ void bind_program(nb::module_& module) {
       .def_prop_ro("input_names", [](const ProgramHandle& self) { return self.program().input_names(); })
       .def_prop_ro("fetch_names", [](const ProgramHandle& self) { return self.program().fetch_names(); })
       .def_prop_ro("report", &program_report, nb::sig("def report(self) -> dict[str, typing.Any]"),
-                   "What compiling did and took.")
+                   "What compiling did and took, and what the conversion of feeds has taken since.")
       .def(
           "plan", [](const ProgramHandle& self) { return self.program().plan_text(); },
           "Steps, operands and memory, as text.")

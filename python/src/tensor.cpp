@@ -19,19 +19,21 @@ namespace {
 [[noreturn]] void refuse_tensor(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
 // In the memory of `self`, which it keeps.
-template <class Framework>
+template <class... Framework>
 nb::object shared_array(nb::handle self) {
   Tensor& tensor = nb::cast<Tensor&>(self);
   std::size_t extents[Shape::kMaxRank] = {};
   for (int axis = 0; axis < tensor.shape().rank(); ++axis) {
     extents[axis] = static_cast<std::size_t>(tensor.shape()[axis]);
   }
-  return nb::cast(nb::ndarray<Framework>(tensor.bytes(), static_cast<std::size_t>(tensor.shape().rank()), extents, self,
-                                         nullptr, dlpack_type(tensor.dtype())));
+  return nb::cast(nb::ndarray<Framework...>(tensor.bytes(), static_cast<std::size_t>(tensor.shape().rank()), extents,
+                                            self, nullptr, dlpack_type(tensor.dtype())));
 }
 
 nb::object numpy_array(nb::handle self) {
-  if (nb::cast<Tensor&>(self).dtype() != DType::bf16) return shared_array<nb::numpy>(self);
+  if (nb::cast<Tensor&>(self).dtype() != DType::bf16) {
+    return nb::isinstance<ParameterValue>(self) ? shared_array<nb::numpy, nb::ro>(self) : shared_array<nb::numpy>(self);
+  }
   refuse_tensor(ErrorKind::dtype,
                 "numpy: it has no bf16\nhint: tensor.astype(pd.f32).numpy(), or torch.from_dlpack(tensor)");
 }
@@ -46,6 +48,11 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "the buffer protocol has no bf16; tensor.astype(pd.f32), or DLPack");
     return -1;
   }
+  const bool is_read_only = nb::isinstance<ParameterValue>(self);
+  if (is_read_only && (flags & PyBUF_WRITABLE) != 0) {
+    PyErr_SetString(PyExc_BufferError, kCopyOfParameter);
+    return -1;
+  }
   auto made = std::make_unique<Exported>();
   const auto strides = dense_strides(tensor.shape());
   const std::int64_t unit = size_bytes(tensor.dtype());
@@ -57,7 +64,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Py_IncRef(self);
   view->buf = tensor.bytes();
   view->len = tensor.size_bytes();
-  view->readonly = 0;
+  view->readonly = is_read_only ? 1 : 0;
   view->itemsize = unit;
   view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(element_of(tensor.dtype()).format) : nullptr;
   view->ndim = tensor.shape().rank();
@@ -101,8 +108,14 @@ Tensor copied(const Tensor& tensor) {
   return copy;
 }
 
+// bf16 as f32, which has all of its numbers.
 nb::object as_array(nb::handle self, nb::object dtype, nb::object copy) {
-  nb::object array = numpy_array(self);
+  nb::object array = elements_of(self);
+  if (nb::cast<Tensor&>(self).dtype() == DType::bf16) {
+    if (!copy.is_none() && !nb::cast<bool>(copy))
+      throw nb::value_error("NumPy has no bf16: an array of it is a copy of f32");
+    copy = nb::none();
+  }
   if (!dtype.is_none()) array = array.attr("astype")(dtype, nb::arg("copy") = false);
   return copy.is_none() || !nb::cast<bool>(copy) ? array : array.attr("copy")();
 }
@@ -110,9 +123,11 @@ nb::object as_array(nb::handle self, nb::object dtype, nb::object copy) {
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<Tensor>(module, "Tensor", nb::type_slots(tensor_slots),
-                     "A dense array in the host's memory. NumPy, PyTorch and others read and write it where it is.")
-      .def(
+  auto type = nb::class_<Tensor>(
+      module, "Tensor", nb::type_slots(tensor_slots),
+      "A dense array in the host's memory. NumPy, PyTorch and others read and write it where it is. It "
+      "has NumPy's operators, indexing and methods, whose results are NumPy's.");
+  type.def(
           "__init__",
           [](Tensor* self, nb::object array, nb::object dtype) {
             const bool any = dtype.is_none();
@@ -146,11 +161,14 @@ void bind_tensor(nb::module_& module) {
       .def("item", &item, nb::sig("def item(self) -> int | float | bool"),
            "Its one element. ShapeError when it has not one.")
       .def("numpy", &numpy_array, nb::sig("def numpy(self) -> NDArray[typing.Any]"),
-           "A NumPy array in the same memory. DtypeError of bf16, which NumPy has not.")
+           "A NumPy array in the same memory: a write to one is a write to the other. DtypeError of bf16, which NumPy "
+           "has not.")
       .def(
           "astype", [](const Tensor& self, nb::object dtype) { return converted(self, dtype_of(dtype)); },
           nb::arg("dtype"), nb::sig("def astype(self, dtype: DType | str) -> Tensor"),
           "Every element converted, in memory of its own.")
+      .def(
+          "copy", [](const Tensor& self) { return copied(self); }, "The same elements in memory of its own.")
       .def(
           "tolist",
           [](nb::handle self) {
@@ -185,6 +203,10 @@ void bind_tensor(nb::module_& module) {
         if (tensor.shape().elements() > 8) return "Tensor(" + type + ")";
         return "Tensor(" + type + ": " + nb::cast<std::string>(nb::repr(self.attr("tolist")())) + ")";
       });
+  bind_tensor_arrays(type);
+  nb::class_<ParameterValue, Tensor>(module, "ParameterValue", nb::type_slots(tensor_slots),
+                                     "A copy of a parameter's value, which is read-only: parameters[name] = array sets "
+                                     "the parameter, and copy() is a Tensor to write to.");
 }
 
 }  // namespace paoding::python

@@ -20,25 +20,13 @@ ValueHandle one(const char* op, nb::handle inputs, nb::handle attrs = nb::none()
   return call_op(op, inputs, attrs, nullptr).at(0);
 }
 
-nb::dict attr(const char* name, nb::handle value) {
-  nb::dict attrs;
-  attrs[name] = value;
-  return attrs;
-}
-
 using Class = nb::class_<ValueHandle>;
-
-// A foreign object beside a Value in an operator is asked in turn (NotImplemented).
-bool is_fit(nb::handle other) {
-  return nb::isinstance<ValueHandle>(other) || is_number(other) || PyObject_CheckBuffer(other.ptr()) != 0 ||
-         nb::hasattr(other, "__dlpack__") || PyList_Check(other.ptr()) != 0;
-}
 
 // __add__ and __radd__, of the op "add".
 void bind_operator(Class& type, const char* name, const char* op) {
   const auto bound = [op](bool is_reflected) {
     return [op, is_reflected](nb::handle self, nb::handle other) -> nb::object {
-      if (!is_fit(other)) return nb::borrow(Py_NotImplemented);
+      if (!is_operand(other)) return nb::borrow(Py_NotImplemented);
       return nb::cast(one(op, is_reflected ? nb::make_tuple(other, self) : nb::make_tuple(self, other)));
     };
   };
@@ -52,24 +40,10 @@ void bind_comparison(Class& type, const char* name, const char* op) {
   type.def(
       name,
       [op](nb::handle self, nb::handle other) -> nb::object {
-        if (!is_fit(other)) return nb::borrow(Py_NotImplemented);
+        if (!is_operand(other)) return nb::borrow(Py_NotImplemented);
         return nb::cast(one(op, nb::make_tuple(self, other)));
       },
       nb::arg("other"), nb::sig((std::string("def ") + name + "(self, other: ValueLike) -> Value").c_str()));
-}
-
-void bind_reduction(Class& type, const char* name) {
-  type.def(
-      name,
-      [name](nb::handle self, nb::handle axis, bool keepdims) {
-        nb::dict attrs = attr("axes", axis);
-        attrs["keepdims"] = keepdims;
-        return one(name, nb::make_tuple(self), attrs);
-      },
-      nb::arg("axis") = nb::none(), nb::arg("keepdims") = false,
-      nb::sig((std::string("def ") + name +
-               "(self, axis: int | collections.abc.Sequence[int] | None = None, keepdims: bool = False) -> Value")
-                  .c_str()));
 }
 
 ValueHandle power(nb::handle self, nb::handle other) {
@@ -129,33 +103,27 @@ void take_number(nb::handle key, std::int64_t extent, int axis, Selection* into)
   into->step.push_back(1);
 }
 
-// An array or list of integers, which are rows of axis 0, rather than an object that __index__ makes a number.
-bool is_list_of_rows(nb::handle key) {
-  if (PyList_Check(key.ptr()) != 0) return true;
+// Lists, arrays and Values, rather than an object that __index__ makes a number; bools too.
+bool is_array_key(nb::handle key) {
+  if (PyList_Check(key.ptr()) != 0 || PyBool_Check(key.ptr()) != 0 || nb::isinstance<ValueHandle>(key)) return true;
+  if (PyIndex_Check(key.ptr()) == 0) return nb::hasattr(key, "shape");
   return nb::hasattr(key, "shape") && !nb::tuple(nb::object(key.attr("shape"))).empty();
 }
 
-Value rows_of(const Value& value, nb::handle key) {
-  if (value.shape().rank() == 0) throw nb::index_error("a value of shape [] has no axis 0");
-  const Tensor given = tensor_of(key, DType::i64, {"index"});
-  if (!is_integer(given.dtype())) {
-    throw nb::type_error(("the index is of " + std::string(to_string(given.dtype())) +
-                          ", needed are integers\nhint: pd.where, or numpy.nonzero(index)[0]")
-                             .c_str());
+bool has_array_key(nb::handle key) {
+  if (PyTuple_Check(key.ptr()) == 0) return is_array_key(key);
+  for (nb::handle each : key) {
+    if (is_array_key(each)) return true;
   }
-  Tensor rows = Tensor::from(DType::i64, given.shape(), given.to_doubles());
-  const std::int64_t extent = value.shape()[0];
-  for (std::int64_t i = 0; i < rows.shape().elements(); ++i) {
-    std::int64_t& row = rows.data<std::int64_t>()[i];
-    row = index_within(row, extent, 0);
-  }
-  return gather(value, constant_of(value.graph(), rows, DType::i64), 0);
+  return false;
 }
 
 ValueHandle selected(const ValueHandle& self, nb::handle key) {
   const Value value = self;
-  if (nb::isinstance<ValueHandle>(key)) return wrap(gather(value, nb::cast<ValueHandle&>(key), 0));
-  if (is_list_of_rows(key)) return wrap(rows_of(value, key));
+  if (has_array_key(key)) {
+    const nb::object made = nb::module_::import_("paoding.indexing").attr("selected")(self, key);
+    return nb::cast<ValueHandle>(made);
+  }
   const nb::tuple keys = PyTuple_Check(key.ptr()) != 0 ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
   int used = 0;  // axes that keys speak of
   bool has_ellipsis = false;
@@ -188,8 +156,10 @@ ValueHandle selected(const ValueHandle& self, nb::handle key) {
       ++axis;
     } else {
       throw nb::type_error(
-          "values are indexed by numbers, slices, None, ..., or one Value, array or list of integers (along axis 0); "
-          "see gather and take_along_axis");
+          ("an index is of type " + type_name_of(each) +
+           "; needed are numbers, slices, None, ..., integers or bools in a list or array, or Values of "
+           "integers")
+              .c_str());
     }
   }
   if (!has_ellipsis || axis < rank) skip(rank - axis);
@@ -199,6 +169,11 @@ ValueHandle selected(const ValueHandle& self, nb::handle key) {
 }
 
 }  // namespace
+
+bool is_operand(nb::handle other) {
+  return nb::isinstance<ValueHandle>(other) || is_number(other) || PyObject_CheckBuffer(other.ptr()) != 0 ||
+         nb::hasattr(other, "__dlpack__") || PyList_Check(other.ptr()) != 0;
+}
 
 void bind_value(nb::module_& module) {
   Class type(module, "Value", "A value of a graph: its dtype and shape are known, its elements when a program runs.");
@@ -238,7 +213,6 @@ void bind_value(nb::module_& module) {
   bind_operator(type, "truediv", "div");
   bind_operator(type, "floordiv", "floor_divide");
   bind_operator(type, "mod", "remainder");
-  bind_operator(type, "matmul", "matmul");
   bind_operator(type, "and", "logical_and");
   bind_operator(type, "or", "logical_or");
   bind_operator(type, "xor", "logical_xor");
@@ -258,7 +232,7 @@ void bind_value(nb::module_& module) {
       .def("__abs__", [](nb::handle self) { return one("abs", nb::make_tuple(self)); })
       .def("__invert__", [](nb::handle self) { return one("logical_not", nb::make_tuple(self)); })
       .def("__getitem__", &selected, nb::arg("key").none(), nb::sig("def __getitem__(self, key: typing.Any) -> Value"));
-  for (const char* name : {"sum", "mean", "max", "min", "prod", "any", "all"}) bind_reduction(type, name);
+  bind_value_methods(type);
   type.def(
           "astype", [](const ValueHandle& self, nb::object dtype) { return wrap(cast(self, dtype_of(dtype))); },
           nb::arg("dtype"), nb::sig("def astype(self, dtype: DType | str) -> Value"))

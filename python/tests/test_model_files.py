@@ -89,8 +89,10 @@ def test_a_model_is_called_by_named_inputs_of_every_shape_it_has(path):
         model(x=np.zeros((2, 2), np.float32))
     with pytest.raises(pd.ArgumentError, match="no entry point 'search'"):
         model.run({}, 'search')
+    strided = np.arange(12).reshape(3, 4)[:, ::2]
+    np.testing.assert_array_equal(np.asarray(model(x=strided)['y']), strided * [2, -3])
     with pytest.raises(pd.ArgumentError, match='do not lie densely'):
-        model(x=np.zeros((3, 4), np.float32)[:, ::2])
+        model.run({'x': strided.astype(np.float32, order='F')}, strict=True)
 
 
 def test_a_store_of_a_training_gives_a_model_what_it_reads(tmp_path):

@@ -179,7 +179,7 @@ def test_rows_are_picked_by_arrays_and_lists_of_integers():
         for key in (np.array([4]), [-5], [0, 9], 4, np.int64(-5), 2**70):
             with pytest.raises(IndexError):
                 a[key]
-        for key in (np.array([True, False, True, False]), [0.5], np.array([1.0]), 1.5, 'a', (np.array([0]), 1), True):
+        for key in ([0.5], np.array([1.0]), 1.5, 'a', (np.array([0.0]), 1), True):
             with pytest.raises(TypeError):
                 a[key]
 
