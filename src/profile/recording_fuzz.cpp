@@ -56,8 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const findings::Findings found = findings::find(trace, {.least_steps = 1, .most_replay_error = 1e18});
     for (const findings::Finding& one : found.found) {
       if (one.gain_low_ns < 0 || one.gain_high_ns < one.gain_low_ns) __builtin_trap();
-      for (const SpanId i : one.evidence) {
-        if (i >= trace.size()) __builtin_trap();
+      for (const findings::Example& example : one.evidence.spans) {
+        if (example.span >= trace.size()) __builtin_trap();
       }
     }
     std::vector<NamedTrace> both;

@@ -175,6 +175,7 @@ struct ArgumentColumn {
 /// How a span that is longer than the trace's window was cut.
 struct Cut {
   bool at_start = false, at_end = false;
+  bool operator==(const Cut&) const = default;
 };
 
 /// The parts of a graph's replays, from those that were stamped in full: so many calls of a site took so long.

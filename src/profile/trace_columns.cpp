@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands beside the spans of a trace: processes, arguments that some of them carry, flows between them.
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <vector>
 
 #include "base/check.h"
 #include "profile/trace.h"
@@ -101,25 +103,71 @@ void Trace::add_flow(SpanId from, SpanId to) {
   flows_.push_back({from, to});
 }
 
+namespace {
+
+// The last of each span's arguments, in the order of the spans: where most spans have one, by their places.
+void sort_many(ArgumentColumn& column, std::size_t spans) {
+  std::vector<std::uint32_t> last(spans, kNone);
+  for (std::size_t i = 0; i < column.of.size(); ++i) last[column.of[i]] = static_cast<std::uint32_t>(i);
+  std::vector<std::uint64_t> bits;
+  bits.reserve(column.bits.size());
+  column.of.clear();
+  for (SpanId span = 0; span < spans; ++span) {
+    if (last[span] == kNone) continue;
+    column.of.push_back(span);
+    bits.push_back(column.bits[last[span]]);
+  }
+  column.bits = std::move(bits);
+}
+
+void sort_few(ArgumentColumn& column) {
+  std::vector<std::size_t> order(column.of.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return column.of[i]; });
+  std::vector<SpanId> of;
+  std::vector<std::uint64_t> bits;
+  for (const std::size_t i : order) {
+    if (of.empty() || of.back() != column.of[i]) {
+      of.push_back(column.of[i]);
+      bits.emplace_back();
+    }
+    bits.back() = column.bits[i];
+  }
+  column.of = std::move(of), column.bits = std::move(bits);
+}
+
+void sort_flows(std::vector<Flow>& flows, std::size_t spans) {
+  if (std::ranges::is_sorted(flows)) return;
+  if (flows.size() < spans / 8) {
+    std::ranges::sort(flows);
+    return;
+  }
+  std::vector<std::uint32_t> place(spans + 1);
+  for (const Flow& flow : flows) ++place[flow.from + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  std::vector<Flow> sorted(flows.size());
+  for (const Flow& flow : flows) sorted[place[flow.from]++] = flow;
+  for (auto from = sorted.begin(); from != sorted.end();) {
+    const auto to = std::find_if(from, sorted.end(), [&](const Flow& flow) { return flow.from != from->from; });
+    std::sort(from, to);
+    from = to;
+  }
+  flows = std::move(sorted);
+}
+
+}  // namespace
+
 void Trace::sort_columns() {
   for (ArgumentColumn& column : columns_) {
     if (std::ranges::adjacent_find(column.of, std::ranges::greater_equal()) == column.of.end())
       continue;  // as they are to be
-    std::vector<std::size_t> order(column.of.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return column.of[i]; });
-    std::vector<SpanId> of;
-    std::vector<std::uint64_t> bits;
-    for (const std::size_t i : order) {
-      if (of.empty() || of.back() != column.of[i]) {
-        of.push_back(column.of[i]);
-        bits.emplace_back();
-      }
-      bits.back() = column.bits[i];
+    if (column.of.size() < size() / 8 || column.of.size() >= kNone) {
+      sort_few(column);
+    } else {
+      sort_many(column, size());
     }
-    column.of = std::move(of), column.bits = std::move(bits);
   }
-  std::ranges::sort(flows_);
+  sort_flows(flows_, size());
   const auto again = std::ranges::unique(flows_);
   flows_.erase(again.begin(), again.end());
 }

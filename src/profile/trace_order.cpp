@@ -1,22 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans in their order: by track, start and containment. Threads write a span when it ends, so that what a span
-// contains stands right in front of it: such tracks are put in order by one sweep, others by sorting.
+// Spans in their order: by track, start and containment. Threads write a span when it ends, so that the spans
+// inside of it stand right in front of it: such tracks are put in order by one sweep, others by sorting.
 #include <algorithm>
+#include <functional>
+#include <future>
 #include <numeric>
 #include <span>
+#include <system_error>
 
 #include "profile/trace.h"
 
 namespace paoding::profile {
 namespace {
 
+// Columns in another order, one after the other: each is written over the one before it of its type. Memory that is new
+// costs more than the order.
 template <class T>
-void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
-  if (column.empty()) return;
-  std::vector<T> sorted(column.size());
-  for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-  column.swap(sorted);
-}
+class Permuted {
+ public:
+  explicit Permuted(const std::vector<SpanId>& order) : order_(order) {}
+  Permuted& operator()(std::vector<T>& column) {
+    // Many have one value for all: no parent, no run.
+    if (column.empty() || std::ranges::adjacent_find(column, std::ranges::not_equal_to()) == column.end()) return *this;
+    sorted_.resize(column.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) sorted_[i] = column[order_[i]];
+    column.swap(sorted_);
+    return *this;
+  }
+
+ private:
+  const std::vector<SpanId>& order_;
+  std::vector<T> sorted_;
+};
 
 // From trees whose root comes last (postorder) to trees whose root comes first (preorder): a node's place is where its
 // tree begins, behind the roots of all trees around it.
@@ -39,7 +54,8 @@ void put_roots_first(std::span<SpanId> spans, const Before& before) {
   std::ranges::copy(sorted, spans.begin());
 }
 
-// Files of others list what is in order in a few stretches: all ops, then all launches. False where there are many.
+// Files of others list spans in a few stretches that are in order: all ops, then all launches. False where there are
+// many.
 template <class Iterator, class Before>
 bool merge_few_runs(Iterator from, Iterator to, const Before& before) {
   std::vector<Iterator> ends{from};
@@ -71,10 +87,10 @@ bool Trace::comes_before(SpanId a, SpanId b) const {
   return kind(a) < kind(b);
 }
 
-// Of spans that are alike in all of this the one that was added later contains the other.
+// The later one of spans that are alike in all of this contains the other.
 bool Trace::is_around(SpanId a, SpanId b) const { return comes_before(a, b) || (a > b && !comes_before(b, a)); }
 
-// As they were added within each.
+// The spans of each are in the order in which they were added.
 std::vector<SpanId> Trace::by_track() const {
   std::vector<std::size_t> place(tracks_.size() + 1);
   for (const TrackId track : track_) ++place[track + 1];
@@ -98,15 +114,26 @@ void Trace::sort_spans() {
   }
   if (std::ranges::is_sorted(order)) return;
 
-  permute(start_, order);
-  permute(duration_, order);
-  permute(track_, order);
-  permute(site_, order);
-  permute(run_, order);
-  permute(correlation_, order);
-  permute(bytes_, order);
-  permute(flops_, order);
-  permute(cut_, order);
+  const auto permute_wide = [&] {
+    Permuted<std::int64_t>{order}(start_)(duration_)(bytes_);
+    Permuted<double>{order}(flops_);
+    Permuted<Cut>{order}(cut_);
+  };
+  constexpr std::size_t kWorthTwo = 1 << 17;  // spans, for which another thread is started
+  std::future<void> beside;
+  if (size() >= kWorthTwo) {
+    try {
+      beside = std::async(std::launch::async, permute_wide);
+    } catch (const std::system_error&) {  // no more threads are to be had
+    }
+  }
+  Permuted<std::uint32_t> numbers(order);
+  numbers(track_)(site_)(run_)(correlation_);
+  if (beside.valid()) {
+    beside.get();
+  } else {
+    permute_wide();
+  }
   const auto is_linked = [](SpanId id) { return id != kNone; };
   if (std::ranges::none_of(parent_, is_linked) && std::ranges::none_of(cause_, is_linked) && columns_.empty() &&
       flows_.empty()) {
@@ -114,8 +141,7 @@ void Trace::sort_spans() {
   }
   std::vector<SpanId> place(size());
   for (SpanId i = 0; i < order.size(); ++i) place[order[i]] = i;
-  permute(parent_, order);
-  permute(cause_, order);
+  numbers(parent_)(cause_);
   for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
   for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
   for (ArgumentColumn& column : columns_) {

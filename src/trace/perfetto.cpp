@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "trace/api_names.h"
+#include "trace/perfetto_flows.h"
 #include "trace/perfetto_survey.h"
 #include "trace/readers.h"
 #include "trace/sink.h"
@@ -68,7 +69,7 @@ class PerfettoReader final : public PerfettoTaker {
             std::span(kept_flows_).subspan(kept.flows, kept.flow_count));
     }
     close_all();
-    add_flows();
+    flows_.link(sink().trace());
     say_losses(losses);
     return sink().finish();
   }
@@ -308,7 +309,7 @@ class PerfettoReader final : public PerfettoTaker {
         sink().trace().add_argument_bits(id, argument.column, argument.bits);
       }
       for (std::size_t f = open.flows; f < track.flows.size(); ++f) {
-        flow_ends_.push_back({track.flows[f], open.span.start_ns, id});
+        flows_.add(track.flows[f], open.span.start_ns, id);
       }
     }
     track.arguments.resize(open.arguments);
@@ -454,21 +455,6 @@ class PerfettoReader final : public PerfettoTaker {
     }
   }
 
-  struct FlowEnd {
-    std::uint64_t flow;
-    std::int64_t ns;
-    SpanId span;
-  };
-
-  // From each event of a flow to the next. Arrows are shown as a viewer does; numbers join launches and kernels.
-  void add_flows() {
-    std::ranges::stable_sort(flow_ends_, {}, [](const FlowEnd& end) { return std::pair(end.flow, end.ns); });
-    for (std::size_t i = 1; i < flow_ends_.size(); ++i) {
-      const FlowEnd &from = flow_ends_[i - 1], &to = flow_ends_[i];
-      if (from.flow == to.flow && from.span != to.span) sink().trace().add_flow(from.span, to.span);
-    }
-  }
-
   void say_losses(const PerfettoLosses& losses) {
     sink().lose("packets that are broken", losses.broken, Note::Kind::dropped);
     sink().lose("times that packets were lost while they were recorded", losses.dropped, Note::Kind::dropped);
@@ -508,7 +494,7 @@ class PerfettoReader final : public PerfettoTaker {
   std::map<std::pair<std::uint64_t, std::string>, std::int64_t> rows_;  // of our own tracks, by where they lie
   std::int64_t next_track_ = 0, last_ns_ = std::numeric_limits<std::int64_t>::min();
   Facts facts_;
-  std::vector<FlowEnd> flow_ends_;
+  PerfettoFlows flows_;
   std::vector<Kept> kept_;
   std::vector<PerfettoArgument> kept_arguments_;
   std::vector<std::uint64_t> kept_flows_;

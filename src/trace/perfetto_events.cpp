@@ -2,6 +2,7 @@
 #include "trace/perfetto_events.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -10,54 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "trace/perfetto_sequence.h"
 #include "trace/unpack.h"
 
 namespace paoding::trace {
 namespace {
 
 constexpr std::uint64_t kBootTime = 6;  // the clock of a packet that does not name one
-
-// Texts by the numbers that a writer gave them, which count up from 1 as a rule.
-class NumberedTexts {
- public:
-  void set(std::uint64_t id, PerfettoText text) {
-    if (id >= kMostDense) {
-      sparse_[id] = text;
-      return;
-    }
-    if (id >= dense_.size()) dense_.resize(std::max<std::size_t>(id + 1, 2 * dense_.size()), kMissing);
-    dense_[id] = text;
-  }
-  /// 0 where there is none, and `*is_missing` is set.
-  PerfettoText look_up(std::uint64_t id, bool* is_missing) const {
-    PerfettoText text = kMissing;
-    if (id < dense_.size()) {
-      text = dense_[id];
-    } else if (const auto found = sparse_.find(id); found != sparse_.end()) {
-      text = found->second;
-    }
-    if (text != kMissing) return text;
-    *is_missing = true;
-    return 0;
-  }
-
- private:
-  static constexpr PerfettoText kMissing = 0xffffffff;
-  static constexpr std::uint64_t kMostDense = 1 << 16;
-  std::vector<PerfettoText> dense_;
-  std::unordered_map<std::uint64_t, PerfettoText> sparse_;
-};
-
-// Packets of one writer refer to these.
-struct Sequence {
-  NumberedTexts categories, names, argument_names, texts, stages, kernels;
-  std::unordered_map<std::uint64_t, std::int64_t> pids;  // of graphics contexts
-  std::uint64_t default_track = 0, default_clock = 0;
-  bool is_known = true;                                        // false from a loss until the writer begins anew
-  std::unordered_map<std::uint64_t, std::int64_t> own_clocks;  // where those that count up from packet to packet are
-
-  void forget() { *this = Sequence(); }
-};
 
 // The number and the text of an entry of a table.
 std::pair<std::uint64_t, std::string_view> entry_of(std::string_view message) {
@@ -105,40 +65,63 @@ class Packets {
   std::string_view read_whole_packets(std::string_view bytes, int depth) {
     std::string_view rest = bytes;
     for (WireReader all(bytes); !taker_.is_done() && all.next(); rest = all.rest()) {
-      if (all.field() == 1 && all.type() == WireType::bytes) read_packet(all.bytes(), depth);
+      if (all.field() == 1 && all.type() == WireType::bytes) read_packet(all.bytes(), all.readable(), depth);
     }
     return rest;
   }
 
+  // The parts of a packet that are messages or bytes.
+  enum class Part : std::uint8_t { interned, defaults, event, descriptor, clocks, stage, deflated, zstd };
+  static constexpr int kParts = static_cast<int>(Part::zstd) + 1;
+
+  // Most have one or two, so that the others are left as they are.
   struct Packet {
+    Packet() {}
     std::uint64_t timestamp = 0, clock = 0, sequence = 0, flags = 0;
-    bool has_timestamp = false, has_drops = false;
-    std::string_view interned, defaults, event, descriptor, clocks, stage, deflated, zstd;
-    bool is_other = false;
+    bool has_timestamp = false, has_drops = false, is_other = false;
+    std::uint32_t has_parts = 0;
+    const char* readable = nullptr;  // up to there
+    struct Bytes {
+      const char* at;
+      std::size_t size;
+    };
+    std::array<Bytes, kParts> parts;
+
+    static std::uint32_t bit(Part part) { return 1u << static_cast<int>(part); }
+    bool has(Part part) const { return (has_parts & bit(part)) != 0; }
+    std::string_view operator[](Part part) const {
+      const Bytes& bytes = parts[static_cast<std::size_t>(part)];
+      return {bytes.at, bytes.size};
+    }
+    void set(Part part, std::string_view bytes) {
+      parts[static_cast<std::size_t>(part)] = {bytes.data(), bytes.size()};
+      has_parts = bytes.empty() ? has_parts & ~bit(part) : has_parts | bit(part);
+    }
   };
 
-  void read_packet(std::string_view message, int depth) {
+  void read_packet(std::string_view message, const char* readable, int depth) {
     Packet packet;
-    WireReader all(message);
+    packet.readable = readable;
+    WireReader all(message, readable);
     while (all.next()) {
       switch (all.field()) {
-        case 6: packet.clocks = all.bytes(); break;
+        case 6: packet.set(Part::clocks, all.bytes()); break;
         case 8:
           packet.timestamp = all.number();
           packet.has_timestamp = true;
           break;
         case 10: packet.sequence = all.number(); break;
-        case 11: packet.event = all.bytes(); break;
-        case 12: packet.interned = all.bytes(); break;
+        case 11: packet.set(Part::event, all.bytes()); break;
+        case 12: packet.set(Part::interned, all.bytes()); break;
         case 13: packet.flags = all.number(); break;
         case 41: packet.flags |= all.number() != 0 ? 1 : 0; break;
         case 42: packet.has_drops = all.number() != 0; break;
-        case 50: packet.deflated = all.bytes(); break;
-        case 53: packet.stage = all.bytes(); break;
+        case 50: packet.set(Part::deflated, all.bytes()); break;
+        case 53: packet.set(Part::stage, all.bytes()); break;
         case 58: packet.clock = all.number(); break;
-        case 59: packet.defaults = all.bytes(); break;
-        case 60: packet.descriptor = all.bytes(); break;
-        case 133: packet.zstd = all.bytes(); break;
+        case 59: packet.set(Part::defaults, all.bytes()); break;
+        case 60: packet.set(Part::descriptor, all.bytes()); break;
+        case 133: packet.set(Part::zstd, all.bytes()); break;
         default: packet.is_other |= all.type() == WireType::bytes; break;
       }
     }
@@ -154,24 +137,22 @@ class Packets {
       sequence_ = &sequences_[packet.sequence];
       sequence_id_ = packet.sequence;
     }
-    Sequence& sequence = *sequence_;
+    PerfettoSequence& sequence = *sequence_;
     if (packet.has_drops) {
       ++losses_.dropped;
       sequence.is_known = false;
     }
     if ((packet.flags & 1) != 0) sequence.forget();
-    if (!packet.defaults.empty()) read_defaults(packet.defaults, &sequence);
-    if (!packet.interned.empty()) read_interned(packet.interned, &sequence);
-    if (!packet.clocks.empty()) read_clocks(packet.clocks, &sequence);
-    if (!packet.descriptor.empty()) read_descriptor(packet.descriptor);
-    if (!packet.event.empty()) read_event(packet, &sequence);
-    if (!packet.stage.empty()) read_stage(packet, &sequence);
-    if (!packet.deflated.empty()) unpack(packet.deflated, true, depth);
-    if (!packet.zstd.empty()) unpack(packet.zstd, false, depth);
-    const bool is_read = !packet.defaults.empty() || !packet.interned.empty() || !packet.clocks.empty() ||
-                         !packet.descriptor.empty() || !packet.event.empty() || !packet.stage.empty() ||
-                         !packet.deflated.empty() || !packet.zstd.empty();
-    if (!is_read && packet.is_other) ++losses_.other_data;
+    if (packet.has_parts == Packet::bit(Part::event)) return read_event(packet, &sequence);
+    if (packet.has(Part::defaults)) read_defaults(packet[Part::defaults], &sequence);
+    if (packet.has(Part::interned)) read_interned(packet[Part::interned], &sequence);
+    if (packet.has(Part::clocks)) read_clocks(packet[Part::clocks], &sequence);
+    if (packet.has(Part::descriptor)) read_descriptor(packet);
+    if (packet.has(Part::event)) read_event(packet, &sequence);
+    if (packet.has(Part::stage)) read_stage(packet, &sequence);
+    if (packet.has(Part::deflated)) unpack(packet[Part::deflated], true, depth);
+    if (packet.has(Part::zstd)) unpack(packet[Part::zstd], false, depth);
+    if (packet.has_parts == 0 && packet.is_other) ++losses_.other_data;
   }
 
   // ---- packets in packets ----
@@ -184,7 +165,7 @@ class Packets {
       return;
     }
     unpacked_bytes_ += text.size();
-    Sequence* const around = sequence_;
+    PerfettoSequence* const around = sequence_;
     const std::uint64_t around_id = sequence_id_;
     if (!read_whole_packets(text, depth + 1).empty() && !taker_.is_done()) ++losses_.broken;
     sequence_ = around;
@@ -193,7 +174,7 @@ class Packets {
 
   // ---- names and tracks ----
 
-  void read_defaults(std::string_view message, Sequence* sequence) {
+  void read_defaults(std::string_view message, PerfettoSequence* sequence) {
     for (WireReader all(message); all.next();) {
       if (all.field() == 58) sequence->default_clock = all.number();
       if (all.field() != 11) continue;
@@ -203,7 +184,7 @@ class Packets {
     }
   }
 
-  void read_interned(std::string_view message, Sequence* sequence) {
+  void read_interned(std::string_view message, PerfettoSequence* sequence) {
     for (WireReader all(message); all.next();) {
       if (all.type() != WireType::bytes) continue;
       NumberedTexts* names = nullptr;
@@ -231,7 +212,7 @@ class Packets {
   }
 
   // A description of a kernel, which has a name, a demangled one and a machine that it is for.
-  void read_kernel(std::uint32_t field, std::string_view message, Sequence* sequence) {
+  void read_kernel(std::uint32_t field, std::string_view message, PerfettoSequence* sequence) {
     constexpr std::uint32_t kNewest = 30;
     if (field < kNewest) return;
     std::uint64_t id = 0;
@@ -250,9 +231,9 @@ class Packets {
     sequence->kernels.set(id, texts_.add(full.empty() ? name : full));
   }
 
-  void read_descriptor(std::string_view message) {
+  void read_descriptor(const Packet& packet) {
     PerfettoTrack track;
-    for (WireReader all(message); all.next();) {
+    for (WireReader all(packet[Part::descriptor], packet.readable); all.next();) {
       switch (all.field()) {
         case 1: track.uuid = all.number(); break;
         case 2:
@@ -290,7 +271,7 @@ class Packets {
 
   static bool is_own(std::uint64_t clock) { return clock >= 64 && clock < 128; }
 
-  void read_clocks(std::string_view message, Sequence* sequence) {
+  void read_clocks(std::string_view message, PerfettoSequence* sequence) {
     struct Reading {
       std::uint64_t clock = 0, ticks = 0, unit = 1;
       bool is_incremental = false;
@@ -322,11 +303,13 @@ class Packets {
   }
 
   // False where nothing sets its clock beside the others.
-  bool time_of(const Packet& packet, Sequence* sequence, std::int64_t* ns) {
+  bool time_of(const Packet& packet, PerfettoSequence* sequence, std::int64_t* ns) {
     std::uint64_t clock = packet.clock != 0 ? packet.clock : sequence->default_clock;
     if (clock == 0) clock = kBootTime;
     auto ticks = static_cast<std::int64_t>(packet.timestamp);
-    const auto found = clocks_.find({is_own(clock) ? sequence_id_ : 0, clock});
+    const std::pair key{is_own(clock) ? sequence_id_ : 0, clock};
+    if (last_clock_ == clocks_.end() || last_clock_->first != key) last_clock_ = clocks_.find(key);
+    const auto found = last_clock_;
     if (found == clocks_.end()) {
       // All events by one clock need no other.
       if (is_own(clock) || (only_clock_ != 0 && only_clock_ != clock)) {
@@ -359,18 +342,24 @@ class Packets {
 
   // Categories that are texts come again and again, one behind the other.
   PerfettoText category_of(std::string_view text) {
-    if (text != texts_[category_]) category_ = texts_.add(text);
-    return category_;
+    if (text != categories_[0].second) {
+      if (text != categories_[1].second) {
+        const PerfettoText added = texts_.add(text);
+        categories_[1] = {added, texts_[added]};
+      }
+      std::swap(categories_[0], categories_[1]);
+    }
+    return categories_[0].first;
   }
 
-  void read_event(const Packet& packet, Sequence* sequence) {
+  void read_event(const Packet& packet, PerfettoSequence* sequence) {
     PerfettoEvent event;
     event.track = sequence->default_track;
     arguments_.clear(), flows_.clear();
     bool is_missing = false, has_type = false;
     std::uint64_t phase = 0;
     std::int64_t absolute_us = -1;
-    WireReader all(packet.event);
+    WireReader all(packet[Part::event], packet.readable);
     while (all.next()) {
       switch (all.field()) {
         case 3:
@@ -379,7 +368,7 @@ class Packets {
         case 22:
           if (event.category == 0) event.category = category_of(all.bytes());
           break;
-        case 4: read_argument(all.bytes(), sequence, &is_missing); break;
+        case 4: read_argument(all.bytes(), all.readable(), sequence, &is_missing); break;
         case 6: phase = read_legacy(all.bytes(), &event, sequence, &is_missing); break;
         case 9:
           has_type = true;
@@ -441,7 +430,7 @@ class Packets {
     }
   }
 
-  static std::uint64_t read_legacy(std::string_view message, PerfettoEvent* event, Sequence* sequence,
+  static std::uint64_t read_legacy(std::string_view message, PerfettoEvent* event, PerfettoSequence* sequence,
                                    bool* is_missing) {
     std::uint64_t phase = 0;
     for (WireReader all(message); all.next();) {
@@ -452,17 +441,24 @@ class Packets {
     return phase;
   }
 
-  void read_argument(std::string_view message, Sequence* sequence, bool* is_missing) {
+  void read_argument(std::string_view message, const char* readable, PerfettoSequence* sequence, bool* is_missing) {
+    if (const PerfettoArgument* known = known_.find(message)) {
+      arguments_.push_back(*known);
+      return;
+    }
     PerfettoArgument argument;
-    bool has_value = false;
-    for (WireReader all(message); all.next();) {
+    bool has_value = false, is_by_number = false;
+    for (WireReader all(message, readable); all.next();) {
       using Type = PerfettoArgument::Type;
       const auto set = [&](Type type) {
         argument.type = type;
         has_value = true;
       };
       switch (all.field()) {
-        case 1: argument.name = sequence->argument_names.look_up(all.number(), is_missing); break;
+        case 1:
+          argument.name = sequence->argument_names.look_up(all.number(), is_missing);
+          is_by_number = true;
+          break;
         case 10: argument.name = texts_.add(all.bytes()); break;
         case 2:
         case 3:
@@ -482,15 +478,19 @@ class Packets {
           break;
         case 17:
           argument.bits = sequence->texts.look_up(all.number(), is_missing);
+          is_by_number = true;
           set(Type::text);
           break;
         default: break;
       }
     }
-    if (has_value && argument.name != 0) arguments_.push_back(argument);
+    if (!has_value || argument.name == 0) return;
+    arguments_.push_back(argument);
+    // Numbers are rarely the same again, and those of texts mean another one to another writer.
+    if (argument.type == PerfettoArgument::Type::text && !is_by_number) known_.keep(message, argument);
   }
 
-  void read_stage(const Packet& packet, Sequence* sequence) {
+  void read_stage(const Packet& packet, PerfettoSequence* sequence) {
     PerfettoGpuStage stage;
     bool is_missing = false;
     PerfettoText kernel = 0;
@@ -501,7 +501,7 @@ class Packets {
       }
       return size;
     };
-    WireReader all(packet.stage);
+    WireReader all(packet[Part::stage]);
     while (all.next()) {
       switch (all.field()) {
         case 2: stage.duration_ns = all.signed_number(); break;
@@ -551,21 +551,23 @@ class Packets {
   PerfettoTexts& texts_;
   PerfettoTaker& taker_;
   PerfettoLosses losses_;
-  PerfettoText category_ = 0;  // the last one
+  std::array<std::pair<PerfettoText, std::string_view>, 2> categories_ = {{{0, ""}, {0, ""}}};  // the last ones
+  KnownArguments known_;
   // Both are the event's that is read.
   std::vector<PerfettoArgument> arguments_;
   std::vector<std::uint64_t> flows_;
-  std::unordered_map<std::uint64_t, Sequence> sequences_;
-  Sequence* sequence_ = nullptr;  // the one of the packet before
+  std::unordered_map<std::uint64_t, PerfettoSequence> sequences_;
+  PerfettoSequence* sequence_ = nullptr;  // the one of the packet before
   std::uint64_t sequence_id_ = 0;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Clock> clocks_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Clock>::const_iterator last_clock_ = clocks_.end();
   std::uint64_t only_clock_ = 0;  // that all times are by
   std::size_t unpacked_bytes_ = 0;
 };
 
 }  // namespace
 
-PerfettoLosses read_perfetto_packets(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker) {
+PerfettoLosses read_perfetto_packets_here(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker) {
   return Packets(texts, taker).read(file);
 }
 

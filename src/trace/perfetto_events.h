@@ -81,7 +81,9 @@ struct PerfettoLosses {
   std::uint64_t other_data = 0;     // packets of kinds that are not read
 };
 
-/// From where the file is at to its end, some at a time.
+/// From where the file is at to its end, some at a time. A second thread reads the packets of a large file ahead.
 PerfettoLosses read_perfetto_packets(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker);
+/// The same on this thread alone.
+PerfettoLosses read_perfetto_packets_here(TraceFile& file, PerfettoTexts& texts, PerfettoTaker& taker);
 
 }  // namespace paoding::trace

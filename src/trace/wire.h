@@ -22,7 +22,11 @@ class WireReader {
 
   WireReader() = default;
   explicit WireReader(std::string_view message, Extent extent = Extent::whole)
-      : at_(message.data()), end_(message.data() + message.size()), extent_(extent) {}
+      : at_(message.data()), end_(message.data() + message.size()), readable_(end_), extent_(extent) {}
+  /// A message inside of another one, behind which some bytes can be read as a rule: that is faster.
+  WireReader(std::string_view message, const char* readable) : WireReader(message) { readable_ = readable; }
+  /// The end of the bytes around, for messages that lie in this one.
+  const char* readable() const { return readable_; }
 
   /// To the next field. False at the end and where the rest is no field: is_broken() says which.
   [[gnu::always_inline]] bool next() {
@@ -40,7 +44,10 @@ class WireReader {
         }
       }
     }
-    return next_of_any();
+    if (at_ == end_) return false;
+    if (next_by_words()) return true;
+    *this = behind_any(*this);
+    return !is_over_;
   }
 
   std::uint32_t field() const { return field_; }
@@ -59,6 +66,57 @@ class WireReader {
  private:
   static constexpr std::uint64_t kMostField = (1u << 29) - 1;
   static constexpr int kMostGroups = 64;  // inside of each other
+
+  // A copy, so that a compiler may keep the reader itself in registers.
+  [[gnu::noinline]] static WireReader behind_any(WireReader from) {
+    from.is_over_ = !from.next_of_any();
+    return from;
+  }
+
+  // A tag of one or two bytes and a number, or a length, of at most eight, where so many can be read. False where it
+  // is anything else: next_of_any() reads it.
+  [[gnu::always_inline]] bool next_by_words() {
+    constexpr std::ptrdiff_t kTagBytes = 2, kWordBytes = 8;
+    static_assert(std::endian::native == std::endian::little);
+    if (readable_ - at_ < kTagBytes + kWordBytes) return false;
+    std::uint32_t tag = static_cast<unsigned char>(at_[0]);
+    const char* at = at_ + 1;
+    if (tag >= 0x80) {
+      const auto more = static_cast<unsigned char>(*at++);
+      if (more >= 0x80) return false;
+      tag = (tag & 0x7f) | static_cast<std::uint32_t>(more) << 7;
+    }
+    if (tag >> 3 == 0) return false;
+    const auto type = static_cast<WireType>(tag & 7);
+    std::uint64_t word;
+    std::memcpy(&word, at, kWordBytes);
+    if (type == WireType::fixed64) {
+      at += kWordBytes;
+      if (at > end_) return false;
+      number_ = word;
+    } else if (type == WireType::varint || type == WireType::bytes) {
+      // The lowest byte without its highest bit ends the number; seven bits of each are its digits.
+      const std::uint64_t ends = ~word & 0x8080808080808080;
+      if (ends == 0) return false;
+      at += std::countr_zero(ends) / 8 + 1;
+      if (at > end_) return false;
+      word &= ends ^ (ends - 1);
+      word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+      word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+      word = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+      if (type == WireType::varint) {
+        number_ = word;
+      } else {
+        if (word > static_cast<std::uint64_t>(end_ - at)) return false;
+        bytes_ = {at, static_cast<std::size_t>(word)};
+        at += word;
+      }
+    } else {
+      return false;
+    }
+    field_ = tag >> 3, type_ = type, at_ = at;
+    return true;
+  }
 
   bool next_of_any() {
     while (at_ != end_) {
@@ -165,10 +223,11 @@ class WireReader {
 
   const char* at_ = nullptr;
   const char* end_ = nullptr;
+  const char* readable_ = nullptr;  // not before end_
   Extent extent_ = Extent::whole;
   std::uint32_t field_ = 0;
   WireType type_ = WireType::varint;
-  bool is_broken_ = false;
+  bool is_broken_ = false, is_over_ = false;
   std::uint64_t number_ = 0;
   std::string_view bytes_;
 };

@@ -86,6 +86,48 @@ TEST(Wire, EndsAtWhatIsNoField) {
   }
 }
 
+// Bytes behind a message may be read, and are no part of it; neither do they make a number end that the message cuts
+// off.
+TEST(Wire, ReadsAMessageInsideAnotherAsOneByItself) {
+  std::mt19937_64 random(17);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes(random() % 24, '\0');
+    for (char& byte : bytes) {
+      constexpr unsigned char kOften[] = {0x08, 0x0a, 0x09, 0x50, 0x80, 0xba, 0x01, 0x00, 0xff};
+      byte = static_cast<char>(random() % 2 == 0 ? kOften[random() % std::size(kOften)] : random() & 0xff);
+    }
+    const std::string around = bytes + std::string(16, random() % 2 == 0 ? '\x01' : '\x80');
+    // A copy of its own size, which a sanitizer watches.
+    const std::vector<char> alone(bytes.begin(), bytes.end());
+    WireReader expected(std::string_view(alone.data(), alone.size()));
+    WireReader reader(std::string_view(around.data(), bytes.size()), around.data() + around.size());
+    for (;;) {
+      const bool has_field = expected.next();
+      ASSERT_EQ(reader.next(), has_field);
+      ASSERT_EQ(reader.is_broken(), expected.is_broken());
+      if (!has_field) break;
+      ASSERT_EQ(reader.field(), expected.field());
+      ASSERT_EQ(reader.type(), expected.type());
+      ASSERT_EQ(reader.number(), expected.number());
+      ASSERT_EQ(reader.bytes(), expected.bytes());
+    }
+  }
+}
+
+TEST(Wire, ReadsNumbersOfMoreBytesThanTheyNeed) {
+  for (std::size_t more = 0; more < 9; ++more) {
+    const std::string bytes =
+        "\x08\x85" + std::string(more, '\x80') + std::string("\x00\x10\x03", 3) + std::string(8, '\x18');
+    WireReader reader(std::string_view(bytes).substr(0, bytes.size() - 8), bytes.data() + bytes.size());
+    ASSERT_TRUE(reader.next()) << more;
+    EXPECT_EQ(reader.number(), 5u) << more;
+    ASSERT_TRUE(reader.next()) << more;
+    EXPECT_EQ(reader.field(), 2u) << more;
+    EXPECT_EQ(reader.number(), 3u) << more;
+    EXPECT_FALSE(reader.next()) << more;
+  }
+}
+
 TEST(Wire, LeavesGroupsOutWithWhatIsInThem) {
   WireReader reader(std::string_view("\x0b\x10\x01\x1b\x12\x02hi\x1c\x0c\x28\x07", 12));
   ASSERT_TRUE(reader.next());
