@@ -18,6 +18,7 @@ OF_THE_REPOSITORY = {
     "PAODING_BUILD": "the build folder that tools/check.sh looks in [build]",
     "PAODING_CLOCK_SECONDS": "how long the test of the chip's clock runs",
     "PAODING_FINDINGS_TABLE": "a file for the table of the seeded faults, and with .json behind it for its numbers",
+    "PAODING_CASE_SHARE": "2/3: of the cases of emulated kernels the second of three shares; 1/1: all of them [make test: one of three]",
     "PAODING_FIRST_SCHEDULE": "the first seed of emulated schedules [1]",
     "PAODING_KEEP_CUBINS": "a folder for the compiled kernels of the tests of generated text",
     "PAODING_KERNELS": "a folder where emulated kernels are kept compiled",

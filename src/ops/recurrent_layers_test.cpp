@@ -242,7 +242,8 @@ void fetch_gradients(Graph& g, const Value& loss) {
 TEST(RecurrentLayers, HaveGradientsThatAgreeWithDifferences) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn}) {
     for (const bool has_lengths : {true, false}) {
-      const LayerCase c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = has_lengths, .has_initial = true};
+      const LayerCase c{
+          .kind = kind, .layers = 2, .bidirectional = true, .has_lengths = has_lengths, .has_initial = true};
       Graph g;
       const RecurrentResult made = build(g, c);
       fetch_gradients(g, sum(made.outputs * made.outputs) + sum(made.last_h[1]) + sum(made.last_h[2] * 0.5));

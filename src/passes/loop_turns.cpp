@@ -28,8 +28,8 @@ class TurnFinder {
   }
 
  private:
-  // Where a turn begins: where the fewest bytes go from one turn to the next, and, since a user's step reads what is carried by
-  // a product more often than by anything else, in front of one.
+  // Where a turn begins: where the fewest bytes go from one turn to the next, and, since a user's step reads what is
+  // carried by a product more often than by anything else, in front of one.
   std::size_t best_phase() const {
     const auto period = static_cast<std::size_t>(period_);
     std::unordered_map<NodeId, std::size_t> place_of;
@@ -106,8 +106,8 @@ class TurnFinder {
     return &made_.node(graph_, made_.turns.size() / 2, position).inputs[input];
   }
 
-  // Whether the operands of `nodes` come from where they should, with `before` as the turn before; without one it is the first
-  // turn, whose carries are put into `first`.
+  // Whether the operands of `nodes` come from where they should, with `before` as the turn before; without one it is
+  // the first turn, whose carries are put into `first`.
   bool agrees(const std::vector<NodeId>& nodes, const std::vector<NodeId>* before,
               std::map<std::pair<int, std::int32_t>, Ref>* first) const {
     for (int i = 0; i < period_; ++i) {
@@ -125,7 +125,8 @@ class TurnFinder {
             break;
           case From::last_turn:
             if (before != nullptr && !is_of(*before)) return false;
-            if (before == nullptr && !(first->try_emplace({from.position, from.output}, ref).first->second == ref)) return false;
+            if (before == nullptr && !(first->try_emplace({from.position, from.output}, ref).first->second == ref))
+              return false;
             break;
           case From::outside:
             if (is_member(ref)) return false;
@@ -197,7 +198,9 @@ class TurnFinder {
     const auto at = static_cast<std::size_t>(position);
     const std::vector<TurnOperand>& operands = made_.operands[at];
     const auto known = [&](const TurnOperand& from) -> Ref {
-      const std::vector<NodeId>* turn = from.from == From::turn ? &sought.nodes : from.from == From::last_turn ? sought.before : nullptr;
+      const std::vector<NodeId>* turn = from.from == From::turn        ? &sought.nodes
+                                        : from.from == From::last_turn ? sought.before
+                                                                       : nullptr;
       if (turn == nullptr) return {};
       return {(*turn)[static_cast<std::size_t>(from.position)], from.output};
     };
@@ -256,15 +259,17 @@ class TurnFinder {
     return true;
   }
 
-  // Whether nothing that a turn reads of outside follows from a turn: it could stand neither in front of the loop nor after it.
+  // Whether nothing that a turn reads of outside follows from a turn: it could stand neither in front of the loop nor
+  // after it.
   bool is_independent() const {
     NodeId first = graph_.size();
     for (const auto& [id, place] : place_of_) first = std::min(first, id);
     std::vector<char> follows(static_cast<std::size_t>(graph_.size()), 0);
     for (NodeId id = first; id < graph_.size(); ++id) {
       const auto& inputs = graph_.node(id).inputs;
-      follows[static_cast<std::size_t>(id)] =
-          place_of_.contains(id) || std::ranges::any_of(inputs, [&](Ref ref) { return follows[static_cast<std::size_t>(ref.node)] != 0; });
+      follows[static_cast<std::size_t>(id)] = place_of_.contains(id) || std::ranges::any_of(inputs, [&](Ref ref) {
+                                                return follows[static_cast<std::size_t>(ref.node)] != 0;
+                                              });
     }
     const auto is_free = [&](Ref ref) { return follows[static_cast<std::size_t>(ref.node)] == 0; };
     for (const auto& turn : made_.turns) {
@@ -305,7 +310,8 @@ std::vector<Ref> LoopTurns::values(const Graph& graph, int position, std::size_t
   return refs;
 }
 
-std::optional<LoopTurns> turns_of(const Graph& graph, const NodeKinds& kinds, const Users& users, const Repeat& repeat) {
+std::optional<LoopTurns> turns_of(const Graph& graph, const NodeKinds& kinds, const Users& users,
+                                  const Repeat& repeat) {
   return TurnFinder(graph, kinds, users, repeat).find();
 }
 

@@ -44,10 +44,10 @@ struct LoopTurns {
   std::vector<Ref> values(const Graph& graph, int position, std::size_t input) const;
 };
 
-/// The longest run of turns of `repeat` that a loop could be: each operand comes from the same place in all of them, and
-/// nothing of outside that a turn reads follows from one. Turns before and after it whose nodes stand in another order, as
-/// where the first turn makes what all of them read, are found by the values that are carried. nullopt where fewer than
-/// four are left, or nothing is carried.
+/// The longest run of turns of `repeat` that a loop could be: each operand comes from the same place in all of them,
+/// and nothing of outside that a turn reads follows from one. Turns before and after it whose nodes stand in another
+/// order, as where the first turn makes what all of them read, are found by the values that are carried. nullopt where
+/// fewer than four are left, or nothing is carried.
 std::optional<LoopTurns> turns_of(const Graph& graph, const NodeKinds& kinds, const Users& users, const Repeat& repeat);
 
 }  // namespace paoding

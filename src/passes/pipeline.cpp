@@ -2,6 +2,7 @@
 // The compiler's table of contents: which passes run, in which order, and why.
 #include <algorithm>
 #include <chrono>
+#include <span>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
@@ -20,7 +21,7 @@ void leave_alone(Graph&, PassNotes&) {}
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
       {"reroll_loops", "a loop that came unrolled is a scan; before all others, which know how to make those fast",
-       leave_alone},
+       reroll_loops},
       {"claim_composed", "a kernel may run a composed op as a whole; before all others, where such ops are taken apart",
        leave_alone},
       {"stack_carries", "what the steps of a loop began with is what they carry, not a second copy of what they made",
@@ -150,7 +151,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
   };
-  if (!is_disabled("reroll_loops")) run({"reroll_loops", "a loop that came unrolled is a scan", reroll_loops});
+  const std::span<const Pass> listed = pipeline();
+  if (!is_disabled(listed[0].name)) run(listed[0]);  // in front of those that are not in the list: they look at scans
   // It is not in the list of passes that can be switched off, since gradients have seen its result.
   run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});
   // A part of a pass of the list, where a kernel is not asked yet.
@@ -161,7 +163,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   // This one is not in the list either: nothing else knows composed ops.
   run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
        expand_composed_ops});
-  for (const Pass& pass : pipeline()) {
+  for (const Pass& pass : listed.subspan(1)) {
     if (!is_disabled(pass.name)) run(pass);
   }
   if (!options.verifies_each) verify(graph, "all passes (PAODING_VERIFY=1 checks it after each)");

@@ -13,7 +13,7 @@
 namespace paoding {
 namespace {
 
-constexpr int kMostPeriods = 64;       // that are tried
+constexpr int kMostPeriods = 64;        // that are tried
 constexpr int kFurthestRecurrence = 4;  // two equal layers in a turn: a period has each of their nodes twice
 
 bool may_be_in_a_turn(const Graph& graph, NodeId id, const std::vector<char>& is_outside) {
@@ -21,7 +21,8 @@ bool may_be_in_a_turn(const Graph& graph, NodeId id, const std::vector<char>& is
   const OpDef& op = *node.op;
   if (op.is(OpRole::source) || op.is(OpRole::generated) || op.is(OpRole::constant) || has_effect(node)) return false;
   if (op.view == ViewForm::none) return true;
-  return !std::ranges::all_of(node.inputs, [&](Ref ref) { return is_outside[static_cast<std::size_t>(ref.node)] != 0; });
+  return !std::ranges::all_of(node.inputs,
+                              [&](Ref ref) { return is_outside[static_cast<std::size_t>(ref.node)] != 0; });
 }
 
 // A slice's range differs from turn to turn; its extents are in its type.

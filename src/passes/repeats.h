@@ -28,8 +28,8 @@ struct Repeat {
 
 inline constexpr int kFewestTurns = 4;
 
-/// Short periods first. Repeats may overlap, and need not be loops: nothing is asked about the nodes' operands. The time is
-/// linear in the graph's size: a bounded number of periods is tried, those that most nodes come again after.
+/// Short periods first. Repeats may overlap, and need not be loops: nothing is asked about the nodes' operands. The
+/// time is linear in the graph's size: a bounded number of periods is tried, those that most nodes come again after.
 std::vector<Repeat> find_repeats(const Graph& graph, const NodeKinds& kinds);
 
 }  // namespace paoding

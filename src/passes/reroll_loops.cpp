@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// reroll_loops: a loop that was unrolled before the graph came here, as tracing a Python loop leaves it, becomes a scan again.
-// All that is done for scans is done for it then: products leave it, it is recognised as a recurrent layer, and neither the plan
-// nor the launches grow with its turns.
+// reroll_loops: a loop that was unrolled before the graph came here, as tracing a Python loop leaves it, becomes a scan
+// again. All that is done for scans is done for it then: products leave it, it is recognised as a recurrent layer, and
+// neither the plan nor the launches grow with its turns.
 //
 //   h1 = tanh(matmul(x[0], w) + matmul(h0, u));  h2 = tanh(matmul(x[1], w) + matmul(h1, u));  ..
 // becomes
 //   h, hs = scan(h0, x, w, u) [ h = tanh(matmul(x, w) + matmul(h, u)) ]
 //
-// Nodes of a turn come again after a period (repeats.h). Each operand must come from the same place in every turn: the same turn,
-// the turn before (what is carried), or outside (loop_turns.h). Values of outside that differ from turn to turn are slices of one
-// value, or computed ones that are stacked (stacked_values.h); where they would be inputs or parameters, as the weights of equal
-// layers, the nodes stay as they are.
+// Nodes of a turn come again after a period (repeats.h). Each operand must come from the same place in every turn: the
+// same turn, the turn before (what is carried), or outside (loop_turns.h). Values of outside that differ from turn to
+// turn are slices of one value, or computed ones that are stacked (stacked_values.h); where they would be inputs or
+// parameters, as the weights of equal layers, the nodes stay as they are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,8 +44,8 @@ class Roller {
  public:
   Roller(Graph& graph, const LoopTurns& loop) : graph_(graph), loop_(loop) {}
 
-  // Writes the scan and gives the uses of the turns' values to its results. False where it cannot be written: the graph has a few
-  // nodes more then, which nobody reads.
+  // Writes the scan and gives the uses of the turns' values to its results. False where it cannot be written: the graph
+  // has a few nodes more then, which nobody reads.
   bool roll(const Users& users) {
     find_elements();
     is_reverse_ = votes_ < 0;
@@ -75,7 +75,8 @@ class Roller {
       const Node& first = node(0, i);
       if (first.op->view == ViewForm::sliced) {
         const SliceRange range = slice_range(first);
-        is_element_[at] = std::ranges::any_of(values, [&](Ref ref) { return !(slice_range(graph_.node(ref.node)) == range); });
+        is_element_[at] =
+            std::ranges::any_of(values, [&](Ref ref) { return !(slice_range(graph_.node(ref.node)) == range); });
       }
       if (is_element_[at]) values_of_.emplace_back(values), element_of_[{i, 0}] = values_of_.size() - 1;
       for (std::size_t k = 0; k < first.inputs.size() && !is_element_[at]; ++k) {
@@ -114,7 +115,8 @@ class Roller {
     std::vector<Ref> elements;
     for (const Value& sequence : sequences_) {
       elements.push_back(
-          body_->input(fmt::format("element{}", elements.size()), sequence.dtype(), sequence.shape().with_removed(0)).ref());
+          body_->input(fmt::format("element{}", elements.size()), sequence.dtype(), sequence.shape().with_removed(0))
+              .ref());
     }
     std::map<Ref, Ref> constant_of;
     for (int i = 0; i < loop_.period(); ++i) {
@@ -184,10 +186,11 @@ class Roller {
         bool is_read_early = false, is_read_last = false;
         for (std::size_t t = 0; t < loop_.turns.size(); ++t) {
           const Ref ref{loop_.turns[t][static_cast<std::size_t>(i)], k};
-          const bool is_read = fetched.contains(ref) ||
-                               std::ranges::any_of(users[static_cast<std::size_t>(ref.node)], [&](NodeId user) {
-                                 return !is_inside(user) && std::ranges::find(graph_.node(user).inputs, ref) != graph_.node(user).inputs.end();
-                               });
+          const bool is_read =
+              fetched.contains(ref) || std::ranges::any_of(users[static_cast<std::size_t>(ref.node)], [&](NodeId user) {
+                return !is_inside(user) &&
+                       std::ranges::find(graph_.node(user).inputs, ref) != graph_.node(user).inputs.end();
+              });
           (t == last_turn() ? is_read_last : is_read_early) |= is_read;
         }
         if (is_read_early || (is_read_last && !loop_.carries.contains({i, k}))) places.emplace_back(i, k);
@@ -218,11 +221,11 @@ class Roller {
 
   Graph& graph_;
   const LoopTurns& loop_;
-  std::vector<char> is_element_;                            // by position
-  std::vector<std::vector<Ref>> values_of_;                 // of each sequence, by turn
-  std::map<Place, std::size_t> element_of_;                 // positions that are an element: of which sequence
+  std::vector<char> is_element_;                                   // by position
+  std::vector<std::vector<Ref>> values_of_;                        // of each sequence, by turn
+  std::map<Place, std::size_t> element_of_;                        // positions that are an element: of which sequence
   std::map<std::pair<int, std::size_t>, std::size_t> element_at_;  // operands that are one, by position and input
-  int votes_ = 0;                                           // of sequences for their direction
+  int votes_ = 0;                                                  // of sequences for their direction
   bool is_reverse_ = false;
   Values sequences_, constants_;
   std::shared_ptr<Graph> body_;
@@ -245,7 +248,8 @@ void gather_turns(Graph& graph) {
     graph.scope = node.scope, graph.origin = node.origin, graph.placement = node.placement;
     const auto together = as_view_of_one(graph, node.inputs);
     if (!together) continue;
-    const Value made = is_sum ? sum(*together, std::array<std::int64_t, 1>{0}) : side_by_side(*together, concat_axis(node));
+    const Value made =
+        is_sum ? sum(*together, std::array<std::int64_t, 1>{0}) : side_by_side(*together, concat_axis(node));
     replaced[{id, 0}] = made.ref();
   }
   if (replaced.empty()) return;
@@ -265,7 +269,8 @@ int depth_of(const Graph& graph) {
 int loops_in(const Graph& graph, const Repeat& repeat) {
   int depth = 0;
   for (int i = 0; i < repeat.period; ++i) {
-    for (const auto& body : graph.node(repeat.nodes[static_cast<std::size_t>(i)]).bodies) depth = std::max(depth, 1 + depth_of(*body));
+    for (const auto& body : graph.node(repeat.nodes[static_cast<std::size_t>(i)]).bodies)
+      depth = std::max(depth, 1 + depth_of(*body));
   }
   return depth;
 }
@@ -289,8 +294,8 @@ bool roll_one(Graph& graph, PassNotes& notes) {
     const std::string scope = first.scope.empty() ? "" : fmt::format(" of {}", first.scope.str());
     graph.scope = first.scope, graph.placement = first.placement;
     if (!Roller(graph, *loop).roll(users)) continue;
-    notes.add(fmt::format("{} turns of {} nodes{} are one loop, which carries {} value{}", loop->count(), loop->period(), scope,
-                          loop->carries.size(), loop->carries.size() == 1 ? "" : "s"));
+    notes.add(fmt::format("{} turns of {} nodes{} are one loop, which carries {} value{}", loop->count(),
+                          loop->period(), scope, loop->carries.size(), loop->carries.size() == 1 ? "" : "s"));
     graph.compact();
     gather_turns(graph);
     return true;

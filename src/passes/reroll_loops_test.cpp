@@ -12,8 +12,8 @@ namespace {
 using Step = std::function<StepResult(const Values& carry, const Values& element)>;
 
 // The same loop as scan() builds, unrolled: elements are slices along `axis` of the sequences.
-StepResult unrolled_loop(const Values& initial, const Values& sequences, std::int64_t length, const Step& body, int axis = 0,
-                    bool is_reverse = false) {
+StepResult unrolled_loop(const Values& initial, const Values& sequences, std::int64_t length, const Step& body,
+                         int axis = 0, bool is_reverse = false) {
   Values carries = initial;
   std::vector<Values> outputs;
   for (std::int64_t turn = 0; turn < length; ++turn) {
@@ -49,7 +49,8 @@ struct Cell {
 TEST(RerollLoops, MakesOneScanOfAnUnrolledCell) {
   Graph g;
   const Cell c(g);
-  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {9, 2, 3})}, 9, cell(c.w, c.u, c.b));
+  const StepResult made =
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {9, 2, 3})}, 9, cell(c.w, c.u, c.b));
   g.fetch("hs", made.outputs[0]), g.fetch("h", made.carries[0]);
   const auto notes = run_and_compare(g, {reroll_loops});
   const Node& scan = only(g, "scan");
@@ -99,9 +100,10 @@ TEST(RerollLoops, SeesTheTurnsWhereAllElementsAreTakenFirst) {
 TEST(RerollLoops, TakesTheFirstTurnInThoughItMakesWhatAllRead) {
   Graph g;
   const Value w = g.input("w", f32, {4, 3}), u = g.input("u", f32, {4, 4}), scale = g.input("scale", f32, {4, 4});
-  const StepResult made =
-      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, [&](const Values& carry, const Values& in) {
-        const Value h = tanh(matmul(in[0], transpose(w, std::array<std::int64_t, 2>{1, 0})) + matmul(carry[0], exp(u) * scale));
+  const StepResult made = unrolled_loop(
+      {g.input("h0", f32, {2, 4})}, {g.input("x", f32, {6, 2, 3})}, 6, [&](const Values& carry, const Values& in) {
+        const Value h =
+            tanh(matmul(in[0], transpose(w, std::array<std::int64_t, 2>{1, 0})) + matmul(carry[0], exp(u) * scale));
         return step({h}, {h});
       });
   g.fetch("hs", made.outputs[0]);
@@ -114,7 +116,8 @@ TEST(RerollLoops, MakesALoopOfEachLayer) {
   Graph g;
   const Cell c(g);
   const Value v = g.input("v", f32, {4, 4});
-  const StepResult lower = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
+  const StepResult lower =
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
   const StepResult upper = unrolled_loop({g.input("k0", f32, {2, 4})}, {lower.outputs[0]}, 8, cell(v, c.u, c.b));
   g.fetch("hs", upper.outputs[0]);
   run_and_compare(g, {reroll_loops});
@@ -125,10 +128,11 @@ TEST(RerollLoops, MakesLoopsInALoop) {
   Graph g;
   const Cell c(g);
   const Value v = g.input("v", f32, {4, 4}), x = g.input("x", f32, {5, 6, 2, 3});
-  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {x}, 5, [&](const Values& carry, const Values& in) {
-    const StepResult inner = unrolled_loop({tanh(matmul(carry[0], v))}, {in[0]}, 6, cell(c.w, c.u, c.b));
-    return step({inner.carries[0]}, {inner.carries[0]});
-  });
+  const StepResult made =
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {x}, 5, [&](const Values& carry, const Values& in) {
+        const StepResult inner = unrolled_loop({tanh(matmul(carry[0], v))}, {in[0]}, 6, cell(c.w, c.u, c.b));
+        return step({inner.carries[0]}, {inner.carries[0]});
+      });
   g.fetch("hs", made.outputs[0]);
   run_and_compare(g, {reroll_loops});
   const Node& outer = only(g, "scan");
@@ -152,8 +156,8 @@ TEST(RerollLoops, LeavesATurnThatDiffersOut) {
     Graph g;
     const Cell c(g);
     int turn = 0;
-    const StepResult made =
-        unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {10, 2, 3})}, 10, [&](const Values& carry, const Values& in) {
+    const StepResult made = unrolled_loop(
+        {g.input("h0", f32, {2, 4})}, {g.input("x", f32, {10, 2, 3})}, 10, [&](const Values& carry, const Values& in) {
           const Value sum = matmul(in[0], c.w) + matmul(carry[0], c.u), h = turn++ == odd ? exp(-sum) : tanh(sum);
           return step({h}, {h});
         });
@@ -174,7 +178,8 @@ TEST(RerollLoops, GivesTheSameWhereAnOperandIsSwappedOrAnIndexSkips) {
     for (int t = 0; t < 9; ++t) {
       const int place = kind == 0 && t == 4 ? 11 : kind == 1 ? t * t % 12 : t;
       const Value element = reshape(slice(x, 0, place, place + 1), Shape{2, 3});
-      const Value next = tanh(matmul(element, c.w) + matmul(kind == 2 && t == 5 ? before : h, kind == 3 && t == 6 ? v : c.u));
+      const Value next =
+          tanh(matmul(element, c.w) + matmul(kind == 2 && t == 5 ? before : h, kind == 3 && t == 6 ? v : c.u));
       before = h, h = next;
       all.push_back(h);
     }
@@ -186,7 +191,8 @@ TEST(RerollLoops, GivesTheSameWhereAnOperandIsSwappedOrAnIndexSkips) {
 TEST(RerollLoops, MakesLoopsOfGradientsToo) {
   Graph g;
   const Cell c(g);
-  const StepResult made = unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
+  const StepResult made =
+      unrolled_loop({g.input("h0", f32, {2, 4})}, {g.input("x", f32, {8, 2, 3})}, 8, cell(c.w, c.u, c.b));
   const Value loss = sum(square(made.outputs[0]));
   const Values grads = gradients(std::array{loss}, std::array{c.w, c.u, c.b});
   g.fetch("dw", grads[0]), g.fetch("du", grads[1]), g.fetch("db", grads[2]);
@@ -203,7 +209,9 @@ Step random_step(std::mt19937* random, const Values& outside, std::size_t carrie
     Values pool = carry;
     pool.insert(pool.end(), element.begin(), element.end());
     std::size_t next = 0;
-    const auto choose = [&](std::size_t count) { return static_cast<std::size_t>(choices[next++ % choices.size()]) % count; };
+    const auto choose = [&](std::size_t count) {
+      return static_cast<std::size_t>(choices[next++ % choices.size()]) % count;
+    };
     const std::size_t nodes = 3 + choose(9);
     for (std::size_t i = 0; i < nodes; ++i) {
       const Value a = pool[choose(pool.size())], b = pool[choose(pool.size())], w = outside[choose(outside.size())];
@@ -235,7 +243,8 @@ TEST(RerollLoops, GivesTheSameForRandomTurns) {
     Values initial, sequences, outside;
     for (std::size_t k = 0; k < carries; ++k) initial.push_back(g.input("h" + std::to_string(k), f64, {3, 4}));
     const Shape shape = axis == 0 ? Shape{length, 3, 4} : Shape{3, length, 4};
-    for (std::size_t k = 0; k < 1 + random() % 2; ++k) sequences.push_back(g.input("x" + std::to_string(k), f64, shape));
+    for (std::size_t k = 0; k < 1 + random() % 2; ++k)
+      sequences.push_back(g.input("x" + std::to_string(k), f64, shape));
     for (std::size_t k = 0; k < 2; ++k) outside.push_back(g.input("w" + std::to_string(k), f64, {4, 4}));
     const StepResult made =
         unrolled_loop(initial, sequences, length, random_step(&random, outside, carries), axis, random() % 2 == 0);
@@ -271,26 +280,28 @@ TEST(RerollLoops, GivesTheSameForRandomGraphsWhoseScansAreUnrolled) {
 template <class Make>
 void expect_recurrence(const char* op, std::size_t carries, int gates, const Make& make) {
   Graph g;
-  const Value x = g.input("x", f32, {7, 2, 3}), w = g.input("w", f32, {3, 4 * gates}), u = g.input("u", f32, {4, 4 * gates}),
-              b = g.input("b", f32, {4 * (gates == 3 ? 4 : gates)});
+  const Value x = g.input("x", f32, {7, 2, 3}), w = g.input("w", f32, {3, 4 * gates}),
+              u = g.input("u", f32, {4, 4 * gates}), b = g.input("b", f32, {4 * (gates == 3 ? 4 : gates)});
   Values initial;
   for (std::size_t k = 0; k < carries; ++k) initial.push_back(g.input("h" + std::to_string(k), f32, {2, 4}));
-  const StepResult made =
-      unrolled_loop(initial, {x}, 7, [&](const Values& carry, const Values& in) { return make(carry, in[0], w, u, b); });
+  const StepResult made = unrolled_loop(
+      initial, {x}, 7, [&](const Values& carry, const Values& in) { return make(carry, in[0], w, u, b); });
   g.fetch("hs", made.outputs[0]), g.fetch("h", made.carries[0]);
   const auto notes = run_and_compare(g, {reroll_loops, recognize_recurrences});
   EXPECT_EQ(count_here(g, op), 1) << (notes.empty() ? "" : notes.back());
 }
 
 TEST(RerollLoops, MakesRecurrentLayersOfUnrolledCells) {
-  expect_recurrence("lstm_recurrence", 2, 4, [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
-    const auto [h, c] = lstm_cell(x, carry[0], carry[1], w, u, b);
-    return step({h, c}, {h});
-  });
-  expect_recurrence("gru_recurrence", 1, 3, [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
-    const Value h = gru_cell(x, carry[0], w, u, b);
-    return step({h}, {h});
-  });
+  expect_recurrence("lstm_recurrence", 2, 4,
+                    [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
+                      const auto [h, c] = lstm_cell(x, carry[0], carry[1], w, u, b);
+                      return step({h, c}, {h});
+                    });
+  expect_recurrence("gru_recurrence", 1, 3,
+                    [](const Values& carry, const Value& x, const Value& w, const Value& u, const Value& b) {
+                      const Value h = gru_cell(x, carry[0], w, u, b);
+                      return step({h}, {h});
+                    });
 }
 
 TEST(RerollLoops, NeedsTimeThatGrowsWithTheNodes) {

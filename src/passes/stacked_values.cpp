@@ -51,13 +51,15 @@ std::optional<Slices> slices_of_one(const Graph& graph, const std::vector<Ref>& 
   return found;
 }
 
-// Views that are equal but for what they are views of: not of slices that lie at different places, which slices_of_one() knows.
+// Views that are equal but for what they are views of: not of slices that lie at different places, which
+// slices_of_one() knows.
 bool are_equal_views(const Graph& graph, const std::vector<Ref>& values) {
   const Node& first = graph.node(values[0].node);
   if (first.op->view == ViewForm::none || first.inputs.size() != 1) return false;
   return std::ranges::all_of(values, [&](Ref ref) {
     const Node& node = graph.node(ref.node);
-    return node.op == first.op && equal_attrs(node.attrs, first.attrs) && graph.type(node.inputs[0]) == graph.type(first.inputs[0]);
+    return node.op == first.op && equal_attrs(node.attrs, first.attrs) &&
+           graph.type(node.inputs[0]) == graph.type(first.inputs[0]);
   });
 }
 
@@ -87,7 +89,10 @@ Value stacked(Graph& graph, const Slices& slices, std::int64_t count, const Shap
   const std::int64_t start = is_backwards ? range.start[at] + (count - 1) * slices.stride : range.start[at];
   set_axis(&range, slices.axis, start, count * slices.extent, 1);
   const Value together = slice(source, range);
-  Shape parts = together.shape().with_removed(slices.axis).with_inserted(slices.axis, slices.extent).with_inserted(slices.axis, count);
+  Shape parts = together.shape()
+                    .with_removed(slices.axis)
+                    .with_inserted(slices.axis, slices.extent)
+                    .with_inserted(slices.axis, count);
   const Value forwards = moved_to_front(reshape(together, parts), slices.axis);
   return is_backwards ? flip(forwards, std::array<std::int64_t, 1>{0}) : forwards;
 }

@@ -20,7 +20,8 @@ inline void expect_within(const Graph& g, const Feeds& feeds, const Tensors& got
   }
 }
 
-/// Cases whose runs give the same twice, CTAs in one order and in another. Those of the share that is asked for are run.
+/// Cases whose runs give the same twice, CTAs in one order and in another. Those of the share that is asked for are
+/// run.
 class EmulatedCases {
  public:
   void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, Plan plan) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cases of long lists run. Kernels are compiled by g++ to be emulated, thousands of them; `make test` takes a third of the
-// cases, another third with each commit, and `make test-all` takes all.
+// Which cases of long lists run. Kernels are compiled by g++ to be emulated, thousands of them; `make test` takes a
+// third of the cases, another third with each commit, and `make test-all` takes all.
 #pragma once
 
 #include <cstdio>
@@ -22,8 +22,10 @@ struct CaseShare {
     CaseShare share;
     if (text == nullptr || *text == 0) return share;
     char rest = 0;
-    const bool is_one = std::sscanf(text, "%u/%u%c", &share.number, &share.of, &rest) == 2 && share.number >= 1 && share.number <= share.of;
-    if (!is_one) throw std::invalid_argument("PAODING_CASE_SHARE is \"" + std::string(text) + "\": it must be a share, as 2/3");
+    const bool is_one = std::sscanf(text, "%u/%u%c", &share.number, &share.of, &rest) == 2 && share.number >= 1 &&
+                        share.number <= share.of;
+    if (!is_one)
+      throw std::invalid_argument("PAODING_CASE_SHARE is \"" + std::string(text) + "\": it must be a share, as 2/3");
     return share;
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs with their scans unrolled: the nodes of a body once for each of its steps, as tracing a loop in Python leaves them.
+// Graphs with their scans unrolled: the nodes of a body once for each of its steps, as tracing a loop in Python leaves
+// them.
 #pragma once
 
 #include <map>
@@ -9,7 +10,8 @@
 
 namespace paoding {
 
-/// Copies the nodes of `from` to `to`; `known` says which values of `to` its inputs are, and gets those of all other values.
+/// Copies the nodes of `from` to `to`; `known` says which values of `to` its inputs are, and gets those of all other
+/// values.
 inline void unroll_into(Graph& to, const Graph& from, std::map<Ref, Ref>* known) {
   for (NodeId id = 0; id < from.size(); ++id) {
     if (known->contains({id, 0})) continue;
@@ -33,7 +35,8 @@ inline void unroll_into(Graph& to, const Graph& from, std::map<Ref, Ref>* known)
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const Ref input{scan.body.inputs()[i], 0};
         const Ref outer = known->at(node.inputs[i]);
-        const bool is_element = static_cast<int>(i) >= scan.first_sequence() && static_cast<int>(i) < scan.first_constant();
+        const bool is_element =
+            static_cast<int>(i) >= scan.first_sequence() && static_cast<int>(i) < scan.first_constant();
         inside[input] = static_cast<int>(i) < scan.carries ? carries[i]
                         : is_element ? reshape(slice(to.value(outer), 0, t, t + 1), scan.body.type(input).shape).ref()
                                      : outer;
@@ -52,9 +55,9 @@ inline void unroll_into(Graph& to, const Graph& from, std::map<Ref, Ref>* known)
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
       const auto at = static_cast<std::size_t>(k);
       const Type& type = node.types[at];
-      (*known)[{id, k}] = at < carries.size()   ? carries[at]
-                          : scan.length == 0 ? full(to, type.shape, 0, type.dtype).ref()
-                                             : stack(outputs[at - carries.size()]).ref();
+      (*known)[{id, k}] = at < carries.size() ? carries[at]
+                          : scan.length == 0  ? full(to, type.shape, 0, type.dtype).ref()
+                                              : stack(outputs[at - carries.size()]).ref();
     }
   }
 }

@@ -80,8 +80,8 @@ const std::vector<IndexCase>& index_cases() {
     index_cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));  // nothing but zeros
     index_cases.push_back(make_case(Kind::scatter_elements, f16, i32, {2, 30, 100, 40}));
     keep_share(&index_cases, [](const IndexCase& c) {
-      return fmt::format("{} {} {} {} {}", static_cast<int>(c.kind), to_string(c.shape.dtype), c.shape.range, c.shape.count,
-                         c.shape.inner);
+      return fmt::format("{} {} {} {} {}", static_cast<int>(c.kind), to_string(c.shape.dtype), c.shape.range,
+                         c.shape.count, c.shape.inner);
     });
     return index_cases;
   }();

@@ -108,8 +108,8 @@ gpu::TextPlan plan_rows(const KernelCall& call, const Epilogue* prologue) {
 
 void register_pool_rows_gpu() {
   gpu::register_text_kernel(
-      "max_pool2d", "rows", pool_rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); }, Faults::none,
-      ~0u);
+      "max_pool2d", "rows", pool_rows_refusal, [](const KernelCall& call) { return plan_rows(call, nullptr); },
+      Faults::none, ~0u);
   register_prologue_kernel(
       "max_pool2d",
       {.name = "rows", .refusal = start_refusal, .plan_text = [](const KernelCall& call, const Epilogue& prologue) {

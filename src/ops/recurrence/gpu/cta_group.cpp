@@ -28,7 +28,7 @@ constexpr std::int64_t kMostLlRows = 8;       // recurrence_forward_memory.cu: a
 constexpr std::int64_t kMostPipelineBytes = 64 << 20;  // of words that a layer of a pipeline hands on
 constexpr std::int64_t kMostPipelineRows = 8;  // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
 constexpr std::int64_t kReservedOfCta = 1 << 10;
-constexpr std::int64_t kMostSumsOfUnit = 4;            // of a unit over time, of a gradient
+constexpr std::int64_t kMostSumsOfUnit = 4;      // of a unit over time, of a gradient
 constexpr std::int64_t kMostRowsTwice = 2;       // beside streams
 constexpr std::int64_t kMostChunkFragments = 4;  // of a gradient, that come together
 
