@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # unite(out target include_root [HOT pattern] files...): puts the C++ files of a folder together, at most PAODING_UNITY_FILES to
 # a unit that includes them (ten of tests), since most of the time to compile a file goes into headers and into templates that its neighbours
-# use too: 28 files of src/plan take 31 s of a core as three units and 18 s as one. `out` is what to compile: the units, and
+# use too: 28 files of src/plan take 31 s of a core as three units and 18 s as one. `out` gets the sources to compile: the units, and
 # the files that stay alone. With PAODING_UNITY=OFF that is the files themselves.
 # With HOT, files whose path from `include_root` matches the pattern keep the build's optimisation; the others get -O2 in a
 # release, which takes a fifth less time to compile than -O3; -O1 made passes and planner slower (docs/lab/launches.md).

@@ -28,8 +28,8 @@ class TurnFinder {
   }
 
  private:
-  // Where a turn begins: where the fewest bytes go from one turn to the next, and, since a user's step reads what is
-  // carried by a product more often than by anything else, in front of one.
+  // A turn begins where the fewest bytes go from one turn to the next, and in front of a product where several places
+  // are as good: a user's step reads its carries by one more often than by anything else.
   std::size_t best_phase() const {
     const auto period = static_cast<std::size_t>(period_);
     std::unordered_map<NodeId, std::size_t> place_of;

@@ -23,16 +23,16 @@ struct TurnOperand {
   std::int32_t output = 0;
 };
 
-/// By node: the nodes that read it.
+/// The nodes that read each node.
 using Users = std::vector<std::vector<NodeId>>;
 Users users_of(const Graph& graph);
 
 struct LoopTurns {
   /// turns[t][i] is the node at position i of turn t. A position's operands stand at lower positions of its turn.
   std::vector<std::vector<NodeId>> turns;
-  /// By position and input.
+  /// The operands of each position, one an input.
   std::vector<std::vector<TurnOperand>> operands;
-  /// By position and output: with which value of outside the first turn begins.
+  /// The value of outside with which the first turn begins, for each carried position and output.
   std::map<std::pair<int, std::int32_t>, Ref> carries;
 
   int period() const { return static_cast<int>(operands.size()); }
@@ -45,9 +45,9 @@ struct LoopTurns {
 };
 
 /// The longest run of turns of `repeat` that a loop could be: each operand comes from the same place in all of them,
-/// and nothing of outside that a turn reads follows from one. Turns before and after it whose nodes stand in another
-/// order, as where the first turn makes what all of them read, are found by the values that are carried. nullopt where
-/// fewer than four are left, or nothing is carried.
+/// and nothing of outside that a turn reads follows from one. Turns before and after it may have their nodes in another
+/// order, as a first turn does that makes the weights for all of them: the values that are carried lead to these.
+/// nullopt where fewer than four are left, or nothing is carried.
 std::optional<LoopTurns> turns_of(const Graph& graph, const NodeKinds& kinds, const Users& users, const Repeat& repeat);
 
 }  // namespace paoding

@@ -8,7 +8,7 @@
 //   h, hs = scan(h0, x, w, u) [ h = tanh(matmul(x, w) + matmul(h, u)) ]
 //
 // Nodes of a turn come again after a period (repeats.h). Each operand must come from the same place in every turn: the
-// same turn, the turn before (what is carried), or outside (loop_turns.h). Values of outside that differ from turn to
+// same turn, the turn before (a carry), or outside (loop_turns.h). Values of outside that differ from turn to
 // turn are slices of one value, or computed ones that are stacked (stacked_values.h); where they would be inputs or
 // parameters, as the weights of equal layers, the nodes stay as they are.
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ namespace {
 using From = TurnOperand::From;
 using Place = std::pair<int, std::int32_t>;  // position and output
 
-// Whether a scan is more than what fusion makes of the turns: elementwise ops of all of them become one kernel.
+// Elementwise ops of all turns become one kernel, which a loop is slower than: it needs a product or a loop in it.
 bool is_worth_a_loop(const Graph& graph, const LoopTurns& loop) {
   return std::ranges::any_of(loop.turns[0], [&](NodeId id) {
     const Node& node = graph.node(id);
@@ -233,7 +233,7 @@ class Roller {
   std::set<NodeId> members_;
 };
 
-// Concatenations and sums of what all turns made are of the stacked value, without its slices.
+// A concatenation or sum of the results of all turns is one of the stacked value, without its slices.
 void gather_turns(Graph& graph) {
   const KeepNames names(graph);
   std::map<Ref, Ref> replaced;

@@ -51,8 +51,7 @@ std::optional<Slices> slices_of_one(const Graph& graph, const std::vector<Ref>& 
   return found;
 }
 
-// Views that are equal but for what they are views of: not of slices that lie at different places, which
-// slices_of_one() knows.
+// The same view of different values. Slices that lie at different places are none: slices_of_one() knows them.
 bool are_equal_views(const Graph& graph, const std::vector<Ref>& values) {
   const Node& first = graph.node(values[0].node);
   if (first.op->view == ViewForm::none || first.inputs.size() != 1) return false;

@@ -20,8 +20,7 @@ std::optional<Value> stack_turns(Graph& graph, const std::vector<Ref>& values);
 /// -1 where as_view_of_one() would be backwards, 1 where forwards, 0 where it is nullopt.
 int direction_of(const Graph& graph, const std::vector<Ref>& values);
 
-/// A value with the turns outermost, with them in front of axis `axis` of a turn's instead: what a concatenation of all
-/// turns' values along it is.
+/// The concatenation of all turns' values along their axis `axis`, made of the value that has the turns outermost.
 Value side_by_side(const Value& stacked, int axis);
 
 }  // namespace paoding

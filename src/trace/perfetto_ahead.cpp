@@ -40,7 +40,7 @@ class Batch {
     flows_.insert(flows_.end(), flows.begin(), flows.end());
   }
 
-  /// As long as the taker wants more.
+  /// True while the taker wants more.
   void give_to(PerfettoTaker& taker) const {
     std::size_t track = 0, event = 0, stage = 0;
     std::span<const PerfettoArgument> arguments = arguments_;

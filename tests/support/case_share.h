@@ -29,7 +29,7 @@ struct CaseShare {
     return share;
   }
 
-  /// By its name, so that neighbours of one kind are in different shares.
+  /// The name decides, so that neighbours of one kind are in different shares.
   bool has(std::string_view name) const {
     unsigned hash = 2166136261u;  // FNV-1a
     for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
