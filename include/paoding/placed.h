@@ -55,6 +55,10 @@ class PlacedGraph {
   /// The bytes of device memory that a run needs besides its inputs and results.
   std::int64_t workspace_bytes() const;
 
+  /// The changes that passes made to the graph, and those that they declined, with the reason: "reroll_loops: 64 turns
+  /// of 12 nodes are one loop, which carries 2 values". PAODING_EXPLAIN=1 prints the same and more.
+  std::vector<std::string> notes() const;
+
   /// The bytes of the workspace in which a run leaves its faults, with PlacedOptions::reports_faults on a GPU; none
   /// where it cannot have one. (On a CPU run() throws.) A run that has a fault writes nothing but its results, and
   /// these are not to be used.

@@ -53,6 +53,8 @@ void bind_placed(nb::module_& module) {
       .def_prop_ro(
           "results", [](const PlacedGraph& self) { return places_of(self.results()); },
           nb::sig("def results(self) -> list[tuple[str, DType, tuple[int, ...]]]"))
+      .def_prop_ro("notes", &PlacedGraph::notes, nb::sig("def notes(self) -> list[str]"),
+                   "The changes that passes made, and those that they declined: 'reroll_loops: 64 turns of ..'.")
       .def_prop_ro("workspace_bytes", &PlacedGraph::workspace_bytes)
       .def_prop_ro(
           "fault_words",

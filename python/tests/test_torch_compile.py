@@ -390,6 +390,46 @@ def test_parts_of_a_tensor_are_views_and_in_the_same_region():
     assert made[2]._is_view() and made[2].storage_offset() == wanted[2].storage_offset()
 
 
+class OwnCell(torch.nn.Module):
+    """An LSTM with layer norm, as people write it: Dynamo unrolls its loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.x, self.h, self.n = torch.nn.Linear(6, 32), torch.nn.Linear(8, 32, bias=False), torch.nn.LayerNorm(32)
+
+    def forward(self, x):
+        h = c = torch.zeros(x.shape[1], 8)
+        made = []
+        for t in range(x.shape[0]):
+            i, f, g, o = self.n(self.x(x[t]) + self.h(h)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            made.append(h)
+        return torch.stack(made)
+
+
+def test_a_loop_of_python_is_a_loop_again_and_explain_says_so():
+    torch.manual_seed(0)
+    model, x = OwnCell(), torch.randn(12, 3, 6)
+    with torch.no_grad():
+        (graph,) = pt.explain(model, x).graphs
+        assert graph.left == []
+        (loop,) = graph.loops
+        assert re.fullmatch(r'1[12] turns of \d+ nodes of test_torch_compile\.py:\d+ are one loop, which carries 2 values', loop)
+        assert loop in str(graph)
+        same(torch.compile(model, backend='paoding')(x), model(x), 3e-6)
+
+
+def test_gradients_through_a_loop_of_python_are_eagers():
+    torch.manual_seed(0)
+    model, x = OwnCell(), torch.randn(12, 3, 6, requires_grad=True)
+    assert len(pt.explain(model, x).graphs[0].loops) == 1
+    compiled = torch.compile(model, backend='paoding')
+    leaves = [x, *model.parameters()]
+    for made, wanted in zip(*(torch.autograd.grad(call(x).square().sum(), leaves) for call in (compiled, model))):
+        same(made, wanted, 3e-5)
+
+
 def test_a_workspace_of_many_megabytes_lives_as_long_as_the_call():
     def call(x, w, v):
         wide = (x @ w).sin()  # of 80 MB, which is not kept from call to call

@@ -20,6 +20,7 @@ bool may_be_in_a_turn(const Graph& graph, NodeId id, const std::vector<char>& is
   const Node& node = graph.node(id);
   const OpDef& op = *node.op;
   if (op.is(OpRole::source) || op.is(OpRole::generated) || op.is(OpRole::constant) || has_effect(node)) return false;
+  if (op.passes_on()) return false;  // a barrier orders what is computed again to save memory
   if (op.view == ViewForm::none) return true;
   return !std::ranges::all_of(node.inputs,
                               [&](Ref ref) { return is_outside[static_cast<std::size_t>(ref.node)] != 0; });

@@ -13,7 +13,8 @@ namespace paoding {
 class NodeKinds {
  public:
   explicit NodeKinds(const Graph& graph);
-  /// -1 where the node is no part of a turn: inputs, constants, views of those, and nodes with an effect.
+  /// -1 where the node is no part of a turn: inputs, constants, views of those, barriers, and nodes with an
+  /// effect.
   int of(NodeId id) const { return kinds_[static_cast<std::size_t>(id)]; }
 
  private:

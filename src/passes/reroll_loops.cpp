@@ -40,6 +40,11 @@ bool is_worth_a_loop(const Graph& graph, const LoopTurns& loop) {
   });
 }
 
+// A loop keeps a value of every turn where one is read after it. More bytes than this of values that nobody reads, and
+// more than of those that are read, are memory that the user saved: blocks of layers that are computed again for their
+// gradients.
+constexpr std::int64_t kMostUnread = 64 << 10;
+
 class Roller {
  public:
   Roller(Graph& graph, const LoopTurns& loop) : graph_(graph), loop_(loop) {}
@@ -49,11 +54,12 @@ class Roller {
   bool roll(const Users& users) {
     find_elements();
     is_reverse_ = votes_ < 0;
+    const std::vector<Place> stacked = find_read_places(users);
+    if (unread_bytes_ > kMostUnread && unread_bytes_ >= read_bytes_) return false;
     if (!make_sequences()) return false;
     write_body();
     Values initial;
     for (const auto& [place, ref] : loop_.carries) initial.push_back(graph_.value(ref));
-    const std::vector<Place> stacked = find_read_places(users);
     for (const auto& [place, ref] : loop_.carries) fetch("next", place);
     for (const Place& place : stacked) fetch("out", place);
     const Values made = add_scan(graph_, initial, sequences_, constants_, loop_.count(), is_reverse_, body_);
@@ -184,6 +190,7 @@ class Roller {
       if (is_element_[static_cast<std::size_t>(i)]) continue;  // its readers of outside read it as before
       for (std::int32_t k = 0; k < static_cast<std::int32_t>(node(0, i).types.size()); ++k) {
         bool is_read_early = false, is_read_last = false;
+        std::int64_t reads = 0;
         for (std::size_t t = 0; t < loop_.turns.size(); ++t) {
           const Ref ref{loop_.turns[t][static_cast<std::size_t>(i)], k};
           const bool is_read =
@@ -192,8 +199,12 @@ class Roller {
                        std::ranges::find(graph_.node(user).inputs, ref) != graph_.node(user).inputs.end();
               });
           (t == last_turn() ? is_read_last : is_read_early) |= is_read;
+          reads += is_read;
         }
-        if (is_read_early || (is_read_last && !loop_.carries.contains({i, k}))) places.emplace_back(i, k);
+        if (!is_read_early && (!is_read_last || loop_.carries.contains({i, k}))) continue;
+        places.emplace_back(i, k);
+        const std::int64_t bytes = size_bytes(node(0, i).types[static_cast<std::size_t>(k)]);
+        read_bytes_ += reads * bytes, unread_bytes_ += (loop_.count() - reads) * bytes;
       }
     }
     return places;
@@ -225,6 +236,7 @@ class Roller {
   std::vector<std::vector<Ref>> values_of_;                        // of each sequence, by turn
   std::map<Place, std::size_t> element_of_;                        // positions that are an element: of which sequence
   std::map<std::pair<int, std::size_t>, std::size_t> element_at_;  // operands that are one, by position and input
+  std::int64_t read_bytes_ = 0, unread_bytes_ = 0;                 // of the stacked values
   int votes_ = 0;                                                  // of sequences for their direction
   bool is_reverse_ = false;
   Values sequences_, constants_;

@@ -168,6 +168,20 @@ TEST(RerollLoops, LeavesATurnThatDiffersOut) {
   }
 }
 
+TEST(RerollLoops, KeepsNoValuesOfTurnsThatNobodyReads) {
+  Graph g;
+  const Value w = g.input("w", f32, {64, 64});
+  Value h = g.input("h0", f32, {256, 64});
+  for (int turn = 0; turn < 24; ++turn) {
+    h = tanh(matmul(h, w));
+    if (turn % 4 == 3) g.fetch("h" + std::to_string(turn), h);
+  }
+  run_and_compare(g, {reroll_loops});
+  const Node& scan = only(g, "scan");  // four layers a turn
+  EXPECT_EQ(scan.attrs.get_int("length"), 6);
+  EXPECT_EQ(count_here(*scan.bodies[0], "matmul"), 4);
+}
+
 TEST(RerollLoops, GivesTheSameWhereAnOperandIsSwappedOrAnIndexSkips) {
   for (int kind = 0; kind < 4; ++kind) {
     Graph g;

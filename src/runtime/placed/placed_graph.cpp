@@ -115,6 +115,14 @@ PlacedGraph& PlacedGraph::operator=(PlacedGraph&&) noexcept = default;
 
 const std::vector<PlacedGraph::Place>& PlacedGraph::inputs() const { return state_->inputs; }
 const std::vector<PlacedGraph::Place>& PlacedGraph::results() const { return state_->results; }
+std::vector<std::string> PlacedGraph::notes() const {
+  std::vector<std::string> notes;
+  for (const PassRecord& pass : state_->plan->passes()) {
+    for (const std::string& note : pass.notes) notes.push_back(pass.name + ": " + note);
+  }
+  return notes;
+}
+
 std::int64_t PlacedGraph::workspace_bytes() const { return state_->plan->workspace_bytes(); }
 PlacedGraph::FaultWords PlacedGraph::fault_words() const {
   return {state_->plan->fault_offset(), state_->plan->fault_bytes()};

@@ -36,6 +36,7 @@ class PlacedPlan : public StoreUser {
                                           const PlacedOptions& options = {}, const FindParameters& find = {});
 
   const Plan& plan() const { return compiled_.plan; }
+  const std::vector<PassRecord>& passes() const { return compiled_.passes; }
   /// The values whose places a run is told: inputs, then parameters that are no store's, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// The bytes of memory that a run needs beside its parameters.

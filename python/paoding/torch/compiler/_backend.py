@@ -93,6 +93,7 @@ def _taken_apart(gm: fx.GraphModule, settings: Settings, report: GraphReport) ->
         if region.refusal is not None:
             parts.reasons.update(dict.fromkeys(region.nodes, region.refusal))
     report.left = left_of(graph, parts.reasons)
+    report.loops = [loop for region in parts.regions for loop in region.loops]
     report.bind_seconds = sum(region.seconds for region in parts.regions)
     return made
 

@@ -31,12 +31,13 @@ class Left:
 
 @dataclasses.dataclass
 class GraphReport:
-    """One graph of ATen ops. `regions`: of each the ops that compute. `whole`: why none was made of it. `seconds`: ours,
-    `bind_seconds` of them for paoding's own compiler."""
+    """One graph of ATen ops. `regions`: of each the ops that compute. `loops`: those that Dynamo unrolled and paoding runs as
+    loops. `whole`: why none was made of it. `seconds`: ours, `bind_seconds` of them for paoding's own compiler."""
 
     kind: str
     regions: list[int] = dataclasses.field(default_factory=list)
     left: list[Left] = dataclasses.field(default_factory=list)
+    loops: list[str] = dataclasses.field(default_factory=list)
     whole: str | None = None
     seconds: float = 0.0
     bind_seconds: float = 0.0
@@ -46,6 +47,7 @@ class GraphReport:
             return f"{self.kind}: PyTorch's, {self.whole}"
         ops = ' + '.join(map(str, self.regions)) or 'none'
         lines = [f"{self.kind}: ops in regions of paoding's: {ops}; {len(self.left)} stay PyTorch's"]
+        lines += [f'  {loop}' for loop in self.loops]
         for left, count in Counter(self.left).most_common():
             lines.append(f'  {left}' + (f', {count} times' if count > 1 else ''))
         return '\n'.join(lines)
@@ -81,6 +83,11 @@ def line_of(node: fx.Node) -> str:
     own = [place for place in places if '/torch/' not in place[0]] or places
     file, number = own[-1]
     return f'{file}:{number}'
+
+
+def scope_of(node: fx.Node) -> str:
+    """The scope of a node's values: 'model.py:41'; '' where nobody knows the line."""
+    return line_of(node).rpartition('/')[2]
 
 
 def left_of(graph: fx.Graph, reasons: Mapping[fx.Node, str | None]) -> list[Left]:
