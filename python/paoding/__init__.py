@@ -14,7 +14,7 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import control, errors, nn, numpy_names, ops, programs
+from . import _copies, control, errors, nn, numpy_names, ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
