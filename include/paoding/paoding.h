@@ -11,6 +11,7 @@
 #include "paoding/extents.h"
 #include "paoding/graph.h"
 #include "paoding/graph_text.h"
+#include "paoding/interlude.h"
 #include "paoding/io.h"
 #include "paoding/model.h"
 #include "paoding/nn.h"

@@ -14,7 +14,7 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import control, errors, nn, numpy_names, ops, programs
+from . import _copies, control, errors, functions, nn, numpy_names, ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
@@ -106,6 +106,7 @@ from .errors import (
     ShapeError,
     UnsupportedError,
 )
+from .functions import *
 from .ops import *
 from .numpy_names import *  # after ops, some of which it takes the names of
 from .programs import Function, Programs, function
@@ -216,5 +217,6 @@ __all__ = [
     'zeros',
 ]
 __all__ += control.__all__
+__all__ += functions.__all__
 __all__ += numpy_names.__all__
 __all__ += ops.__all__

@@ -23,6 +23,7 @@ from ._paoding import (
     xavier_uniform,
 )
 from ._paoding import constant_initial as constant
+from .layers import Dropout, GroupNorm, RMSNorm, Sequential
 
 __all__ = [
     'GRU',
@@ -30,12 +31,16 @@ __all__ = [
     'RNN',
     'BatchNorm',
     'Conv2d',
+    'Dropout',
     'Embedding',
+    'GroupNorm',
     'Initializer',
     'LayerNorm',
     'Linear',
     'MultiHeadAttention',
+    'RMSNorm',
     'RecurrentResult',
+    'Sequential',
     'constant',
     'kaiming_normal',
     'kaiming_uniform',

@@ -67,6 +67,13 @@ class Programs:
         self._made = 0
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which makes its programs anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in ('_kept', '_lock')}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _kept=OrderedDict(), _lock=threading.RLock())
+
     def __len__(self) -> int:
         return len(self._kept)
 
@@ -180,6 +187,10 @@ class Function:
         all_bounds = {name: bounds.get(name) for name in dict.fromkeys(used)}
         named = extents if isinstance(extents, Extents) else Extents(all_bounds)
         self.programs = Programs(named, self._graph, parameters, seed=seed, keep_at_most=keep_at_most, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which calls the function anew: results that it made are values of graphs."""
+        return {**self.__dict__, '_like': None, '_is_traced': False}
 
     def _fail_on(self, names: set[str], problem: str) -> None:
         if names:

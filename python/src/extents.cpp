@@ -212,6 +212,9 @@ void bind_extents(nb::module_& module) {
           },
           nb::sig("def every_bucket(self) -> list[dict[str, int]]"), "Every combination of buckets.")
       .def("__len__", [](const Extents& self) { return self.specs().size(); })
+      .def(
+          "__deepcopy__", [](nb::object self, nb::handle /*memo*/) { return self; }, "memo"_a,
+          nb::sig("def __deepcopy__(self, memo: typing.Any) -> Extents"))  // which never changes
       .def("__repr__", [](const Extents& self) { return "Extents: " + self.text(); });
   bind_graph_text(module);
   module.def("resized", &resized, "array"_a, "dtype"_a.none(), "shape"_a, "fill"_a, "name"_a, "strict"_a = false,

@@ -38,6 +38,8 @@ Initializer initializer_of(nb::object given) {
   };
 }
 
+GraphHandle clone_of(const GraphHandle& graph) { return {std::make_shared<GraphOwner>(graph.graph().clone())}; }
+
 struct ScopeHandle {  // `with graph.scope("decoder"):`
   GraphHandle graph;
   std::string name;
@@ -195,8 +197,11 @@ void bind_graph(nb::module_& module) {
             throw Error(ErrorKind::argument, "role: the graph has no parameter '" + name + "'");
           },
           nb::arg("name"), "What the parameter of this name is there for.")
-      .def("clone",
-           [](const GraphHandle& self) { return GraphHandle{std::make_shared<GraphOwner>(self.graph().clone())}; })
+      .def("clone", &clone_of)
+      .def("__copy__", &clone_of)
+      .def(
+          "__deepcopy__", [](const GraphHandle& self, nb::handle /*memo*/) { return clone_of(self); }, nb::arg("memo"),
+          nb::sig("def __deepcopy__(self, memo: typing.Any) -> Graph"))
       .def_prop_ro("inputs", [](const GraphHandle& self) { return names_of(self.graph(), self.graph().inputs()); })
       .def_prop_ro("parameters",
                    [](const GraphHandle& self) { return names_of(self.graph(), self.graph().parameters()); })

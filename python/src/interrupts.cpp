@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <utility>
+
 namespace paoding::python {
 namespace {
 
@@ -16,8 +18,9 @@ bool is_main_thread() {
 
 }  // namespace
 
-Interrupts::Interrupts() {
-  if (!is_main_thread()) return;
+Interrupts::Interrupts(const Cancellation& cancellation) : cancellation_(cancellation) {
+  is_of_main_thread_ = is_main_thread();
+  if (!is_of_main_thread_) return;
   struct sigaction ours {};
   ours.sa_sigaction = heard;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -46,6 +49,30 @@ void Interrupts::heard(int number, siginfo_t* about, void* where) {
   const struct sigaction& before = innermost->before_;
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, about, where);
   before.sa_handler(number);
+}
+
+SignalTurns::~SignalTurns() {
+  Py_XDECREF(type_);
+  Py_XDECREF(value_);
+  Py_XDECREF(traceback_);
+}
+
+void SignalTurns::raise() {
+  if (type_ == nullptr) return;
+  PyErr_Restore(std::exchange(type_, nullptr), std::exchange(value_, nullptr), std::exchange(traceback_, nullptr));
+  throw nb::python_error();
+}
+
+void SignalTurns::take(void* turns) {
+  auto& self = *static_cast<SignalTurns*>(turns);
+  if (self.type_ != nullptr) return;  // it is being called off
+  const WithGil gil;
+  if (!gil.is_held()) return;
+  call_python([&] {
+    if (PyErr_CheckSignals() == 0) return;
+    PyErr_Fetch(&self.type_, &self.value_, &self.traceback_);
+    self.cancellation_.cancel();
+  });
 }
 
 }  // namespace paoding::python

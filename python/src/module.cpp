@@ -27,6 +27,7 @@ void fill(nb::module_& module) {
   bind_control(module);
   bind_extents(module);
   bind_program(module);
+  bind_copies(module);
   bind_training(module);
   bind_layers(module);
   bind_files(module);

@@ -28,14 +28,17 @@ using namespace nb::literals;
 class ProgramHandle {
  public:
   ProgramHandle(Program program, std::shared_ptr<GraphOwner> graph, nb::object parameters, nb::object on_print,
-                const Device& device, bool is_strict)
+                const Device& device, bool is_strict, nb::dict options)
       : program_(std::move(program)),
         graph_(std::move(graph)),
         parameters_(std::move(parameters)),
         on_print_(std::move(on_print)),
         device_(device),
         stream_(program_.stream()),
-        is_strict_(is_strict) {
+        is_strict_(is_strict),
+        options_(std::move(options)),
+        nodes_(graph_->get().size()),
+        fetch_count_(graph_->get().fetches().size()) {
     for (const std::string& name : program_.input_names()) inputs_.push_back(interned(name));
     for (const std::string& name : program_.fetch_names()) fetches_.push_back(interned(name));
   }
@@ -47,7 +50,7 @@ class ProgramHandle {
     const std::unique_ptr<Graph> copy = graph.graph().clone();
     return with_lines(*graph.owner, [&] {
       return ProgramHandle(run_freely([&] { return program_.bind(*copy); }), graph.owner, parameters_, on_print_,
-                           device_, is_strict_);
+                           device_, is_strict_, options_);
     });
   }
   /// The time of `runs` runs from C++, by position, in seconds: the same from Python is compared with it.
@@ -55,6 +58,14 @@ class ProgramHandle {
   const Program& program() const { return program_; }
   const nb::object& parameters() const { return parameters_; }
   const Conversions& conversions() const { return conversions_; }
+  const nb::dict& options() const { return options_; }
+  /// Error (argument) when it is not the graph any more that the program was made of.
+  GraphHandle graph() const {
+    const Graph& graph = graph_->get();
+    if (graph.size() == nodes_ && graph.fetches().size() == fetch_count_) return {graph_};
+    throw Error(ErrorKind::argument,
+                "graph: it has grown since the program was made\nhint: pd.Program(graph.clone(), ..) keeps its own");
+  }
 
  private:
   static nb::str interned(const std::string& name) {
@@ -74,6 +85,9 @@ class ProgramHandle {
   Device device_;
   void* stream_;  // of a GPU, nullptr on the CPU
   bool is_strict_;
+  nb::dict options_;  // by name, as it was made with them
+  NodeId nodes_;      // of its graph, which may grow
+  std::size_t fetch_count_;
   Conversions conversions_;
 };
 
@@ -174,11 +188,23 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   options.disabled_passes = disabled_passes;
   options.stream = reinterpret_cast<void*>(stream);
   options.on_print = listener_of(on_print);
+  nb::dict given;
+  given["device"] = to_string(options.device);
+  given["fetches"] = fetches;
+  given["assign"] = assign;
+  given["precision"] = std::string(to_string(options.precision));
+  given["allow_tf32"] = allow_tf32;
+  given["tune"] = tune;
+  given["execution"] = execution;
+  given["disabled_passes"] = disabled_passes;
+  given["stream"] = stream;
+  given["on_print"] = on_print;
+  given["strict"] = strict;
   const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
   with_lines(*graph.owner, [&] {
     Program program = run_freely([&] { return Program(*copy, options, store); });
     new (self) ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print),
-                             options.device, strict);
+                             options.device, strict, std::move(given));
   });
 }
 
@@ -361,6 +387,10 @@ void bind_program(nb::module_& module) {
            "What so many runs take without Python.")
       .def("bind", &ProgramHandle::bind, "graph"_a, "The same model with other shapes, in the same memory.")
       .def_prop_ro("parameters", &ProgramHandle::parameters, nb::sig("def parameters(self) -> Parameters | None"))
+      .def_prop_ro("graph", &ProgramHandle::graph,
+                   "The graph that it was made of. ArgumentError when that has grown since.")
+      .def_prop_ro("options", &ProgramHandle::options, nb::sig("def options(self) -> dict[str, typing.Any]"),
+                   "The options that it was made with, by name.")
       .def_prop_ro("input_names", [](const ProgramHandle& self) { return self.program().input_names(); })
       .def_prop_ro("fetch_names", [](const ProgramHandle& self) { return self.program().fetch_names(); })
       .def_prop_ro("report", &program_report, nb::sig("def report(self) -> dict[str, typing.Any]"),

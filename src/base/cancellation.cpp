@@ -3,6 +3,7 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "paoding/interlude.h"
 
 namespace paoding {
 
@@ -25,6 +26,7 @@ std::vector<Cancellation> CancelScope::active() {
 }
 
 [[gnu::hot]] void CancelScope::poll() {
+  Interlude::poll();
   if (innermost != nullptr) CancelPoll()();
 }
 

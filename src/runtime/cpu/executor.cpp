@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "cpu/arena.h"
 #include "cpu/parallel.h"
+#include "paoding/interlude.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/reuse.h"
 #include "runtime/sites.h"
@@ -151,6 +152,7 @@ class CpuExecutor : public Executor {
       for (; repeat < segments_.size(); ++repeat) {
         const Segment& segment = segments_[repeat];
         while (at < segment.commit) {
+          Interlude::poll();
           poll();
           at = run(*at);
         }

@@ -8,6 +8,7 @@
 #include "base/cancel_poll.h"
 #include "gpu/driver/write_memory.h"
 #include "gpu/kernels/commit_guard.h"
+#include "paoding/interlude.h"
 
 namespace paoding {
 
@@ -47,6 +48,7 @@ void GpuCancel::wait_done(const gpu::Event& event) {
   const CancelPoll poll;
   if (poll_ == nullptr || !poll.is_watching()) return event.wait_done();
   while (!event.is_done()) {
+    Interlude::poll();
     if (poll.is_cancelled()) return call_off();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

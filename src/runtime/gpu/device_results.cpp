@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/cancel_poll.h"
+#include "paoding/interlude.h"
 #include "runtime/gpu/copy_span.h"
 
 namespace paoding {
@@ -57,6 +58,7 @@ class DeviceResults::Value : public DeviceTensor::State {
     device_.make_current();
     const CancelPoll poll;
     for (int polls = 0; poll.is_watching() && !block_.made.is_done(); ++polls) {
+      Interlude::poll();
       poll();
       if (polls > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
