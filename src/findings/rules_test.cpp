@@ -282,6 +282,25 @@ TEST(RareSlowSteps, GainThePausesOfAFewSteps) {
   EXPECT_NE(std::ranges::find(all.silent, Kind::rare_slow_steps, &Silence::kind), all.silent.end());
 }
 
+// The steps behind a pause are a little longer too, and are not those that are rare.
+TEST(RareSlowSteps, AreThoseOfThePauseAndNotTheOnesBehindIt) {
+  MadeTrace made;
+  double at = 0;
+  for (int k = 0; k < 30; ++k) {
+    const double longer = k % 10 == 4 ? 50'000 : k % 10 == 5 ? 1'000 : k % 10 == 6 ? 2'000 : 0;
+    made.step(at, at + 1'000 + longer);
+    if (longer > 0) made.host(SpanKind::range, "read_batch", at, at + longer);
+    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
+    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
+    at += 1'000 + longer;
+  }
+  const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::rare_slow_steps);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(holds(found[0], 5'000));
+  EXPECT_NE(found[0].text.find("3 of 30 steps"), std::string::npos) << found[0].text;
+  EXPECT_NE(found[0].change.find("read ahead"), std::string::npos) << found[0].change;
+}
+
 // Every tenth step writes a checkpoint: four copies to the host, each of which it waits for, and a file.
 TEST(RareSlowSteps, AreOneFindingWithAllThatACheckpointDoes) {
   MadeTrace made;

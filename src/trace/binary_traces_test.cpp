@@ -107,7 +107,8 @@ std::string all_reports(const Trace& trace) {
 }
 
 TEST(BinaryTraces, ShowNothingOfTheEnvironmentThatTheyHold) {
-  for (const char* file : {"nsight_one_kernel.sqlite.gz", "nsight_two_processes.sqlite.gz", "rocprofv3.json.gz"}) {
+  for (const char* file : {"nsight_one_kernel.sqlite.gz", "nsight_two_processes.sqlite.gz", "rocprofv3.json.gz",
+                           "rocprofv3_mi350x.json.gz"}) {
     const Trace trace = read_trace(kRecordingFolder + file);
     EXPECT_EQ(all_reports(trace).find("do-not-show-me"), std::string::npos) << file;
     std::string timeline;
@@ -177,6 +178,7 @@ TEST(BinaryTraces, AreRecognisedByTheirContentAndNotByTheirNames) {
                                                   {"nsight_old_columns.sqlite.gz", Source::nsight_systems},
                                                   {"nested_tracks.perfetto-trace.gz", Source::perfetto},
                                                   {"rocprofv3.json.gz", Source::rocprof},
+                                                  {"rocprofv3_mi350x.json.gz", Source::rocprof},
                                                   {"rocprof_old.json.gz", Source::rocprof}};
   for (const auto& [file, source] : files) {
     const Trace trace = read_trace_text(bytes_of(kRecordingFolder + file), "report.txt");

@@ -346,7 +346,7 @@ def findings_are_shown_where_there_are_some(page, pages):
 def findings_say_what_the_json_says(page, pages):
     """Steps that change, the limit, checks by their titles; and an example of every kind, which a click selects."""
     kinds_seen = set()
-    for name in ("collected", "exact", "jax", "layers"):
+    for name in ("collected", "exact", "jax", "layers", "saved"):
         found = pages.json(name)["findings"]
         page.open(pages.path(name))
         card = page.run("[...document.querySelectorAll('.card')].find((c) => c.querySelector('h2').textContent === "
@@ -362,7 +362,9 @@ def findings_say_what_the_json_says(page, pages):
                 assert part in card, (name, part)
             rows = page.run(f"""[...document.querySelectorAll('.findings > li')[{number}].querySelectorAll('tbody tr')]
               .map((row) => [row.cells[0].textContent, row.cells[1].textContent])""")
-            same(rows, [[kind["name"], str(kind["count"])] for kind in finding["evidence_kinds"]], "kinds of evidence")
+            has_several = len({kind["is"] for kind in finding["evidence_kinds"]}) > 1
+            same(rows, [[kind["name"] + (": " + kind["is"] if has_several else ""), str(kind["count"])]
+                        for kind in finding["evidence_kinds"]], "kinds of evidence")
             shown = {one["kind"] for one in finding["evidence"]}
             same(shown, set(range(len(finding["evidence_kinds"]))), f"an example of every kind in {name}")
             assert all("(" not in kind["name"] for kind in finding["evidence_kinds"] if "kernel" in kind["name"]), rows

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kLeastOfAll = 20;  // steps, of which a few can be rare
 constexpr double kMostRare = 0.25, kSlow = 1.25, kSpreads = 6;
+constexpr double kAftermath = 1.0 / 16;  // of the longest step's time beyond the median
 
 // How long each gap or span of the thread is usually cannot be told; a use of its time can.
 using Uses = std::array<std::int64_t, kHostUses>;
@@ -88,13 +89,18 @@ std::string period_text(const std::vector<std::size_t>& slow) {
   return least == most ? fmt::format(", {} steps apart", least) : fmt::format(", {} or {} steps apart", least, most);
 }
 
-enum class Cause : std::uint8_t { unknown, saving, collector };
+enum class Cause : std::uint8_t { unknown, saving, collector, reading };
 
 // The name of the span in which most is lost tells, or that a slow step brings much to the host, and the others do not.
 Cause cause_of(std::string_view name, double to_host, double to_host_of_others) {
   constexpr double kMuch = 1 << 16, kTimes = 4;
   if (has_word(name, {"checkpoint", "save", "serializ", "pickle"})) return Cause::saving;
   if (has_word(name, {"gc.collect", "garbage"})) return Cause::collector;
+  if (has_word(name,
+               {"read_batch", "read a batch", "load_batch", "load batch", "get_batch", "next_batch", "fetch_batch",
+                "dataloader", "data_loader", "load_data", "data loading", "wait for a batch", "GetNext"})) {
+    return Cause::reading;
+  }
   return to_host > kMuch && to_host > kTimes * to_host_of_others ? Cause::saving : Cause::unknown;
 }
 
@@ -114,6 +120,13 @@ std::string change_of(Cause cause, Source source) {
       return Changes{.pytorch = "gc.freeze() before the loop and gc.disable() in it",
                      .jax = "gc.freeze() before the loop",
                      .others = "no garbage collection in the loop"}
+          .of(source);
+    case Cause::reading:
+      return Changes{.pytorch =
+                         "read ahead, so that batches are ready while one takes long: DataLoader(..., num_workers=4, "
+                         "prefetch_factor=8, persistent_workers=True), with as many batches ahead as a pause lasts",
+                     .jax = "read ahead on another thread, with as many batches in its queue as a pause lasts",
+                     .others = "read ahead on another thread, with as many batches in its queue as a pause lasts"}
           .of(source);
     case Cause::unknown: break;
   }
@@ -147,7 +160,11 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
   const std::int64_t usual = median(std::move(lengths));
   for (const std::size_t k : alike) off.push_back(std::abs(ns[k] - usual));
   const double spread = 1.4826 * static_cast<double>(median(std::move(off)));
-  const double slow = std::max(kSlow * static_cast<double>(usual), static_cast<double>(usual) + kSpreads * spread);
+  // A GPU and a host that stood still take some steps to run ahead again, which are a little longer too.
+  std::int64_t longest = usual;
+  for (const std::size_t k : alike) longest = std::max(longest, ns[k]);
+  const double slow = std::max({kSlow * static_cast<double>(usual), static_cast<double>(usual) + kSpreads * spread,
+                                static_cast<double>(usual) + kAftermath * static_cast<double>(longest - usual)});
   std::vector<std::size_t> slow_ones;
   for (const std::size_t k : alike) {
     if (static_cast<double>(ns[k]) > slow) slow_ones.push_back(k);

@@ -84,8 +84,8 @@ function writeSentence(report, to) {
     if (hasLengths(report)) {
       text.push(
         "On average a step takes ", bold(aboutTime(found.base_ns)), " until its work on GPUs has ended, ",
-        bold(aboutTime(found.host_base_ns)), " on the host alone", ...limit(found.limit), "; the median step ",
-        aboutTime(found.step_ns), " and ", aboutTime(found.host_step_ns),
+        bold(aboutTime(found.host_base_ns)), " on the host alone", ...limit(found.limit), "; the median step takes ",
+        aboutTime(found.step_ns), ", ", aboutTime(found.host_step_ns), " on the host",
         ...found.limit_of_median === found.limit ? [] : limit(found.limit_of_median));
     } else
       text.push("The median step takes ", bold(aboutTime(steps.p50_ns)), " on the host");
