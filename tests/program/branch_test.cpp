@@ -395,7 +395,8 @@ TEST(Checkpoint, TakesLessMemoryAndGivesTheSameGradients) {
   Tensors got[2];
   for (int keep = 0; keep < 2; ++keep) {
     Graph g;
-    // In f64: 24 layers make a thousandth of a difference in the last digit of an f32, and products in a loop have another order.
+    // In f64: 24 layers make a thousandth of a difference in the last digit of an f32, and products in a loop have
+    // another order.
     const Value x = g.input("x", f64, {128, 32}), w = g.input("w", f64, {32, 32});
     fetch_gradients(g, deep_chain(g, x, w, keep == 1), {x, w});
     Program program(g);
