@@ -50,19 +50,21 @@ bool convert_one(From value, To* into) {
   }
 }
 
-// With a test of the numbers that are made, of as many bytes as they: so the loop is vectorized.
-inline bool convert_dense_doubles(const std::byte* from, std::int64_t count, float* to) {
+// With a test of the numbers that are made, of as many bytes as they: so the loop is vectorized. `stride` is a constant
+// where they are dense.
+template <class Stride>
+bool convert_doubles(const std::byte* from, Stride stride, std::int64_t count, float* to) {
   constexpr std::int64_t block = 2048;  // in the cache for a second look
   bool fits = true;
   for (std::int64_t first = 0; first < count; first += block) {
     const std::int64_t end = std::min(first + block, count);
     std::uint32_t seen = 0;  // its top bit: an exponent of ones, which infinity and NaN have
     for (std::int64_t i = first; i < end; ++i) {
-      to[i] = static_cast<float>(loaded<double>(from + i * 8));
+      to[i] = static_cast<float>(loaded<double>(from + i * stride));
       seen |= (std::bit_cast<std::uint32_t>(to[i]) & 0x7fffffffu) + 0x00800000u;
     }
     if ((seen >> 31) == 0) continue;
-    for (std::int64_t i = first; i < end; ++i) fits &= convert_one(loaded<double>(from + i * 8), to + i);
+    for (std::int64_t i = first; i < end; ++i) fits &= convert_one(loaded<double>(from + i * stride), to + i);
   }
   return fits;
 }
@@ -71,7 +73,8 @@ inline bool convert_dense_doubles(const std::byte* from, std::int64_t count, flo
 template <class From, class To>
 bool convert_row(const std::byte* from, std::int64_t stride, std::int64_t count, To* to) {
   if constexpr (std::is_same_v<From, double> && std::is_same_v<To, float>) {
-    if (stride == 8) return convert_dense_doubles(from, count, to);
+    if (stride == 8) return convert_doubles(from, std::integral_constant<std::int64_t, 8>{}, count, to);
+    return convert_doubles(from, stride, count, to);
   }
   bool fits = true;
   if (stride == static_cast<std::int64_t>(sizeof(From))) {
