@@ -32,11 +32,15 @@ namespace {
 using From = TurnOperand::From;
 using Place = std::pair<int, std::int32_t>;  // position and output
 
-// Elementwise ops of all turns become one kernel, which a loop is slower than: it needs a product or a loop in it.
+// Passes move products out of loops and make recurrent layers of them; elementwise ops of all turns become one kernel,
+// which a loop is slower than. Kernels of other ops gain nothing by a loop but that many turns are planned as one.
+constexpr std::int64_t kManyTurns = 32;
+
 bool is_worth_a_loop(const Graph& graph, const LoopTurns& loop) {
   return std::ranges::any_of(loop.turns[0], [&](NodeId id) {
     const Node& node = graph.node(id);
-    return node.op->is_run_by_kernel() || !node.bodies.empty();
+    const bool is_moved = node.op->contracts || node.op->kind == OpKind::composed || !node.bodies.empty();
+    return is_moved || (node.op->is_run_by_kernel() && loop.count() >= kManyTurns);
   });
 }
 
