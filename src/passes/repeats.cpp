@@ -38,7 +38,12 @@ std::size_t hash_of_kind(const Graph& graph, const Node& node) {
   };
   for (const Type& type : node.types) put(type);
   for (const Ref& ref : node.inputs) put(graph.type(ref)), mix(&hash, static_cast<std::size_t>(ref.output));
-  mix(&hash, node.bodies.size());
+  for (const auto& body : node.bodies) {
+    for (NodeId id = 0; id < body->size(); ++id) {
+      mix(&hash, hash_of_kind(*body, body->node(id)));
+      for (const Ref& ref : body->node(id).inputs) mix(&hash, static_cast<std::size_t>(ref.node));
+    }
+  }
   return hash;
 }
 

@@ -36,12 +36,19 @@ using Place = std::pair<int, std::int32_t>;  // position and output
 // which a loop is slower than. Kernels of other ops gain nothing by a loop but that many turns are planned as one.
 constexpr std::int64_t kManyTurns = 32;
 
-bool is_worth_a_loop(const Graph& graph, const LoopTurns& loop) {
-  return std::ranges::any_of(loop.turns[0], [&](NodeId id) {
+bool is_worth_a_loop(const Graph& graph, const Repeat& repeat) {
+  const bool are_many = std::ssize(repeat.nodes) / repeat.period >= kManyTurns;
+  return std::any_of(repeat.nodes.begin(), repeat.nodes.begin() + repeat.period, [&](NodeId id) {
     const Node& node = graph.node(id);
     const bool is_moved = node.op->contracts || node.op->kind == OpKind::composed || !node.bodies.empty();
-    return is_moved || (node.op->is_run_by_kernel() && loop.count() >= kManyTurns);
+    return is_moved || (node.op->is_run_by_kernel() && are_many);
   });
+}
+
+std::vector<Repeat> likely_loops(const Graph& graph, const NodeKinds& kinds) {
+  std::vector<Repeat> repeats = find_repeats(graph, kinds);
+  std::erase_if(repeats, [&](const Repeat& repeat) { return !is_worth_a_loop(graph, repeat); });
+  return repeats;
 }
 
 // A loop keeps a value of every turn where one is read after it. More bytes than this of values that nobody reads, and
@@ -291,11 +298,11 @@ int loops_in(const Graph& graph, const Repeat& repeat) {
   return depth;
 }
 
-bool has_repeats(const Graph& graph) { return !find_repeats(graph, NodeKinds(graph)).empty(); }
+bool has_repeats(const Graph& graph) { return !likely_loops(graph, NodeKinds(graph)).empty(); }
 
 bool roll_one(Graph& graph, PassNotes& notes) {
   const NodeKinds kinds(graph);
-  std::vector<Repeat> repeats = find_repeats(graph, kinds);
+  std::vector<Repeat> repeats = likely_loops(graph, kinds);
   const NodeId size = graph.size();
   // Loops within turns first: until all of them are written, not all turns look alike.
   std::ranges::stable_sort(repeats, {}, [&](const Repeat& repeat) { return loops_in(graph, repeat); });
@@ -304,7 +311,7 @@ bool roll_one(Graph& graph, PassNotes& notes) {
   for (const Repeat& repeat : repeats) {
     poll();
     const auto loop = turns_of(graph, kinds, users, repeat);
-    if (!loop || !is_worth_a_loop(graph, *loop)) continue;
+    if (!loop) continue;
     const KeepNames names(graph);
     const Node& first = graph.node(loop->turns[0][0]);
     const std::string scope = first.scope.empty() ? "" : fmt::format(" of {}", first.scope.str());
