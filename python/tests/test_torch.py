@@ -202,7 +202,9 @@ def test_tensors_that_cannot_be_read_are_refused():
     with pytest.raises(BufferError, match='meta'):
         program(x=x.to('meta'))
     with pytest.raises(pd.ArgumentError, match='do not lie densely'):
-        program(x=torch.randn(3, 4).T)
+        pd.Program(graph, strict=True)(x=torch.randn(3, 4).T)
+    for given in (torch.randn(3, 4).T, torch.randn(4, 3, dtype=torch.float64), torch.arange(12).reshape(3, 4).T):
+        torch.testing.assert_close(torch.from_dlpack(program(x=given)['y']), given.float() * 2)
     torch.testing.assert_close(twice(torch.ones(3, 4).T), torch.full((4, 3), 2.0))  # whose strides are known
     torch.testing.assert_close(torch.from_dlpack(program(x=x)['y']), x * 2)
 
