@@ -321,8 +321,10 @@ def test_tensors_are_fed_and_fetched_where_they_are():
     tensor = pd.Tensor(x)
     x[0, 0] = 9
     assert tensor.tolist()[0][0] == 9
+    turned = torch.randn(3, 2).bfloat16().t()
+    assert torch.equal(torch.from_dlpack(program(x=turned)['y']), turned * 2)
     with pytest.raises(pd.ArgumentError, match='densely'):
-        program(x=torch.randn(3, 2).bfloat16().t())
+        pd.Program(graph, strict=True)(x=turned)
     assert np.asarray(pd.Tensor(torch.arange(3))).tolist() == [0, 1, 2]
 
 

@@ -196,6 +196,9 @@ ACTIVATIONS = 'gelu silu mish softplus elu selu hardtanh hardsigmoid hardswish l
 def test_nan_and_infinities_are_eagers(dtype):
     functions = [getattr(torch, name) for name in FUNCTIONS]
     functions += [getattr(torch.nn.functional, name) for name in ACTIVATIONS]
+    # PyTorch's vectorized gelu makes nan of infinity on some CPUs, its scalar one infinity.
+    gelu = torch.nn.functional.gelu
+    functions[functions.index(gelu)] = lambda x: gelu(torch.where(x.isinf(), 0, x))
 
     def call(tensors):
         x, y = tensors
