@@ -262,12 +262,11 @@ void gather_turns(Graph& graph) {
   std::map<Ref, Ref> replaced;
   const NodeId size = graph.size();
   for (NodeId id = 0; id < size; ++id) {
-    const Node node = graph.node(id);
+    const Node& node = graph.node(id);
     const bool is_concat = node.op->view == ViewForm::concatenated, is_sum = node.op->is(OpRole::sum);
     if (node.inputs.size() < kFewestTurns || (!is_concat && !is_sum)) continue;
     const Type& type = graph.type(node.inputs[0]);
     if (std::ranges::any_of(node.inputs, [&](Ref ref) { return graph.type(ref) != type; })) continue;
-    if (direction_of(graph, node.inputs) == 0) continue;
     graph.scope = node.scope, graph.origin = node.origin, graph.placement = node.placement;
     const auto together = as_view_of_one(graph, node.inputs);
     if (!together) continue;
@@ -280,20 +279,20 @@ void gather_turns(Graph& graph) {
   graph.compact();
 }
 
-int depth_of(const Graph& graph) {
+// How deep loops stand in each other in a node.
+int loops_in(const Graph& graph, NodeId id) {
   int depth = 0;
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    for (const auto& body : graph.node(id).bodies) depth = std::max(depth, 1 + depth_of(*body));
+  for (const auto& body : graph.node(id).bodies) {
+    depth = std::max(depth, 1);
+    for (NodeId inner = 0; inner < body->size(); ++inner) depth = std::max(depth, 1 + loops_in(*body, inner));
   }
   return depth;
 }
 
-// How deep loops stand in each other in a turn.
 int loops_in(const Graph& graph, const Repeat& repeat) {
   int depth = 0;
   for (int i = 0; i < repeat.period; ++i) {
-    for (const auto& body : graph.node(repeat.nodes[static_cast<std::size_t>(i)]).bodies)
-      depth = std::max(depth, 1 + depth_of(*body));
+    depth = std::max(depth, loops_in(graph, repeat.nodes[static_cast<std::size_t>(i)]));
   }
   return depth;
 }

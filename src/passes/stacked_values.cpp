@@ -117,16 +117,14 @@ std::optional<Value> as_view_of_one(Graph& graph, const std::vector<Ref>& values
   const auto inner = as_view_of_one(graph, inputs_of(graph, values));
   if (!inner) return std::nullopt;
   std::string why_not;
-  const Node node = graph.node(values[0].node);  // a copy: the graph grows
+  const Node& node = graph.node(values[0].node);
   const auto lifted = lift_node(graph, node, {{*inner, true}}, static_cast<std::int64_t>(values.size()), &why_not);
   if (!lifted || !(*lifted)[0].has_time) return std::nullopt;
   return (*lifted)[0].value;
 }
 
 std::optional<Value> stack_turns(Graph& graph, const std::vector<Ref>& values) {
-  if (direction_of(graph, values) != 0) {
-    if (const auto view = as_view_of_one(graph, values)) return view;
-  }
+  if (const auto view = as_view_of_one(graph, values)) return view;
   Values parts;
   for (const Ref& ref : values) {
     if (is_from_outside(graph, ref)) return std::nullopt;
