@@ -56,17 +56,20 @@ def _found(tree: Any) -> list[Value]:
     return [value for each in tree for value in _found(each)] if isinstance(tree, (tuple, list)) else []
 
 
+def _mapped(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    """`tree` with `leaf` of each of its leaves."""
+    if isinstance(tree, dict):
+        return {name: _mapped(each, leaf) for name, each in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, '_fields'):
+        return type(tree)(*(_mapped(each, leaf) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(_mapped(each, leaf) for each in tree)
+    return leaf(tree)
+
+
 def _values(tree: Any, near: Sequence[Value]) -> Any:
     """`tree` with constants for its numbers and arrays."""
-    if isinstance(tree, dict):
-        return {name: _values(each, near) for name, each in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, '_fields'):
-        return type(tree)(*(_values(each, near) for each in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(_values(each, near) for each in tree)
-    if isinstance(tree, Value) or not _is_array(tree):
-        return tree
-    return _constant(tree, near)
+    return _mapped(tree, lambda each: _constant(each, near) if not isinstance(each, Value) and _is_array(each) else each)
 
 
 def _flat_as(tree: Any, dtypes: Sequence[DType], near: Sequence[Value]) -> list[Value]:
@@ -97,15 +100,7 @@ def _dtypes(values: Sequence[Value]) -> list[DType]:
 
 def _nested(like: Any, values: Any) -> Any:
     """`like` with its values replaced by the next ones of the iterator."""
-    if isinstance(like, Value):
-        return next(values)
-    if isinstance(like, dict):
-        return {name: _nested(each, values) for name, each in like.items()}
-    if isinstance(like, tuple) and hasattr(like, '_fields'):
-        return type(like)(*(_nested(each, values) for each in like))
-    if isinstance(like, (tuple, list)):
-        return type(like)(_nested(each, values) for each in like)
-    return None
+    return _mapped(like, lambda each: next(values) if isinstance(each, Value) else None)
 
 
 def _form(tree: Any) -> Any:

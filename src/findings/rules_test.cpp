@@ -245,6 +245,15 @@ TEST(LateCompile, GainsTheSilenceThatEndsWithALoad) {
   }
 }
 
+// The work of a step of 1 ms that begins with a pause: a launch, and an op until near the end. The next step is at `at`
+// then.
+void work_after(MadeTrace* made, double* at, double pause) {
+  const double begin = *at + pause;
+  made->launch(begin + 320, begin + 325, begin + 425, "kernel", 7, "aten::mm");
+  made->host(SpanKind::op, "aten::view", begin + 330, begin + 990);
+  *at += 1'000 + pause;
+}
+
 TEST(LateCompile, GainsAnOpThatIsSlowAtItsOnlyCall) {
   MadeTrace made;
   double at = 0;
@@ -252,9 +261,7 @@ TEST(LateCompile, GainsAnOpThatIsSlowAtItsOnlyCall) {
     const double longer = k == 4 ? 20'000 : 0;
     made.step(at, at + 1'000 + longer);
     if (k == 4) made.host(SpanKind::op, "aten::special_entr", at + 10, at + 10 + longer);
-    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
-    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
-    at += 1'000 + longer;
+    work_after(&made, &at, longer);
   }
   const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::late_compile);
   ASSERT_EQ(found.size(), 1u);
@@ -268,9 +275,7 @@ TEST(RareSlowSteps, GainThePausesOfAFewSteps) {
   for (int k = 0; k < 40; ++k) {
     const double longer = k % 20 == 10 ? 10'000 : 0;  // in two of 40 steps nothing is recorded for 10 ms
     made.step(at, at + 1'000 + longer);
-    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
-    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
-    at += 1'000 + longer;
+    work_after(&made, &at, longer);
   }
   const Trace trace = made.finish();
   const std::vector<Finding> found = findings_of_kind(find(trace), Kind::rare_slow_steps);
@@ -290,9 +295,7 @@ TEST(RareSlowSteps, AreThoseOfThePauseAndNotTheOnesBehindIt) {
     const double longer = k % 10 == 4 ? 50'000 : k % 10 == 5 ? 1'000 : k % 10 == 6 ? 2'000 : 0;
     made.step(at, at + 1'000 + longer);
     if (longer > 0) made.host(SpanKind::range, "read_batch", at, at + longer);
-    made.launch(at + longer + 320, at + longer + 325, at + longer + 425, "kernel", 7, "aten::mm");
-    made.host(SpanKind::op, "aten::view", at + longer + 330, at + longer + 990);
-    at += 1'000 + longer;
+    work_after(&made, &at, longer);
   }
   const std::vector<Finding> found = findings_of_kind(find(made.finish()), Kind::rare_slow_steps);
   ASSERT_EQ(found.size(), 1u);
