@@ -38,6 +38,7 @@ void register_built_in_ops() {
   register_random_ops();
   register_sampling_ops();
   register_position_ops();
+  register_attention();
   register_recurrent_ops();
   register_lstm_recurrence();
   register_gru_recurrence();

@@ -8,6 +8,7 @@
 #include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "ops/families.h"
+#include "ops/random_key.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/range.h"
@@ -30,19 +31,15 @@ Tensor initial_state(const Type& type, std::uint64_t seed) {
 
 constexpr Range kProbability = Range::between(0, 1), kDropped = Range::from_up_to(0, 1);
 
-struct Key {
-  Value index, run, seed;
-  std::int64_t stream;
-};
-
 Graph& root_of(Graph& inner) {
   Graph* root = &inner;
   while (root->parent != nullptr) root = root->parent;
   return *root;
 }
 
-// The position of every element of `shape` among all that this op makes in a run, and where its numbers come from.
-Key random_key(Graph& of_values, const Shape& shape, int streams) {
+// The key of a graph's next op, whose first of `elements` numbers has index 0 where it stands in no loop.
+template <class Index>
+RandomKey key_from(Graph& of_values, std::int64_t elements, int streams, const Index& index_in) {
   Graph& graph = BodyScope::home(of_values);
   if (BodyScope::is_in_endless_loop()) {
     fail(ErrorKind::unsupported,
@@ -60,22 +57,28 @@ Key random_key(Graph& of_values, const Shape& shape, int streams) {
     state = root.parameter(name, i64, {2}, initial_state, ParameterRole::random);
     assign(state, state + iota(root, Shape{2}, 0, i64));
   }
-  Key key;
+  RandomKey key;
   std::int64_t& made = root.random_streams[name];
   key.stream = made;
   made += streams;
   const Value seed = slice(state, 0, 0, 1), run = slice(state, 0, 1, 2);
   key.seed = reshape(seed, Shape{});
   key.run = reshape(run, Shape{});
-  key.index = reshape(iota(graph, Shape{shape.elements()}, 0, i64), shape);
+  key.index = index_in(graph);
   // Steps of the loops around come first: all of a step, then all of the next.
-  auto size = static_cast<double>(shape.elements());
+  auto size = static_cast<double>(elements);
   for (Graph* loop = &graph; loop->parent != nullptr; loop = loop->parent) {
     if (loop->step_count < 0) continue;  // a branch
     key.index = key.index + step_index(*loop) * size;
     size *= static_cast<double>(loop->step_count);
   }
   return key;
+}
+
+// The position of every element of `shape` among all that this op makes in a run, and where its numbers come from.
+RandomKey random_key(Graph& of_values, const Shape& shape, int streams) {
+  return key_from(of_values, shape.elements(), streams,
+                  [&](Graph& graph) { return reshape(iota(graph, Shape{shape.elements()}, 0, i64), shape); });
 }
 
 // The numbers that a run counts from. Streams are numbered by the functions below; one that a text names may be
@@ -140,6 +143,10 @@ void check_float(const Graph& graph, const char* op, DType dtype) {
 }
 
 }  // namespace
+
+RandomKey random_key_of_first(Graph& graph, std::int64_t elements) {
+  return key_from(graph, elements, 1, [](Graph& home) { return full(home, {}, 0, i64); });
+}
 
 RandomPurpose::RandomPurpose(Graph& graph, std::string_view purpose)
     : root_(root_of(BodyScope::home(graph))), saved_(root_.random_purpose) {
@@ -238,21 +245,21 @@ void register_random_ops() {
 
 Value random_uniform(Graph& graph, const Shape& shape, double low, double high, DType dtype) {
   check_float(graph, "random_uniform", dtype);
-  const Key key = random_key(graph, shape, 1);
+  const RandomKey key = random_key(graph, shape, 1);
   return call("random_uniform", {key.index, key.run, key.seed},
               {{"stream", key.stream}, {"low", low}, {"high", high}, {"dtype", dtype}});
 }
 
 Value random_normal(Graph& graph, const Shape& shape, double mean, double deviation, DType dtype) {
   check_float(graph, "random_normal", dtype);
-  const Key key = random_key(graph, shape, 2);
+  const RandomKey key = random_key(graph, shape, 2);
   return call("random_normal", {key.index, key.run, key.seed},
               {{"stream", key.stream}, {"mean", mean}, {"deviation", deviation}, {"dtype", dtype}});
 }
 
 Value random_bernoulli(Graph& graph, const Shape& shape, double probability) {
   check_probability(graph, "random_bernoulli", probability, kProbability);
-  const Key key = random_key(graph, shape, 1);
+  const RandomKey key = random_key(graph, shape, 1);
   return call("random_bernoulli", {key.index, key.run, key.seed},
               {{"stream", key.stream}, {"probability", probability}});
 }
@@ -261,7 +268,7 @@ Value dropout(const Value& x, double probability, bool training) {
   check_probability(x.graph(), "dropout", probability, kDropped);
   check_float(x.graph(), "dropout", x.dtype());
   if (!training || probability == 0) return x;
-  const Key key = random_key(x.graph(), x.shape(), 1);
+  const RandomKey key = random_key(x.graph(), x.shape(), 1);
   return call("dropout", {key.index, key.run, key.seed, x}, {{"stream", key.stream}, {"probability", probability}});
 }
 

@@ -87,13 +87,14 @@ void expect_gradients(Graph& graph, const Value& loss, const Values& inputs, boo
   }
 }
 
-// A scalar that weighs every element differently, so that no error cancels.
+// A scalar that weighs every element differently, so that no error cancels. The logarithm of a sum of nothing, which
+// does not move, has no weight.
 Value weighted_sum(Graph& graph, std::span<const Value> values) {
   Values terms;
   for (const Value& value : values) {
     if (!is_float(value.dtype())) continue;
     const Value weights = graph.input("weights" + std::to_string(terms.size()), value.dtype(), value.shape());
-    terms.push_back(sum(value * weights));
+    terms.push_back(sum(select(isfinite(value), value, 0.0) * weights));
   }
   return terms.empty() ? Value() : add_n(terms);
 }

@@ -106,7 +106,9 @@ std::optional<double> difference(const CaseGraph& made, const Feeds& feeds, cons
       const Graph::Fetch& fetch = made.graph.fetches()[i];
       if (!fetch.name.starts_with("out") || !is_float(made.graph.type(fetch.ref).dtype)) continue;
       const Dense &out = results.at(fetch.name), &weights = feeds.at("seed" + std::to_string(seed++));
-      for (std::size_t k = 0; k < out.size(); ++k) total += out[k] * weights[k];
+      for (std::size_t k = 0; k < out.size(); ++k) {
+        if (std::isfinite(out[k])) total += out[k] * weights[k];  // the logarithm of a sum of nothing does not move
+      }
     }
     return total;
   };

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from torch_attention import ATTENTION
 from torch_composed import COMPOSED, Missing
 from torch_moves import MOVES, dims
 from torch_windows import WINDOWS
@@ -175,5 +176,6 @@ TORCH.update({
 TORCH.update(WINDOWS)
 TORCH.update(MOVES)
 TORCH.update(COMPOSED)
+TORCH.update(ATTENTION)
 TORCH['add_n'] = add_n
 TORCH['concat'] = lambda *args: torch.cat(args[:-1], args[-1]['axis'])
