@@ -189,12 +189,17 @@ void bind_attention(nb::module_& module) {
   module.def(
       "scaled_dot_product_attention",
       [](const ValueHandle& queries, const ValueHandle& keys, const ValueHandle& values, const MaybeValue& mask,
-         const MaybeValue& lengths, bool causal, double scale, double dropout) {
-        return wrap(
-            scaled_dot_product_attention(queries, keys, values, attention_of(mask, lengths, causal, scale, dropout)));
+         const MaybeValue& lengths, bool causal, double scale, double dropout, const MaybeValue& bias,
+         const MaybeValue& slopes, bool bottom_right, std::int64_t left, std::int64_t right) {
+        AttentionOptions options = attention_of(mask, lengths, causal, scale, dropout);
+        options.bias = value_of(bias), options.slopes = value_of(slopes);
+        options.bottom_right = bottom_right, options.left = left, options.right = right;
+        return wrap(scaled_dot_product_attention(queries, keys, values, options));
       },
       "queries"_a, "keys"_a, "values"_a, "mask"_a = nb::none(), "lengths"_a = nb::none(), "causal"_a = false,
-      "scale"_a = 0.0, "dropout"_a = 0.0, "softmax(scale queries keys^T) values; scale 0 is 1 / sqrt(width).");
+      "scale"_a = 0.0, "dropout"_a = 0.0, "bias"_a = nb::none(), "slopes"_a = nb::none(), "bottom_right"_a = false,
+      "left"_a = -1, "right"_a = -1,
+      "softmax(scale queries keys^T + bias) values over the keys that are seen; scale 0 is 1 / sqrt(width).");
   module.def(
       "multiplicative_attention",
       [](const ValueHandle& query, const ValueHandle& memory, const MaybeValue& counts, const MaybeValue& keys) {

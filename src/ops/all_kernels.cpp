@@ -11,6 +11,7 @@ void register_built_in_kernels() {
   register_convolution_cpu();
   register_pooling_cpu();
   register_recurrence_cpu();
+  register_attention_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
   register_index_gpu();

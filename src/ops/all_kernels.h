@@ -29,5 +29,6 @@ void register_cell_step_gpu();
 void register_index_cpu();
 void register_sort_cpu();
 void register_recurrence_cpu();
+void register_attention_cpu();
 
 }  // namespace paoding
