@@ -93,8 +93,8 @@ class Operands {
 
   Place input(int i, bool is_of_keys = false) const {
     if (i < 0) return {};
-    return place(call_.inputs[static_cast<std::size_t>(i)], static_cast<std::size_t>(i),
-                 is_of_keys ? key_lead_ : lead_, 2);
+    return place(call_.inputs[static_cast<std::size_t>(i)], static_cast<std::size_t>(i), is_of_keys ? key_lead_ : lead_,
+                 2);
   }
   Place number(int i) const {
     return i < 0 ? Place{} : place(call_.inputs[static_cast<std::size_t>(i)], static_cast<std::size_t>(i), lead_, 0);
@@ -183,9 +183,7 @@ class AttentionKernel : public PreparedKernel {
     w.bias = at_run(bias_, run), w.mask = at_run(mask_, run);
     w.lengths = at_run(lengths_, run), w.slopes = at_run(slopes_, run);
     if (w.form.random >= 0) {
-      const auto number = [&](int i) {
-        return *static_cast<const std::int64_t*>(run.operands[w.form.random + i]);
-      };
+      const auto number = [&](int i) { return *static_cast<const std::int64_t*>(run.operands[w.form.random + i]); };
       w.random_first = number(0), w.random_run = number(1), w.random_seed = number(2);
     }
     return w;
@@ -282,20 +280,17 @@ class AttentionBackward : public AttentionKernel {
 }  // namespace
 
 void register_attention_cpu() {
-  register_kernel("attention",
-                  {.name = "tiles",
-                   .device = DeviceKind::cpu,
-                   .refusal = [](const KernelCall& call) { return why_not_attention(call, false); },
-                   .prepare = [](const KernelCall& call, const Device&) {
-                     return std::make_unique<AttentionForward>(call);
-                   }});
-  register_kernel("attention_grad",
-                  {.name = "tiles",
-                   .device = DeviceKind::cpu,
-                   .refusal = [](const KernelCall& call) { return why_not_attention(call, true); },
-                   .prepare = [](const KernelCall& call, const Device&) {
-                     return std::make_unique<AttentionBackward>(call);
-                   }});
+  register_kernel("attention", {.name = "tiles",
+                                .device = DeviceKind::cpu,
+                                .refusal = [](const KernelCall& call) { return why_not_attention(call, false); },
+                                .prepare = [](const KernelCall& call,
+                                              const Device&) { return std::make_unique<AttentionForward>(call); }});
+  register_kernel(
+      "attention_grad",
+      {.name = "tiles",
+       .device = DeviceKind::cpu,
+       .refusal = [](const KernelCall& call) { return why_not_attention(call, true); },
+       .prepare = [](const KernelCall& call, const Device&) { return std::make_unique<AttentionBackward>(call); }});
 }
 
 }  // namespace paoding

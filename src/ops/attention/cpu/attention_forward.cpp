@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some rows of a head's queries against all its keys, a tile of keys at a time: scores and weights of a few rows stay in
-// the first cache, and a row's sum and result are corrected where a later tile has a larger score (Milakov, Gimelshein
-// 2018; Dao et al. 2022). Keys that a few rows do not see are left out to the vector.
+// Some rows of a head's queries against all its keys, a tile of keys at a time: scores and weights of a few rows stay
+// in the first cache, and a row's sum and result are corrected where a later tile has a larger score (Milakov,
+// Gimelshein 2018; Dao et al. 2022). Keys that a few rows do not see are left out to the vector.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif

@@ -10,7 +10,7 @@
 
 namespace paoding {
 
-inline constexpr std::int64_t kKeysOfTile = 64;      // keys, or queries of a gradient, that are multiplied at a time
+inline constexpr std::int64_t kKeysOfTile = 128;     // keys, or queries of a gradient, that are multiplied at a time
 inline constexpr std::int64_t kMostLanes = 16;       // rows of packed matrices are padded to so many numbers
 inline constexpr std::int64_t kMostQueryRows = 256;  // of an item
 
@@ -38,9 +38,9 @@ struct AttentionWork {
   AttentionForm form;
   // Matrices of q, bias, mask and results are batch * heads, of k and v batch * key_heads.
   AttentionOperand q, k, v, result;
-  float* logs = nullptr;              // [batch, heads, queries]; null where nobody reads them
-  AttentionOperand bias, mask;        // no data: absent
-  AttentionOperand lengths, slopes;   // one number a matrix
+  float* logs = nullptr;             // [batch, heads, queries]; null where nobody reads them
+  AttentionOperand bias, mask;       // no data: absent
+  AttentionOperand lengths, slopes;  // one number a matrix
   std::int64_t random_first = 0, random_run = 0, random_seed = 0;
 
   // ---- forward ----
@@ -49,11 +49,11 @@ struct AttentionWork {
   // ---- backward ----
   AttentionOperand dresult, dq, dk, dv;
   const float *given_logs = nullptr, *dlogs = nullptr;
-  float* shared = nullptr;            // [batch, heads, queries]: sum(dresult result) - dlogs
-  float* parts_of_dq = nullptr;       // [batch, heads, parts, queries, padded width]
-  std::int64_t parts = 1;             // of the keys; sums over them are in order
+  float* shared = nullptr;       // [batch, heads, queries]: sum(dresult result) - dlogs
+  float* parts_of_dq = nullptr;  // [batch, heads, parts, queries, padded width]
+  std::int64_t parts = 1;        // of the keys; sums over them are in order
 
-  float* scratch = nullptr;           // of one thread
+  float* scratch = nullptr;  // of one thread
 
   std::int64_t padded_width() const { return padded(form.width); }
   std::int64_t padded_values() const { return padded(form.value_width); }

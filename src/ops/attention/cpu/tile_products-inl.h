@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::CappedTag<float, kMostLanes>;
 
 // Rows of sums that registers hold beside two vectors of b.
-constexpr std::int64_t kProductRows = HWY_MAX_BYTES >= 64 ? 8 : 6;
+constexpr std::int64_t kProductRows = 6;
 
 HWY_INLINE std::int64_t float_lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
 
@@ -68,6 +68,11 @@ HWY_INLINE void multiply_rows(TileOperand a, TileOperand b, std::int64_t columns
                               float* c, std::int64_t c_row) {
   const std::int64_t lanes = float_lanes();
   std::int64_t j = 0;
+  if constexpr (HWY_MAX_BYTES >= 64) {
+    for (; j + 4 * lanes <= columns; j += 4 * lanes) {
+      multiply_block<kRows, 4>(a, {b.data + j, b.row}, depth, is_added, c + j, c_row);
+    }
+  }
   for (; j + 2 * lanes <= columns; j += 2 * lanes) {
     multiply_block<kRows, 2>(a, {b.data + j, b.row}, depth, is_added, c + j, c_row);
   }
@@ -77,7 +82,7 @@ HWY_INLINE void multiply_rows(TileOperand a, TileOperand b, std::int64_t columns
 /// c [rows, columns] = a [rows, depth] b [depth, columns], or that is added to it; at most kProductRows rows, and
 /// columns fill whole vectors.
 inline HWY_NOINLINE void multiply_few(std::int64_t rows, TileOperand a, TileOperand b, std::int64_t columns,
-                               std::int64_t depth, bool is_added, float* c, std::int64_t c_row) {
+                                      std::int64_t depth, bool is_added, float* c, std::int64_t c_row) {
   switch (rows) {
     case 1: return multiply_rows<1>(a, b, columns, depth, is_added, c, c_row);
     case 2: return multiply_rows<2>(a, b, columns, depth, is_added, c, c_row);

@@ -37,7 +37,8 @@ HWY_INLINE void for_numbers(std::int64_t begin, std::int64_t end, const Work& wo
 }
 
 template <DType kDType>
-HWY_INLINE void add_bias(const AttentionOperand& bias, const ScoreRow& row, std::int64_t lo, std::int64_t hi, float* s) {
+HWY_INLINE void add_bias(const AttentionOperand& bias, const ScoreRow& row, std::int64_t lo, std::int64_t hi,
+                         float* s) {
   using T = typename LiesAs<kDType>::Type;
   const T* from = bias.at<T>(row.matrix) + row.t * bias.row + row.first_key * bias.column;
   const hn::CappedTag<float, 1> one;
@@ -69,9 +70,9 @@ HWY_INLINE void add_terms(const AttentionWork& w, const ScoreRow& row, std::int6
 }
 
 /// Copies rows of keys or values, with zeros in those that the mask hides from all queries first .. end - 1.
-HWY_INLINE TileOperand without_hidden(const AttentionWork& w, std::int64_t matrix, std::int64_t first,
-                                      std::int64_t end, std::int64_t first_key, std::int64_t keys, TileOperand rows,
-                                      std::int64_t width, float* copy) {
+HWY_INLINE TileOperand without_hidden(const AttentionWork& w, std::int64_t matrix, std::int64_t first, std::int64_t end,
+                                      std::int64_t first_key, std::int64_t keys, TileOperand rows, std::int64_t width,
+                                      float* copy) {
   std::uint8_t seen[kKeysOfTile] = {};
   const auto* mask = w.mask.at<std::uint8_t>(matrix) + first_key * w.mask.column;
   if (w.mask.row == 0) end = std::min(end, first + 1);
