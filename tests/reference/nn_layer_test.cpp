@@ -94,7 +94,8 @@ TEST(MultiHeadAttention, OfOneValueIsOneProductAndWhatPyTorchGives) {
   const Value x = layer_input(g, "attention_self/x0");
   const nn::MultiHeadAttention layer(g, "a", 6, 3, {.dtype = f64});
   const Value y = layer(x, {.causal = true});
-  EXPECT_EQ(count_of(g, "matmul"), 4);  // all projections, scores, their product with the values, the last projection
+  EXPECT_EQ(count_of(g, "matmul"), 2);  // all projections, the last projection
+  EXPECT_EQ(count_of(g, "attention"), 1);
   check_layer(g, "attention_self", y, {x}, kPacked);
 }
 
@@ -104,7 +105,8 @@ TEST(MultiHeadAttention, ToAMemoryWithLengthsIsWhatPyTorchGives) {
   const Value lengths = layer_input(g, "attention_memory/lengths");
   const nn::MultiHeadAttention layer(g, "a", 6, 2, {.dtype = f64});
   const Value y = layer(x, memory, memory, {.lengths = lengths});
-  EXPECT_EQ(count_of(g, "matmul"), 5);  // keys and values in one
+  EXPECT_EQ(count_of(g, "matmul"), 3);  // keys and values in one
+  EXPECT_EQ(count_of(g, "attention"), 1);
   check_layer(g, "attention_memory", y, {x, memory}, kPacked);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention and attention_grad on the CPU, each without a matrix of scores: cpu/attention_forward.cpp and
-// cpu/attention_backward.cpp. Threads take items of work as they come; what an item adds up does not depend on them.
+// cpu/attention_backward.cpp. Threads take items of work as they come, and sums within an item do not depend on
+// them.
 #include <atomic>
 #include <memory>
 
@@ -36,12 +37,33 @@ bool are_rows_whole(const Layout& layout) {
          layout.strides[static_cast<std::size_t>(shape.rank() - 1)] == 1;
 }
 
-// Whether the last axis has the stride 1 or 0, as kernels read what is broadcast.
+// Whether the last axis has the stride 1 or 0, as kernels read rows, broadcast ones too.
 bool has_plain_columns(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   if (shape.rank() == 0 || shape[shape.rank() - 1] == 1) return true;
   const std::int64_t stride = layout.strides[static_cast<std::size_t>(shape.rank() - 1)];
   return stride == 0 || stride == 1;
+}
+
+// Small products by the library, many at a time, beat tiles here and there, as measured: where tiles leave nothing out,
+// the kernel's gain is the memory that scores do not take.
+std::string why_composed(const AttentionForm& form, bool is_gradient, const Target& target) {
+  const std::int64_t pairs = form.queries * form.keys;
+  const double all = static_cast<double>(form.batch * form.heads) * static_cast<double>(pairs);
+  constexpr double kManyScores = 1 << 24;  // more had better not be in memory
+  if (all >= kManyScores) return "";
+  if (form.queries < (is_gradient ? 64 : 16) || form.keys < (is_gradient ? 64 : 32) || pairs < 64 * 64) {
+    return "products of few queries or keys are faster one by one";
+  }
+  if (is_gradient && !form.is_banded() && (form.queries < 96 || pairs < 96 * 96)) {
+    return "products of few queries or keys are faster one by one";
+  }
+  if (form.dtype == DType::bf16 && target.has_bf16 && (!form.is_banded() || pairs < 256 * 256)) {
+    return "the library's products of pairs of bf16 are faster where all keys are seen";
+  }
+  const bool is_single = form.batch * form.key_heads == 1 && form.keys < 4 * kKeysOfTile;
+  if (is_gradient && is_single && target.threads > 1) return "one head's keys are too few to share out";
+  return "";
 }
 
 std::string why_not_attention(const KernelCall& call, bool is_gradient) {
@@ -71,7 +93,7 @@ std::string why_not_attention(const KernelCall& call, bool is_gradient) {
     if (layout.type.dtype == DType::f64) return "bias or slopes are f64";
     if (input != form.slopes && !has_plain_columns(layout)) return "rows of bias or mask are not contiguous";
   }
-  return "";
+  return why_composed(form, is_gradient, *call.target);
 }
 
 // Operands of a call: their strides, and where each matrix begins.
@@ -157,7 +179,7 @@ void take_items(int threads, std::int64_t count, const Item& item) {
       &state);
 }
 
-constexpr double kWorthThreads = 1 << 18;  // multiplications of a call
+constexpr double kWorthThreads = 1 << 21;  // multiplications of a call
 
 double multiplications(const AttentionForm& form) {
   return static_cast<double>(form.batch * form.heads) * static_cast<double>(form.queries) *
@@ -238,13 +260,13 @@ class AttentionBackward : public AttentionKernel {
     dq_ = operands.output(0), dk_ = operands.output(1, true), dv_ = operands.output(2, true);
     // Parts do not depend on the threads, since their number decides how dq is summed.
     constexpr std::int64_t kItems = 24, kTilesOfPart = 2;
-    const std::int64_t tiles = (work_.form.keys + kKeysOfTile - 1) / kKeysOfTile;
+    const std::int64_t tiles = (work_.form.keys + work_.tile - 1) / work_.tile;
     const std::int64_t heads = work_.form.batch * work_.form.key_heads;
     work_.parts = std::clamp<std::int64_t>(kItems / heads, 1, std::max<std::int64_t>(tiles / kTilesOfPart, 1));
   }
 
   std::int64_t scratch_bytes() const override {
-    return (threads_ * work_.backward_scratch() + rows() * (1 + work_.parts * work_.padded_width())) * 4;
+    return (threads_ * work_.backward_scratch() + rows() * work_.parts * (1 + work_.padded_width())) * 4;
   }
 
   void run(const KernelRun& run) const override {
@@ -256,14 +278,13 @@ class AttentionBackward : public AttentionKernel {
     auto* scratch = static_cast<float*>(run.scratch);
     w.parts_of_dq = scratch + threads_ * w.backward_scratch();
     w.shared = w.parts_of_dq + rows() * w.parts * w.padded_width();
-    share_out(threads_, rows(), [&](std::int64_t begin, std::int64_t end, int) { run_attention_sums(w, begin, end); });
     const std::int64_t key_matrices = w.form.batch * w.form.key_heads;
     take_items(threads_, key_matrices * w.parts, [&](std::int64_t number, int thread) {
       AttentionWork mine = w;
       mine.scratch = scratch + thread * w.backward_scratch();
       run_attention_grad_item(mine, number % key_matrices, number / key_matrices);
     });
-    if (w.dq.data == nullptr) return;
+    if (w.parts == 1 || w.dq.data == nullptr) return;
     share_out(threads_, rows(), [&](std::int64_t begin, std::int64_t end, int thread) {
       AttentionWork mine = w;
       mine.scratch = scratch + thread * w.backward_scratch();

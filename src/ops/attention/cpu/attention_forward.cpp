@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Rows of queries that are worked on together, and what is known of them.
+// The state of a few rows of queries: results and sums so far, and their largest score.
 struct RowState {
   float *result, *most, *total;
   std::int64_t result_row;
@@ -30,7 +30,7 @@ HWY_INLINE void weigh_rows(const AttentionWork& w, ScoreRow row, std::int64_t ro
   HWY_ALIGN float before[kMostLanes] = {}, now[kMostLanes] = {}, corrections[kMostLanes];
   const bool has_terms = w.slopes.data != nullptr || w.bias.data != nullptr || w.mask.data != nullptr;
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* s = scores + r * kKeysOfTile;
+    float* s = scores + r * kTileRow;
     std::int64_t first = lo, last = hi;
     if (is_edge) {
       first = std::max(lo, w.form.first_key(row.t + r) - row.first_key);
@@ -50,7 +50,7 @@ HWY_INLINE void weigh_rows(const AttentionWork& w, ScoreRow row, std::int64_t ro
     hn::Store(exp_of_at_most_88(d, hn::Sub(hn::Load(d, before + r), hn::Load(d, now + r))), d, corrections + r);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* s = scores + r * kKeysOfTile;
+    float* s = scores + r * kTileRow;
     const auto subtracted = hn::Set(d, now[r]);
     auto sum = hn::Zero(d);
     for (std::int64_t j = begin; j < end; j += lanes) {
@@ -77,9 +77,9 @@ void attend_rows(const AttentionWork& w, std::int64_t matrix, std::int64_t item)
   const std::int64_t width = form.width, value_row = w.padded_values(), lanes = float_lanes();
   const std::int64_t value_columns = (form.value_width + lanes - 1) / lanes * lanes;
   const std::int64_t key_matrix = w.key_matrix(matrix);
-  float *columns = w.scratch, *copy = columns + kKeysOfTile * w.padded_width();
-  float *value_copy = copy + kKeysOfTile * w.padded_width(), *scores = value_copy + kKeysOfTile * value_row;
-  float *queries = scores + kProductRows * kKeysOfTile, *result = queries + rows * width;
+  float *columns = w.scratch, *copy = columns + kTileRow * w.padded_width();
+  float *value_copy = copy + kTileRow * w.padded_width(), *scores = value_copy + kTileRow * value_row;
+  float *queries = scores + kProductRows * kTileRow, *result = queries + rows * width;
   float *most = result + rows * value_row, *total = most + rows;
   copy_rows<kDType>(w.q.at<T>(matrix) + first * w.q.row, w.q.row, rows, width, static_cast<float>(form.scale), queries,
                     width);
@@ -88,8 +88,8 @@ void attend_rows(const AttentionWork& w, std::int64_t matrix, std::int64_t item)
   std::fill(total, total + rows, 0.0F);
   const std::int64_t end = std::min(w.length_of(matrix), form.end_key(first + rows - 1));
   const bool is_banded = form.is_banded();
-  for (std::int64_t key = form.first_key(first) / kKeysOfTile * kKeysOfTile; key < end; key += kKeysOfTile) {
-    const std::int64_t keys = std::min(kKeysOfTile, end - key);
+  for (std::int64_t key = form.first_key(first) / w.tile * w.tile; key < end; key += w.tile) {
+    const std::int64_t keys = std::min(w.tile, end - key);
     tile_columns<kDType>(w.k, key_matrix, key, keys, width, copy, columns);
     TileOperand values = tile_rows<kDType>(w.v, key_matrix, key, keys, form.value_width, value_copy);
     if (w.mask.data != nullptr) {
@@ -101,12 +101,12 @@ void attend_rows(const AttentionWork& w, std::int64_t matrix, std::int64_t item)
       const std::int64_t hi = std::min(form.end_key(t + count - 1) - key, keys);
       if (lo >= hi) continue;
       const std::int64_t begin = lo / lanes * lanes, stop = (hi + lanes - 1) / lanes * lanes;
-      multiply_few(count, {queries + r * width, width}, {columns + begin, kKeysOfTile}, stop - begin, width, false,
-                   scores + begin, kKeysOfTile);
+      multiply_few(count, {queries + r * width, width}, {columns + begin, kTileRow}, stop - begin, width, false,
+                   scores + begin, kTileRow);
       weigh_rows(w, {matrix, t, key}, count, lo, hi, begin, stop, is_banded, scores,
                  {result + r * value_row, most + r, total + r, value_row});
-      multiply_few(count, {scores + lo, kKeysOfTile}, {values.data + lo * values.row, values.row}, value_columns,
-                   hi - lo, true, result + r * value_row, value_row);
+      multiply_few(count, {scores + lo, kTileRow}, {values.data + lo * values.row, values.row}, value_columns, hi - lo,
+                   true, result + r * value_row, value_row);
     }
   }
   T* to = w.result.mutable_at<T>(matrix) + first * w.result.row;

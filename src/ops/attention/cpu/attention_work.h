@@ -10,9 +10,10 @@
 
 namespace paoding {
 
-inline constexpr std::int64_t kKeysOfTile = 128;     // keys, or queries of a gradient, that are multiplied at a time
-inline constexpr std::int64_t kMostLanes = 16;       // rows of packed matrices are padded to so many numbers
-inline constexpr std::int64_t kMostQueryRows = 256;  // of an item
+inline constexpr std::int64_t kKeysOfTile = 128;  // keys, or queries of a gradient, that are multiplied at a time
+inline constexpr std::int64_t kTileRow = kKeysOfTile + 16;  // apart, so that rows of a tile share no lines of a cache
+inline constexpr std::int64_t kMostLanes = 16;              // rows of packed matrices are padded to so many numbers
+inline constexpr std::int64_t kMostQueryRows = 256;         // of an item
 
 /// An operand [.., rows, columns] whose leading axes are flat: matrix i begins at `starts[i]`.
 struct AttentionOperand {
@@ -43,13 +44,15 @@ struct AttentionWork {
   AttentionOperand lengths, slopes;  // one number a matrix
   std::int64_t random_first = 0, random_run = 0, random_seed = 0;
 
+  std::int64_t tile = kKeysOfTile;  // so many keys, and queries of a gradient, at a time
+
   // ---- forward ----
   std::int64_t item_rows = kMostQueryRows;
 
   // ---- backward ----
   AttentionOperand dresult, dq, dk, dv;
   const float *given_logs = nullptr, *dlogs = nullptr;
-  float* shared = nullptr;       // [batch, heads, queries]: sum(dresult result) - dlogs
+  float* shared = nullptr;       // [batch, heads, parts, queries]: sum(dresult result) - dlogs
   float* parts_of_dq = nullptr;  // [batch, heads, parts, queries, padded width]
   std::int64_t parts = 1;        // of the keys; sums over them are in order
 
@@ -67,22 +70,21 @@ struct AttentionWork {
   /// The end of the keys that a head's queries may see.
   std::int64_t length_of(std::int64_t matrix) const;
   std::int64_t forward_scratch() const {
-    return kKeysOfTile * (2 * padded_width() + padded_values() + kMostLanes) +
+    return kTileRow * (2 * padded_width() + padded_values() + kMostLanes) +
            kMostQueryRows * (form.width + padded_values() + 2);
   }
   std::int64_t backward_scratch() const {
     const std::int64_t widths = padded_width() + padded_values();
-    return kKeysOfTile * (4 * widths + 2 * kKeysOfTile);
+    return kTileRow * (4 * widths + 2 * kTileRow);
   }
 };
 
 /// Rows [item * item_rows, ..) of a head's queries: result and logs.
 void run_attention_item(const AttentionWork& work, std::int64_t matrix, std::int64_t item);
-/// work.shared of rows first .. end - 1 of all.
-void run_attention_sums(const AttentionWork& work, std::int64_t first, std::int64_t end);
-/// Gradients of a part of a key head's keys and values, and that part's share of dq.
+/// Gradients of a part of a key head's keys and values, and that part's share of dq: dq itself where it is the only
+/// one.
 void run_attention_grad_item(const AttentionWork& work, std::int64_t key_matrix, std::int64_t part);
-/// dq of rows first .. end - 1 of all: the sum of its parts.
+/// dq of rows first .. end - 1 of all: the sum of several parts.
 void run_attention_dq(const AttentionWork& work, std::int64_t first, std::int64_t end);
 
 }  // namespace paoding

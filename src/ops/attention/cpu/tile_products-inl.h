@@ -130,7 +130,8 @@ HWY_INLINE void write_rows(const float* from, std::int64_t from_row, std::int64_
   }
 }
 
-/// to [width, kKeysOfTile] = the transposed of rows x width numbers, columns from `rows` on zero.
+/// to [width, rows], rows of it kTileRow apart, = the transposed of rows x width numbers, and zeros up to a whole
+/// vector.
 HWY_INLINE void transpose_tile(const float* from, std::int64_t from_row, std::int64_t rows, std::int64_t width,
                                float* to) {
   std::int64_t r = 0;
@@ -147,22 +148,23 @@ HWY_INLINE void transpose_tile(const float* from, std::int64_t from_row, std::in
       const auto cf = hn::BitCast(pairs, hn::InterleaveLower(d, c, f));
       const auto high_ab = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
       const auto high_cf = hn::BitCast(pairs, hn::InterleaveUpper(d, c, f));
-      float* column = to + e * kKeysOfTile + r;
+      float* column = to + e * kTileRow + r;
       hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab, cf)), d, column);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab, cf)), d, column + kKeysOfTile);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high_ab, high_cf)), d, column + 2 * kKeysOfTile);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high_ab, high_cf)), d, column + 3 * kKeysOfTile);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab, cf)), d, column + kTileRow);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high_ab, high_cf)), d, column + 2 * kTileRow);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high_ab, high_cf)), d, column + 3 * kTileRow);
     }
     for (; e < width; ++e) {
-      for (std::int64_t i = 0; i < 4; ++i) to[e * kKeysOfTile + r + i] = row[i * from_row + e];
+      for (std::int64_t i = 0; i < 4; ++i) to[e * kTileRow + r + i] = row[i * from_row + e];
     }
   }
 #endif
   for (; r < rows; ++r) {
-    for (std::int64_t e = 0; e < width; ++e) to[e * kKeysOfTile + r] = from[r * from_row + e];
+    for (std::int64_t e = 0; e < width; ++e) to[e * kTileRow + r] = from[r * from_row + e];
   }
-  if (rows == kKeysOfTile) return;
-  for (std::int64_t e = 0; e < width; ++e) std::fill(to + e * kKeysOfTile + rows, to + (e + 1) * kKeysOfTile, 0.0F);
+  const std::int64_t end = (rows + kMostLanes - 1) / kMostLanes * kMostLanes;
+  if (rows == end) return;
+  for (std::int64_t e = 0; e < width; ++e) std::fill(to + e * kTileRow + rows, to + e * kTileRow + end, 0.0F);
 }
 
 /// Rows of an operand as f32 that are padded to whole vectors: where they lie, or a copy.
@@ -178,7 +180,7 @@ HWY_INLINE TileOperand tile_rows(const AttentionOperand& operand, std::int64_t m
   return {copy, row};
 }
 
-/// Rows of an operand, transposed: [width, kKeysOfTile]. `rows_copy` has room for the rows.
+/// Rows of an operand, transposed. `rows_copy` has room for the rows.
 template <DType kDType>
 HWY_INLINE void tile_columns(const AttentionOperand& operand, std::int64_t matrix, std::int64_t first,
                              std::int64_t rows, std::int64_t width, float* rows_copy, float* to) {
