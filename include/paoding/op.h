@@ -127,6 +127,8 @@ struct OpDef {
   std::optional<Convolution> convolution = {};
   const CellDescriptor* cell = nullptr;  // of a recurrence over time, or of its gradient
   bool is_cell_gradient = false;
+  std::size_t narrow_inputs =
+      0;  // of a composed op: so many leading inputs are of 16 bits in mixed precision, as its products' are
   std::string wide_form = {};    // the op that makes the same of 16 bits, with its sums in f32 as the result
   std::string narrow_form = {};  // of such an op: the one that rounds its sums
   bool is_kept = false;          // of a source: its value stays in a store from run to run

@@ -199,7 +199,7 @@ class PrecisionRewriter {
     version.is_narrow = !is_wanted_wide(old);
   }
 
-  // Handles the store_as nodes of narrow_recurrences.
+  // Handles the store_as nodes of narrow_composed.
   void rewrite_storage(NodeId id) {
     const Ref old{id, 0}, input = graph_.node(id).inputs[0];
     const DType from = graph_.type(input).dtype, to = graph_.type(old).dtype;

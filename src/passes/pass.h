@@ -82,8 +82,8 @@ void reroll_loops(Graph& graph, PassNotes& notes);
 /// Before that, whatever is disabled, since gradients have seen scans so: see recognize_recurrences.cpp.
 void recognize_recurrences(Graph& graph, PassNotes& notes);
 
-/// Between the two, in mixed precision and unless that pass is disabled: see narrow_recurrences.cpp.
-void narrow_recurrences(Graph& graph, PassNotes& notes);
+/// Between the two, in mixed precision and unless that pass is disabled: see narrow_composed.cpp.
+void narrow_composed(Graph& graph, PassNotes& notes);
 
 /// A part of add_in_loops: see sum_in_recurrences.cpp.
 void sum_in_recurrences(Graph& graph, PassNotes& notes);

@@ -157,8 +157,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});
   // A part of a pass of the list, where a kernel is not asked yet.
   if (options.precision != f32 && !is_disabled("mixed_precision")) {
-    run({"narrow_recurrences", "recurrences are of 16 bits before a kernel is asked whether it claims them",
-         narrow_recurrences});
+    run({"narrow_composed", "recurrences and attention are of 16 bits before a kernel is asked whether it claims them",
+         narrow_composed});
   }
   // This one is not in the list either: nothing else knows composed ops.
   run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",

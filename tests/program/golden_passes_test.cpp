@@ -35,7 +35,7 @@ const std::map<std::string, Run>& passes() {
   static const std::map<std::string, Run> all = [] {
     std::map<std::string, Run> found{{"inline_checkpoints", inline_checkpoints},
                                      {"recognize_recurrences", recognize_recurrences},
-                                     {"narrow_recurrences", narrow_recurrences},
+                                     {"narrow_composed", narrow_composed},
                                      {"expand_composed_ops", expand_composed_ops}};
     for (const Pass& pass : pipeline()) found.emplace(pass.name, pass.run);
     return found;

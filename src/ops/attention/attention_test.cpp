@@ -268,6 +268,24 @@ TEST(Attention, AKernelClaimsItAndItsGradient) {
   EXPECT_EQ(program.report().launches, 2) << program.plan_text();
 }
 
+TEST(Attention, InMixedPrecisionItReads16Bits) {
+  std::mt19937 random(12);
+  Attention a{.B = 1, .H = 2, .K = 2, .T = 256, .S = 256, .E = 32, .F = 32, .right = 0};
+  fill(a, random);
+  compute(a);
+  Built built;
+  build(a, &built);
+  CompileOptions options;
+  options.precision = bf16;
+  Program program(built.graph, options);
+  EXPECT_TRUE(has_claimed(program)) << program.plan_text();
+  EXPECT_NE(program.plan_text().find("attention s4:bf16[1,2,256,32], s5:f32[1,2,256]"), std::string::npos)
+      << program.plan_text();
+  Tensors got = program.run(built.feeds);
+  a.dtype = bf16;  // for its tolerance
+  expect_near(got, a, "mixed precision");
+}
+
 TEST(Attention, NoMatrixOfScoresIsKept) {
   std::mt19937 random(1);
   Attention a{.B = 1, .H = 1, .K = 1, .T = 4096, .S = 4096, .E = 16, .F = 16, .right = 0};

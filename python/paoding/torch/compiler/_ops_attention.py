@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ... import _paoding
-from ..._paoding import Value
+from ... import _paoding, ops
+from ..._paoding import DType, Value
 from ._table import BOOLS, FLOATS, Making, NotTaken, cast, has_elements, overloads, takes, wide
 
 aten = torch.ops.aten
@@ -74,3 +74,54 @@ def _(
     given = [q, k, v, out, cast(grad, out.dtype), cast(of_sums, wide(q.dtype))]
     made = _call('attention_grad', given, dropout, causal, attn_mask, scale)
     return [cast(each, wanted) for each, wanted in zip(made[:3], m.dtypes)]
+
+
+# Of PyTorch's for CUDA the one that takes a bias and f32: those for 16 bits keep their random state in dtypes that no value
+# here has, and stay PyTorch's.
+_ROWS_TOGETHER = 32  # of log-sum-exp, of which PyTorch's kernel makes whole lots
+
+
+@takes(*overloads(aten._scaled_dot_product_efficient_attention, 'default'), dtypes=FLOATS | BOOLS)
+def _(
+    m: Making,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> list[Value | None]:
+    out, of_sums = _call('attention', [q, k, v], dropout, causal, attn_bias, scale)
+    behind = -of_sums.shape[-1] % _ROWS_TOGETHER
+    if behind:
+        of_sums = ops.pad(of_sums, before=(0, 0, 0), after=(0, 0, behind))
+    none = m.full(0, DType.i64)  # seed and offset of no random numbers
+    return [cast(out, m.dtypes[0]), cast(of_sums, m.dtypes[1]) if compute_log_sumexp else None, none, none]
+
+
+@takes(*overloads(aten._scaled_dot_product_efficient_attention_backward, 'default'), dtypes=FLOATS | BOOLS)
+def _(
+    m: Making,
+    grad: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_bias: Value | None,
+    out: Value,
+    of_sums: Value,
+    seed: Value,
+    offset: Value,
+    dropout: float,
+    wanted: list[bool],
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> list[Value | None]:
+    rows = q.shape[-2]
+    given = [q, k, v, out, cast(grad, out.dtype), cast(of_sums[:, :, :rows], wide(q.dtype))]
+    made = _call('attention_grad', given, dropout, causal, attn_bias, scale)
+    made = made if wanted[3] and len(made) == 4 else [*made[:3], None]
+    return [None if each is None else cast(each, dtype) for each, dtype in zip(made, m.dtypes)]

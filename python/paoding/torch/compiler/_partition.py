@@ -31,6 +31,8 @@ _HEAVY = {
         for name in (
             '_scaled_dot_product_flash_attention_for_cpu',
             '_scaled_dot_product_flash_attention_for_cpu_backward',
+            '_scaled_dot_product_efficient_attention',
+            '_scaled_dot_product_efficient_attention_backward',
         )
         if hasattr(_aten, name)
     ),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// narrow_recurrences: the first half of mixed_precision: recurrences over time that a kernel may claim are made ops of
-// 16 bits before one is asked, since after that pass there are only the loops that were not claimed.
+// narrow_composed: the first half of mixed_precision: recurrences over time and attention, which a kernel may claim,
+// are made ops of 16 bits before one is asked, since after that pass there are only the parts of those that were not
+// claimed.
 //
 //   states, cells, .. = lstm_recurrence(xw, u, h0, c0)
 // becomes
@@ -8,7 +9,8 @@
 //   states = store_as(s) {dtype = f32}
 //
 // where store_as is to bf16 or f16, and mixed_precision takes out those that do nothing. Cell states stay f32; a GRU
-// carries its state, which adds up from step to step, in f32 by itself.
+// carries its state, which adds up from step to step, in f32 by itself. Of attention, log-sum-exp and the bias stay
+// f32.
 #include <algorithm>
 
 #include "ops/recurrence/cell.h"
@@ -20,7 +22,18 @@
 namespace paoding {
 namespace {
 
-bool is_recurrence(const Node& node) { return node.op->cell != nullptr && node.types[0].dtype == f32; }
+bool is_narrowed(const Node& node) {
+  return (node.op->cell != nullptr || node.op->narrow_inputs > 0) && node.types[0].dtype == f32;
+}
+
+// The inputs that stay f32.
+std::vector<std::size_t> wide_inputs(const Node& node) {
+  // Cell states and their gradient.
+  if (node.op->cell != nullptr) return node.op->cell->wide_inputs(node.op->is_cell_gradient, node.attrs);
+  std::vector<std::size_t> made;
+  for (std::size_t i = node.op->narrow_inputs; i < node.inputs.size(); ++i) made.push_back(i);
+  return made;
+}
 
 // Zeros, which a state begins with, are made in the dtype.
 Value stored(const Value& value, DType dtype) {
@@ -40,9 +53,8 @@ int narrow_in(Graph& graph, DType narrow) {
   int count = 0;
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (!is_recurrence(node)) continue;
-    // Cell states and their gradient.
-    const std::vector<std::size_t> stays_wide = node.op->cell->wide_inputs(node.op->is_cell_gradient, node.attrs);
+    if (!is_narrowed(node)) continue;
+    const std::vector<std::size_t> stays_wide = wide_inputs(node);
     const std::vector<Ref> refs = node.inputs;
     const Attrs attrs = node.attrs;
     const OpDef* op = node.op;
@@ -65,11 +77,13 @@ int narrow_in(Graph& graph, DType narrow) {
 
 }  // namespace
 
-void narrow_recurrences(Graph& graph, PassNotes& notes) {
+void narrow_composed(Graph& graph, PassNotes& notes) {
   if (notes.precision() == f32) return;
   int count = 0;
   for_each_graph(graph, [&](Graph& each) { count += narrow_in(each, notes.precision()); });
-  if (count > 0) notes.add(std::to_string(count) + " recurrences are of " + std::string(to_string(notes.precision())));
+  if (count > 0) {
+    notes.add(std::to_string(count) + " composed ops are of " + std::string(to_string(notes.precision())));
+  }
 }
 
 }  // namespace paoding
