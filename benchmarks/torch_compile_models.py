@@ -27,6 +27,7 @@ arguments.add_argument('--seconds', type=float, default=240, help='no further mo
 arguments.add_argument('--turns', type=int, default=5)
 arguments.add_argument('--turn-seconds', type=float, default=0.25)
 arguments.add_argument('--small', action='store_true', help='small sizes, to try the script itself')
+arguments.add_argument('--profile', action='store_true', help='the kernels of a training step, by PyTorch\'s profiler')
 arguments.add_argument('--out', default='')
 options = arguments.parse_args()
 sys.path.insert(0, str(pathlib.Path(options.folder).resolve()))
@@ -296,9 +297,28 @@ def measured(name, kind, is_unrolled, make_inputs, loss):
                 calls[way] = call
             except Exception as error:
                 row['ways'][way]['failed'] = f'{phase}: {type(error).__name__}: {str(error)[:400]}'
+        if options.profile and IS_GPU and phase == 'train':
+            for way, call in calls.items():
+                profiled(way, call)
         for way, times in in_turns(calls).items():
             row['ways'][way][phase] = times
     return row
+
+
+def profiled(way, train):
+    """The kernels of a training step that take longest, the time of all of them and their number."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
+        for _ in range(4):
+            train()
+        wait()
+    kernels = [each for each in seen.key_averages() if each.self_device_time_total > 0 and each.device_type.name == 'CUDA']
+    kernels.sort(key=lambda each: -each.self_device_time_total)
+    total = sum(each.self_device_time_total for each in kernels) / 4000
+    print(f'  {way}: {total:.3f} ms of kernels in a step, {sum(each.count for each in kernels) / 4:.0f} of them')
+    for each in kernels[:14]:
+        print(f'    {each.self_device_time_total / 4000:8.4f} ms  {each.count / 4:6.1f} x {each.key[:110]}')
 
 
 def shown(row):
@@ -314,17 +334,9 @@ def shown(row):
         )
 
 
-def main():
-    rows = []
-    for name, *rest in cases():
-        if options.only and not any(word in name for word in options.only.split(',')):
-            continue
-        if time.perf_counter() - start > options.seconds:
-            print(f'{name}: not begun, {options.seconds} s are over')
-            continue
-        rows.append(measured(name, *rest))
-        shown(rows[-1])
-        torch._dynamo.reset()
+def keep(rows):
+    if not options.out:
+        return
     commit = subprocess.run(['git', 'describe', '--always', '--dirty'], capture_output=True, text=True, check=False)
     bundle = pathlib.Path(options.folder).resolve().parent / 'commit'
     result = {
@@ -335,8 +347,21 @@ def main():
         'torch': torch.__version__,
         'rows': rows,
     }
-    if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(result, indent=1) + '\n')
+    pathlib.Path(options.out).write_text(json.dumps(result, indent=1) + '\n')
+
+
+def main():
+    rows = []
+    for name, *rest in cases():
+        if options.only and not any(word in name for word in options.only.split(',')):
+            continue
+        if time.perf_counter() - start > options.seconds:
+            print(f'{name}: not begun, {options.seconds} s are over')
+            continue
+        rows.append(measured(name, *rest))
+        shown(rows[-1])
+        keep(rows)
+        torch._dynamo.reset()
 
 
 main()

@@ -177,7 +177,7 @@ def test_a_packed_sequence_is_eagers():
         padded, counts = nn.utils.rnn.pad_packed_sequence(output, batch_first=True, total_length=7)
         return padded.relu(), counts, last.tanh()
 
-    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2])
+    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2], device='cpu')
     same(torch.compile(call, backend='paoding')(x, lengths), call(x, lengths), 3e-5)
 
 
@@ -398,7 +398,7 @@ class OwnCell(torch.nn.Module):
         self.x, self.h, self.n = torch.nn.Linear(6, 32), torch.nn.Linear(8, 32, bias=False), torch.nn.LayerNorm(32)
 
     def forward(self, x):
-        h = c = torch.zeros(x.shape[1], 8)
+        h = c = torch.zeros(x.shape[1], 8, device=x.device)
         made = []
         for t in range(x.shape[0]):
             i, f, g, o = self.n(self.x(x[t]) + self.h(h)).chunk(4, 1)
@@ -475,7 +475,7 @@ def test_ops_and_dtypes_that_ours_lacks_are_pytorchs():
         y = x @ w
         z = torch.fft.rfft(y)  # complex
         q = (y * 10).to(torch.int8)
-        return torch.complex(y, y) * z.abs().sum(), q.sum(), torch.linalg.inv(y @ y.T + torch.eye(4)), (y @ w).exp()
+        return torch.complex(y, y) * z.abs().sum(), q.sum(), torch.linalg.inv(y @ y.T + torch.eye(4, device=y.device)), (y @ w).exp()
 
     x, w = torch.randn(4, 4), torch.randn(4, 4)
     same(torch.compile(model, backend='paoding')(x, w), model(x, w), 1e-3)

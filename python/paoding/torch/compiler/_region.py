@@ -102,16 +102,22 @@ class _Bound:
         self._mask = 63 if self._is_on_cpu else 255
         self._free: list[_Placed] = []
         self._on_gpu: Kernels[_Placed] = Kernels(16)
+        # It is compiled now, so that an op that cannot be planned is PyTorch's and not an error of the first call.
         if self._is_on_cpu:
-            self._free.append(self._placed(False))
+            first = self._placed(False)
+            self._free.append(first)
+        else:
+            with at(self._device):
+                first = self._of_stream()
+        self.loops = [note.removeprefix(_LOOP) for note in first.graph.notes if note.startswith(_LOOP)]
 
     def _placed(self, allow_tf32: bool) -> _Placed:
         return _Placed(self._graph, self._device, allow_tf32, self._uses_graph)
 
-    def loops(self) -> list[str]:
-        """The notes about loops of the graph as it is compiled; on a GPU that is at its first call."""
-        notes = [note for placed in self._free for note in placed.graph.notes]
-        return [note.removeprefix(_LOOP) for note in notes if note.startswith(_LOOP)]
+    def _of_stream(self) -> _Placed:
+        """On a GPU that is PyTorch's current device: what runs in its current stream, with products as they are allowed now."""
+        allow_tf32 = may_round_products(self._device)
+        return self._on_gpu.at(allow_tf32, self._device, lambda: self._placed(allow_tf32))
 
     def check_layouts(self, tensors: list[Tensor]) -> list[Tensor]:
         """The tensors as the graph reads them: those that lie otherwise than the example did are copied."""
@@ -158,9 +164,8 @@ class _Bound:
 
     def _run_on_gpu(self, addresses: list[int]) -> list[Tensor]:
         device = self._device
-        allow_tf32 = may_round_products(device)
         with at(device):
-            placed = self._on_gpu.at(allow_tf32, device, lambda: self._placed(allow_tf32))
+            placed = self._of_stream()
             if placed.faults is not None:
                 placed.faults.raise_ended()
             results = [
@@ -260,7 +265,7 @@ class Region:
         try:
             bound = _Bound(self, given, sizes)
             if not self.loops:
-                self.loops = bound.loops()
+                self.loops = bound.loops
             return bound
         finally:
             self.seconds += time.perf_counter() - begin
