@@ -184,7 +184,8 @@ std::string reason_to_abstain(const Steps& steps, const FindOptions& options) {
         100 * (1 - known), 100 * (1 - kLeastAttributed));
   }
   if (const double share = recording_share(steps); share > options.most_recording) {
-    return fmt::format("recording took {:.3g}% of the steps, more than {:g}%", 100 * share, 100 * options.most_recording);
+    return fmt::format("recording took {:.3g}% of the steps, more than {:g}%", 100 * share,
+                       100 * options.most_recording);
   }
   if (const double early = unsound_share(steps); early > kMostUnsound) {
     return fmt::format("{:.3g}% of the GPU's work begins before its launch: the clocks of host and GPU do not agree",
