@@ -44,7 +44,7 @@ export PAODING_CACHE_DIR=${CACHE:-/tmp/old_and_new_kernels}
   fi
   if has tests; then
     PYTHONPATH=$new/python of "$new" timeout 150 python3 -m pytest -q -rs --maxfail=20 --tb=short -p no:cacheprovider \
-      "$repo"/python/tests/test_torch_cuda*.py "$repo"/python/tests/test_device_arrays*.py >"$out/pytest_cuda.txt" 2>&1
+      "$repo"/python/tests/test_torch_cuda*.py "$repo"/python/tests/test_torch_compile_cuda.py "$repo"/python/tests/test_device_arrays*.py >"$out/pytest_cuda.txt" 2>&1
     grep -E '^(FAILED|ERROR)|passed|failed' "$out/pytest_cuda.txt" | tail -n 12 | tee -a "$out/table.txt"
   fi
   if has calls; then

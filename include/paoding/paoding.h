@@ -9,6 +9,7 @@
 #include "paoding/debug.h"
 #include "paoding/error.h"
 #include "paoding/extents.h"
+#include "paoding/gradient_halves.h"
 #include "paoding/graph.h"
 #include "paoding/graph_text.h"
 #include "paoding/interlude.h"

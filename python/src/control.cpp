@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
@@ -12,6 +13,7 @@
 #include "gil.h"
 #include "paoding/autodiff.h"
 #include "paoding/error.h"
+#include "paoding/gradient_halves.h"
 #include "paoding/ops.h"
 
 namespace paoding::python {
@@ -107,6 +109,18 @@ void bind_control(nb::module_& module) {
         return wrap(gradients(values_of(outputs), values_of(inputs), given));
       },
       "outputs"_a, "inputs"_a, "seeds"_a = nb::none());
+  module.def(
+      "gradient_halves",
+      [](const GraphHandle& graph, const std::vector<std::string>& results, const std::vector<std::string>& inputs) {
+        GradientHalves halves = gradient_halves(graph.graph(), results, inputs);
+        const auto owned = [](std::unique_ptr<Graph> made) {
+          return GraphHandle{std::make_shared<GraphOwner>(std::move(made))};
+        };
+        return std::tuple(owned(std::move(halves.forward)), owned(std::move(halves.backward)), std::move(halves.notes));
+      },
+      "graph"_a, "results"_a, "inputs"_a,
+      "The graph and its gradient as two graphs, for autograd of PyTorch's, and notes on loops: see the C++ "
+      "reference.");
 }
 
 }  // namespace paoding::python

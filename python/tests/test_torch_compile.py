@@ -5,6 +5,7 @@ import copy
 import importlib
 import pathlib
 import re
+import unittest.mock
 import warnings
 
 import pytest
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 import paoding.torch as pt
 from paoding.errors import ArgumentError, UnsupportedError
 from paoding.torch import compiler
+from paoding.torch.compiler import _backend as backend
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +179,7 @@ def test_a_packed_sequence_is_eagers():
         padded, counts = nn.utils.rnn.pad_packed_sequence(output, batch_first=True, total_length=7)
         return padded.relu(), counts, last.tanh()
 
-    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2])
+    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2], device='cpu')
     same(torch.compile(call, backend='paoding')(x, lengths), call(x, lengths), 3e-5)
 
 
@@ -398,7 +400,7 @@ class OwnCell(torch.nn.Module):
         self.x, self.h, self.n = torch.nn.Linear(6, 32), torch.nn.Linear(8, 32, bias=False), torch.nn.LayerNorm(32)
 
     def forward(self, x):
-        h = c = torch.zeros(x.shape[1], 8)
+        h = c = torch.zeros(x.shape[1], 8, device=x.device)
         made = []
         for t in range(x.shape[0]):
             i, f, g, o = self.n(self.x(x[t]) + self.h(h)).chunk(4, 1)
@@ -428,6 +430,65 @@ def test_gradients_through_a_loop_of_python_are_eagers():
     leaves = [x, *model.parameters()]
     for made, wanted in zip(*(torch.autograd.grad(call(x).square().sum(), leaves) for call in (compiled, model))):
         same(made, wanted, 3e-5)
+
+
+def test_the_gradient_of_a_loop_of_python_is_a_loop():
+    counts = []
+    for steps in (6, 24):
+        torch._dynamo.reset()
+        found = pt.explain(OwnCell(), torch.randn(steps, 3, 6))
+        assert [each.kind for each in found.graphs] == ['forward', 'backward'] and not any(each.left for each in found.graphs)
+        assert found.graphs[0].loops
+        counts.append(nodes_of_halves(OwnCell(), torch.randn(steps, 3, 6)))
+    assert counts[0] == counts[1], 'what is kept for the gradient does not depend on the steps'
+
+
+def nodes_of_halves(model, *args):
+    """Of the forward and the backward graph."""
+    found, split = [], backend.split
+
+    def keep(*given, **more):
+        found.append(split(*given, **more))
+        return found[-1]
+
+    with unittest.mock.patch.object(backend, 'split', keep):
+        torch.compile(model, backend='paoding')(*args).sum().backward()
+    return [len(each.graph.nodes) for each in found[0]]
+
+
+@pytest.mark.parametrize('change', ['mask of a buffer', 'a result without a gradient', 'an input that is written to', 'dropout'])
+def test_loops_in_training_beside_what_is_pytorchs_are_eagers(change):
+    class Model(OwnCell):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer('mask', torch.rand(3, 8) > 0.3)
+            self.register_buffer('count', torch.zeros(()))
+
+        def forward(self, x):
+            y = super().forward(x)
+            if change == 'mask of a buffer':
+                return y * self.mask
+            if change == 'a result without a gradient':
+                return y, y.argmax(-1), y.detach() * 2
+            if change == 'an input that is written to':
+                self.count += y.detach().mean()
+                return y * 2
+            return F.dropout(y, 0.0)
+
+    torch.manual_seed(0)
+    model, x = Model(), torch.randn(7, 3, 6, requires_grad=True)
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(twin, backend='paoding')
+    for _ in range(2):
+        made, wanted = compiled(x), model(x)
+        same(made, wanted, 3e-5)
+        first = [each[0] if isinstance(each, tuple) else each for each in (made, wanted)]
+        (mine,) = torch.autograd.grad(first[0].square().sum(), x, retain_graph=True)
+        (theirs,) = torch.autograd.grad(first[1].square().sum(), x, retain_graph=True)
+        same(mine, theirs, 3e-5)
+        for a, b in zip(*(torch.autograd.grad(y.square().sum(), list(m.parameters())) for y, m in zip(first, (twin, model)))):
+            same(a, b, 3e-5)
+    same(twin.count, model.count, 3e-5)
 
 
 def test_a_workspace_of_many_megabytes_lives_as_long_as_the_call():
@@ -475,7 +536,7 @@ def test_ops_and_dtypes_that_ours_lacks_are_pytorchs():
         y = x @ w
         z = torch.fft.rfft(y)  # complex
         q = (y * 10).to(torch.int8)
-        return torch.complex(y, y) * z.abs().sum(), q.sum(), torch.linalg.inv(y @ y.T + torch.eye(4)), (y @ w).exp()
+        return torch.complex(y, y) * z.abs().sum(), q.sum(), torch.linalg.inv(y @ y.T + torch.eye(4, device=y.device)), (y @ w).exp()
 
     x, w = torch.randn(4, 4), torch.randn(4, 4)
     same(torch.compile(model, backend='paoding')(x, w), model(x, w), 1e-3)

@@ -18,6 +18,7 @@ from paoding.torch.compiler._settings import Settings, decompositions
 from random_torch_functions import compiled_source, function_of, inputs_of
 
 SETTINGS = Settings(min_nodes=1)
+DEVICE = 'cpu'
 # What draws at random, and what stays an error of AOTAutograd's, whose results depend on data.
 OPS = """
     add addmm all amax any argmax baddbmm cat clamp constant_pad_nd cumsum eq expand flip gather index_add index_put
@@ -97,10 +98,10 @@ def samples_of(names):
         from torch.testing._internal.common_methods_invocations import op_db
     pending = set(names)
     for op in op_db:
-        if op.name not in pending or torch.float64 not in op.supported_dtypes('cpu'):
+        if op.name not in pending or torch.float64 not in op.supported_dtypes(DEVICE):
             continue
         pending.remove(op.name)
-        samples = list(op.sample_inputs('cpu', torch.float64, requires_grad=op.supports_autograd))
+        samples = list(op.sample_inputs(DEVICE, torch.float64, requires_grad=op.supports_autograd))
         sample = samples[len(samples) // 2]
         leaves, form = torch.utils._pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         places = [i for i, each in enumerate(leaves) if isinstance(each, torch.Tensor)]

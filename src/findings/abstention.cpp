@@ -17,7 +17,7 @@ using namespace profile;
 
 namespace {
 
-constexpr double kLeastAttributed = 0.95, kMostRecording = 0.02, kMostLost = 0.05, kMostUnsound = 0.01;
+constexpr double kLeastAttributed = 0.95, kMostLost = 0.05, kMostUnsound = 0.01;
 
 // The share of GPU time in the steps whose launch or op is known.
 double attributed_share(const Steps& steps) {
@@ -153,7 +153,8 @@ double overlapping_share(const Steps& steps) {
 
 }  // namespace
 
-std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
+std::string reason_to_abstain(const Steps& steps, const FindOptions& options) {
+  const std::size_t least_steps = options.least_steps;
   const Trace& trace = steps.trace();
   if (trace.size() == 0) return "nothing was recorded";
   if (steps.count() == 0)
@@ -182,8 +183,9 @@ std::string reason_to_abstain(const Steps& steps, std::size_t least_steps) {
         "{:.3g}% of the GPU's time in the steps is the work of no launch and no op that the trace has, more than {:g}%",
         100 * (1 - known), 100 * (1 - kLeastAttributed));
   }
-  if (const double share = recording_share(steps); share > kMostRecording) {
-    return fmt::format("recording took {:.3g}% of the steps, more than {:g}%", 100 * share, 100 * kMostRecording);
+  if (const double share = recording_share(steps); share > options.most_recording) {
+    return fmt::format("recording took {:.3g}% of the steps, more than {:g}%", 100 * share,
+                       100 * options.most_recording);
   }
   if (const double early = unsound_share(steps); early > kMostUnsound) {
     return fmt::format("{:.3g}% of the GPU's work begins before its launch: the clocks of host and GPU do not agree",

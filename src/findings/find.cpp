@@ -124,7 +124,7 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }
-  made.abstained = reason_to_abstain(steps, options.least_steps);
+  made.abstained = reason_to_abstain(steps, options);
   if (!made.abstained.empty()) return made;  // once the other thread has ended
   if (!beside.valid()) made_beside.emplace(steps);
   Candidates candidates;

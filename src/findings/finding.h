@@ -145,6 +145,7 @@ struct FindOptions {
   std::size_t least_steps = 5;      // that a median is made of
   double least_share = 0.01;        // of the average step that a finding has to gain at most
   double most_replay_error = 0.02;  // beyond which nothing is said
+  double most_recording = 0.02;     // the share of the steps that recording may take
   std::size_t most = 20;            // findings
   bool two_threads = true;
 };

@@ -19,7 +19,7 @@ _everything: weakref.WeakSet[Faults] = weakref.WeakSet()
 
 def _of_host(shape: torch.Size) -> Tensor:
     """Memory that a copy fills while nobody waits for it."""
-    return torch.empty(shape, dtype=torch.int64, pin_memory=True)
+    return torch.empty(shape, dtype=torch.int64, device='cpu', pin_memory=True)
 
 
 class Faults:

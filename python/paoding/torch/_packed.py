@@ -17,7 +17,7 @@ def padded(packed: PackedSequence, hx: Any, way: Way) -> tuple[Tensor, Tensor]:
     """[T, B, ..] and the rows' lengths [B]. Only what runs knows B from the sequence itself."""
     data, batch_sizes, sorted_indices, _ = packed
     if way == 'steps':
-        counts = torch.arange(int(batch_sizes[0])) < batch_sizes.unsqueeze(1)
+        counts = torch.arange(int(batch_sizes[0]), device='cpu') < batch_sizes.unsqueeze(1)
         # Rows of the data lie step by step.
         index = torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0).to(data.device)
         return torch.where(counts.unsqueeze(2).to(data.device), data[index], 0), counts.sum(0)
@@ -38,7 +38,7 @@ def packed(xs: Tensor, lengths: Tensor, rows: int, way: Way) -> Tensor:
         data: Tensor = pack_padded(xs, lengths, rows)
         return data
     if way == 'steps':
-        counts = torch.arange(xs.shape[0]).unsqueeze(1) < lengths
+        counts = torch.arange(xs.shape[0], device='cpu').unsqueeze(1) < lengths
         return xs.flatten(0, 1).index_select(0, counts.flatten().nonzero()[:, 0].to(xs.device))
     return _pack(xs, lengths)
 
@@ -96,7 +96,7 @@ def _keep_packed(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _gradient_of_packed(ctx: Any, d_data: Tensor) -> Any:
     (lengths,), (steps, batch) = ctx.saved_tensors, ctx.extents
-    steps_of = torch.arange(steps).unsqueeze(1)
+    steps_of = torch.arange(steps, device='cpu').unsqueeze(1)
     batch_sizes = (steps_of < lengths).sum(1)
     return pad_packed(d_data, batch_sizes, batch)[0], None, None
 

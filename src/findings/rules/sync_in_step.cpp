@@ -33,6 +33,17 @@ bool is_last_of_all(const Steps& steps, const Wait& wait) {
   return true;
 }
 
+// What the GPU was idle for is the recorder's, which is at work between this wait and the next launch.
+bool is_the_recorders(const Steps& steps, const Wait& wait) {
+  const Trace& trace = steps.trace();
+  std::int64_t recording = 0;
+  const SpanRange all = steps.spans(trace.track_id(wait.span));
+  for (SpanId i = wait.span + 1; i < all.end && steps.launched_by(i).empty(); ++i) {
+    if (trace.kind(i) == SpanKind::recording) recording += trace.duration(i);
+  }
+  return 2 * recording > wait.idle_ns;
+}
+
 struct SameWaits {
   Evidence evidence;
   double waited = 0;
@@ -80,6 +91,7 @@ void find_sync_in_step(const Steps& steps, Candidates* out) {
   std::map<std::string, SameWaits> groups;
   for (const Wait& wait : steps.waits()) {
     if (wait.waited_ns == 0 || is_last_of_all(steps, wait) || is_for_staged_copy(trace, facts, wait)) continue;
+    if (wait.idle_ns > 0 && is_the_recorders(steps, wait)) continue;
     const SpanId op = steps.outermost_op_of(wait.span);
     const std::string name(op == kNone ? trace.name(wait.span) : trace.text(trace.site(op).op));
     SameWaits& group = groups[name];

@@ -176,7 +176,7 @@ def rows_one_by_one(faulty):
     return text
 
 
-@fault("")
+@fault("", flags=["--tf32"])
 def layers_of_a_training(faulty):
     return layers(rows=16384)
 

@@ -17,6 +17,7 @@ from ...errors import UnsupportedError
 from . import _all_ops as _all_ops  # fills the table
 from ._convert import device_of, is_view, verdicts
 from ._explain import GraphReport, Listener, left_of
+from ._halves import halves_of, split
 from ._partition import Parts, written_too_early
 from ._recurrent import compiling_for_paoding
 from ._settings import Settings, by_aot
@@ -44,7 +45,9 @@ def compiled(
         for kind in ('forward', 'backward', 'inference')
     )
     with compiling_for_paoding():
-        made: Callable[..., Any] = by_aot(forward, backward, inference)(gm, example_inputs)
+        results = len(torch.utils._pytree.tree_leaves(next(iter(reversed(gm.graph.nodes))).args))
+        split_loops = functools.partial(split, settings=settings, results=results)
+        made: Callable[..., Any] = by_aot(forward, backward, inference, split_loops)(gm, example_inputs)
     return made
 
 
@@ -75,6 +78,12 @@ def _compile(
 
 def _taken_apart(gm: fx.GraphModule, settings: Settings, report: GraphReport) -> fx.Graph:
     graph = gm.graph
+    halves = halves_of(graph)
+    if halves:
+        report.regions = [half.nodes for half in halves]
+        report.loops = [loop for half in halves for loop in half.loops]
+        report.bind_seconds = sum(half.seconds for half in halves)
+        return graph
     device = device_of(graph)
     report.whole = 'it has no tensor of a CPU or an NVIDIA GPU' if device is None else written_too_early(graph)
     if report.whole is not None or device is None:

@@ -335,7 +335,7 @@ def _checked_cast(m: Making, a: Value) -> Value:
 
 @takes(aten._to_copy.default, dtypes=ANY)
 def _(m: Making, a: Value, *, device: Any = None, layout: Any = None, pin_memory: Any = None, **_: Any) -> Value:
-    if (device is not None and torch.device(device) != m.device) or pin_memory:
+    if m.is_elsewhere(device) or pin_memory:
         raise NotTaken('a copy to another device')
     return _checked_cast(m, a)
 

@@ -159,7 +159,10 @@ def _(
     made = (cast(x, dtype) - _channels(cast(running_mean, dtype), x.ndim)) * _channels(scale, x.ndim)
     if bias is not None:
         made = made + _channels(cast(bias, dtype), x.ndim)
-    return [cast(made, x.dtype), *(m.full(0, each, (0,)) for each in m.dtypes[1:])]
+    # PyTorch promises the statistics on a GPU, and nothing on a CPU.
+    if m.device is not None and m.device.type == 'cpu':
+        return [cast(made, x.dtype), *(m.full(0, each, (0,)) for each in m.dtypes[1:])]
+    return [cast(each, wanted) for each, wanted in zip((made, running_mean, reciprocal), m.dtypes)]
 
 
 @takes(aten.native_batch_norm_backward.default, dtypes=FLOATS)

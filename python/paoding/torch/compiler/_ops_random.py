@@ -53,8 +53,7 @@ def _(m: Making, x: Value, probability: float = 0.5, *, generator: Any = None) -
 
 def _numbers(op: str, streams: int, of_shape: Sequence[Any], of_tensor: Sequence[Any]) -> None:
     def draw(m: Making, shape: Sequence[int], options: dict[str, Any]) -> Value:
-        device = options.get('device')
-        if device is not None and torch.device(device) != m.device:
+        if m.is_elsewhere(options.get('device')):
             raise NotTaken('a tensor of another device')
         return _draw(m, op, shape, streams, dtype=name_of(m.dtype))
 

@@ -220,7 +220,7 @@ def _(m: Making, a: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> V
 
 
 def _filled(m: Making, shape: Sequence[int], value: Any, device: Any) -> Value:
-    if device is not None and torch.device(device) != m.device:
+    if m.is_elsewhere(device):
         raise NotTaken('a tensor of another device')
     check_number(value, m.dtype)
     return m.full(bool(value) if m.dtype == DType.bool else value, m.dtype, shape)
@@ -273,7 +273,7 @@ def _(m: Making, length: int, *, start: int, step: int, device: Any = None, **_:
 
 
 def _counted(m: Making, start: Any, end: Any, step: Any, device: Any) -> Value:
-    if device is not None and torch.device(device) != m.device:
+    if m.is_elsewhere(device):
         raise NotTaken('a tensor of another device')
     if not all(isinstance(each, int) for each in (start, end, step)):
         raise NotTaken('arange of numbers that are not whole')

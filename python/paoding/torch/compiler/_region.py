@@ -15,172 +15,60 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, fx
 
-from ..._paoding import Graph, PlacedGraph
+from ..._paoding import Graph
 from ...errors import Error
-from .._faults import faults_of
-from .._kernels import Kernels
-from .._memory import address, at, current_stream, may_round_products, workspace
+from ._bound import Bound
 from ._convert import converted, hint, is_size, value_of
 from ._explain import scope_of
 from ._layout import Layout, plain_stride
 from ._settings import Settings
 from ._table import Making, NotTaken, dtype_of
 
-_LOOP = 'reroll_loops: '
 _MOST_BOUND = 64  # of a region
 
 
-def _new_slowly(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype)
+class _BoundRegion(Bound):
+    """`has_gaps`: of an input whose memory has them a copy is read, at every call."""
+
+    has_gaps = False
 
 
-_new_on_cpu = getattr(torch._C._dynamo.guards, '_empty_strided_cpu', _new_slowly)
+def _bound(region: Region, given: Sequence[tuple[Sequence[int], Sequence[int]] | int], sizes: dict[Any, Any]) -> _BoundRegion:
+    graph = Graph()
+    making = Making(graph)
+    making.device = region.device
+    values: dict[fx.Node, Any] = {}
+    layouts: list[Layout] = []
+    has_gaps = False
 
+    def extents(tensor: Tensor) -> list[int]:
+        return [evaluated(each, sizes) for each in tensor.shape]
 
-class _Placed:
-    """A graph on a device, with what its calls on a GPU need besides. One call at a time."""
-
-    def __init__(self, graph: Graph, device: torch.device, allow_tf32: bool, uses_graph: bool) -> None:
-        reports = device.type == 'cuda'
-        self.graph = PlacedGraph(graph, str(device), allow_tf32, graph.fetches, reports, reports and uses_graph)
-        self.faults = faults_of(self.graph, device)
-        self.bytes = self.graph.workspace_bytes
-        self.run = self.graph.run
-        self.lock = threading.Lock()
-
-
-class _Bound:
-    """A region for tensors of given extents and layouts."""
-
-    def __init__(
-        self, region: Region, inputs: Sequence[tuple[Sequence[int], Sequence[int]] | int], sizes: dict[Any, Any]
-    ) -> None:
-        self._device, self._uses_graph = region.device, region.settings.uses_graph
-        self.layouts: list[Layout] = []
-        self.wanted: list[tuple[int, ...]] = []
-        self.has_gaps = False
-        self._graph = graph = Graph()
-        making = Making(graph)
-        making.device = region.device
-        values: dict[fx.Node, Any] = {}
-
-        def extents(tensor: Tensor) -> list[int]:
-            return [evaluated(each, sizes) for each in tensor.shape]
-
-        with graph:
-            for node, given in zip(region.inputs, inputs):
-                if isinstance(given, int):
-                    values[node] = given
-                    continue
-                layout = Layout(*given)
-                if layout.dense is None:  # it is copied at every call
-                    layout = Layout(given[0], plain_stride(given[0]))
-                    self.has_gaps = True
-                name = f'x{len(self.layouts)}'
-                assert layout.dense is not None
-                values[node] = layout.read(graph.input(name, dtype_of(value_of(node).dtype), layout.dense))
-                self.layouts.append(layout)
-                self.wanted.append(layout.stride)
-            for node in region.nodes:
-                with graph.scope(scope_of(node)):  # of notes and errors
-                    values[node] = converted(making, node, values, extents)
-            self._results: list[tuple[Layout, torch.dtype]] = []
-            for node in region.results:
-                promised = value_of(node)
-                layout = Layout(extents(promised), [evaluated(each, sizes) for each in promised.stride()])
-                if layout.dense is None:
-                    raise NotTaken('a result whose memory has gaps')
-                graph.fetch(f'y{len(self._results)}', layout.written(values[node]))
-                self._results.append((layout, promised.dtype))
-        self._shapes = [
-            (layout.held if layout.stretched else layout.size, _stride(layout), dtype)
-            for layout, dtype in self._results
-        ]
-        self._stretched = [i for i, (layout, _) in enumerate(self._results) if layout.stretched]
-        self._has_seed = making.has_seed
-        self._is_on_cpu = self._device.type == 'cpu'
-        self._mask = 63 if self._is_on_cpu else 255
-        self._free: list[_Placed] = []
-        self._on_gpu: Kernels[_Placed] = Kernels(16)
-        if self._is_on_cpu:
-            self._free.append(self._placed(False))
-
-    def _placed(self, allow_tf32: bool) -> _Placed:
-        return _Placed(self._graph, self._device, allow_tf32, self._uses_graph)
-
-    def loops(self) -> list[str]:
-        """The notes about loops of the graph as it is compiled; on a GPU that is at its first call."""
-        notes = [note for placed in self._free for note in placed.graph.notes]
-        return [note.removeprefix(_LOOP) for note in notes if note.startswith(_LOOP)]
-
-    def check_layouts(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The tensors as the graph reads them: those that lie otherwise than the example did are copied."""
-        made = list(tensors)
-        for i, (tensor, layout) in enumerate(zip(tensors, self.layouts)):
-            if tensor.stride() != layout.stride and Layout(tensor.shape, tensor.stride()).__dict__ != layout.__dict__:
-                laid = torch.empty_strided(layout.size, plain_stride(layout.size), dtype=tensor.dtype, device=self._device)
-                if not layout.is_plain:
-                    laid = _like(layout, tensor.dtype, self._device)
-                made[i] = laid.copy_(tensor)
-        return made
-
-    def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        addresses = [each.data_ptr() for each in tensors]
-        mask = self._mask
-        for i, each in enumerate(addresses):
-            if each & mask:
-                layout = self.layouts[i]
-                tensors[i] = tensors[i].as_strided(layout.held, plain_stride(layout.held)).clone()
-                addresses[i] = tensors[i].data_ptr()
-        if self._has_seed:
-            seed = torch.empty((), dtype=torch.int64, device=self._device).random_(0, 1 << 48)
-            addresses.append(seed.data_ptr())
-            tensors.append(seed)  # kept until the call is made
-        results = self._run_on_cpu(addresses) if self._is_on_cpu else self._run_on_gpu(addresses)
-        for i in self._stretched:
-            layout = self._results[i][0]
-            results[i] = results[i].as_strided(layout.size, layout.stride)
-        return results
-
-    def _run_on_cpu(self, addresses: list[int]) -> list[Tensor]:
-        results = [_new_on_cpu(size, stride, dtype) for size, stride, dtype in self._shapes]
-        places = [each.data_ptr() for each in results]
-        try:
-            placed = self._free.pop()  # threads that are there at the same time have one each
-        except IndexError:
-            placed = self._placed(False)
-        room = workspace(placed.bytes, self._device)  # a large one is nobody else's: it is held until the call returns
-        try:
-            placed.run(addresses, places, room.data_ptr())
-        finally:
-            self._free.append(placed)
-        return results
-
-    def _run_on_gpu(self, addresses: list[int]) -> list[Tensor]:
-        device = self._device
-        allow_tf32 = may_round_products(device)
-        with at(device):
-            placed = self._on_gpu.at(allow_tf32, device, lambda: self._placed(allow_tf32))
-            if placed.faults is not None:
-                placed.faults.raise_ended()
-            results = [
-                torch.empty_strided(size, stride, dtype=dtype, device=device) for size, stride, dtype in self._shapes
-            ]
-            room = workspace(placed.bytes, device)
-            with placed.lock:
-                placed.run(addresses, [address(each) for each in results], address(room), current_stream(device))
-                if placed.faults is not None:
-                    placed.faults.follow(room)
-        return results
-
-
-def _stride(layout: Layout) -> tuple[int, ...]:
-    return plain_stride(layout.held) if layout.stretched else layout.stride
-
-
-def _like(layout: Layout, dtype: torch.dtype, device: torch.device) -> Tensor:
-    made = torch.empty(layout.held, dtype=dtype, device=device)
-    return made.permute([layout.order.index(i) for i in range(len(layout.order))])
+    with graph:
+        for node, each in zip(region.inputs, given):
+            if isinstance(each, int):
+                values[node] = each
+                continue
+            layout = Layout(*each)
+            if layout.dense is None:
+                layout = Layout(each[0], plain_stride(each[0]))
+                has_gaps = True
+            values[node] = layout.read(graph.input(f'x{len(layouts)}', dtype_of(value_of(node).dtype), layout.held))
+            layouts.append(layout)
+        for node in region.nodes:
+            with graph.scope(scope_of(node)):  # of notes and errors
+                values[node] = converted(making, node, values, extents)
+        results: list[tuple[Layout, torch.dtype]] = []
+        for node in region.results:
+            promised = value_of(node)
+            layout = Layout(extents(promised), [evaluated(each, sizes) for each in promised.stride()])
+            if layout.dense is None:
+                raise NotTaken('a result whose memory has gaps')
+            graph.fetch(f'y{len(results)}', layout.written(values[node]))
+            results.append((layout, promised.dtype))
+    bound = _BoundRegion(graph, layouts, results, region.device, region.settings.uses_graph, making.has_seed)
+    bound.has_gaps = has_gaps
+    return bound
 
 
 def solve(expression: Any, number: int, sizes: dict[Any, Any]) -> None:
@@ -224,7 +112,7 @@ class Region:
         self.refusal: str | None = None  # why PyTorch's ops compute it after all
         self._lock = threading.Lock()
         self._by_aten: fx.GraphModule | None = None
-        self._bound: OrderedDict[Any, _Bound | None] = OrderedDict()
+        self._bound: OrderedDict[Any, _BoundRegion | None] = OrderedDict()
         self._tensors = [i for i, node in enumerate(inputs) if not is_size(node)]
         self._has_only_tensors = len(self._tensors) == len(inputs)
         self._is_static = all(not isinstance(each, torch.SymInt) for node in inputs for each in _sizes(node))
@@ -237,7 +125,7 @@ class Region:
             for i, node in enumerate(inputs)
             if node.op not in ('placeholder', 'get_attr') or any(isinstance(each, torch.SymInt) for each in _sizes(node))
         ]
-        self._static: _Bound | None = None
+        self._static: _BoundRegion | None = None
         self._seen = False
         if self._is_static:
             given = [_described(value_of(node)) for node in inputs]
@@ -248,7 +136,7 @@ class Region:
                     raise
                 self.refusal = str(refusal).splitlines()[0]
 
-    def _bind(self, given: list[Any]) -> _Bound:
+    def _bind(self, given: list[Any]) -> _BoundRegion:
         begin = time.perf_counter()
         sizes: dict[Any, Any] = {}
         for node, each in zip(self.inputs, given):
@@ -258,9 +146,9 @@ class Region:
                 if isinstance(symbol, torch.SymInt):
                     solve(symbol.node.expr, number, sizes)
         try:
-            bound = _Bound(self, given, sizes)
+            bound = _bound(self, given, sizes)
             if not self.loops:
-                self.loops = bound.loops()
+                self.loops = bound.loops
             return bound
         finally:
             self.seconds += time.perf_counter() - begin
@@ -298,8 +186,8 @@ class Region:
         tensors = [given[i] for i in self._tensors]
         return bound.run(bound.check_layouts(tensors) if bound.has_gaps else tensors)
 
-    def _bound_anew(self, key: Any, described: list[Any]) -> _Bound | None:
-        bound: _Bound | None = None
+    def _bound_anew(self, key: Any, described: list[Any]) -> _BoundRegion | None:
+        bound: _BoundRegionRegion | None = None
         try:
             bound = self._bind(described)
         except (NotTaken, Error) as refusal:

@@ -67,18 +67,25 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def by_aot(forward: Any, backward: Any, inference: Any) -> Callable[..., Any]:
-    """A compiler of Dynamo's graphs that hands those of AOTAutograd to these three."""
+def by_aot(forward: Any, backward: Any, inference: Any, split: Any) -> Callable[..., Any]:
+    """A compiler of Dynamo's graphs that hands those of AOTAutograd to these three. `split`, of a graph of both directions and
+    the number of the forward one's results, makes the two, or leaves that to PyTorch."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def partition(joint: Any, joint_inputs: Any, *, num_fwd_outputs: int, **more: Any) -> Any:
+        made = split(joint, num_fwd_outputs)
+        if made is not None:
+            return made
+        return min_cut_rematerialization_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
 
     known = inspect.signature(aot_module_simplified).parameters
     wanted = {
         'fw_compiler': forward,
         'bw_compiler': backward,
         'inference_compiler': inference,
-        'partition_fn': min_cut_rematerialization_partition,
+        'partition_fn': partition,
         'decompositions': decompositions(),
         'keep_inference_input_mutations': True,
     }

@@ -104,6 +104,17 @@ class Making:
         self.streams += 1
         return self.streams - 1
 
+    def is_elsewhere(self, device: Any) -> bool:
+        """Whether a tensor that is asked for on this device, if any, is not on the graph's."""
+        if device is None:
+            return False
+        wanted = torch.device(device)
+        if self.device is None or wanted.type != self.device.type:
+            return True
+        # 'cuda' is the GPU that is current; on a CPU there is one.
+        current = self.device.index if wanted.type == 'cpu' else torch.cuda.current_device()
+        return (current if wanted.index is None else wanted.index) != self.device.index
+
     def full(self, value: Any, dtype: DType, shape: Sequence[int] = ()) -> Value:
         return _paoding.full(tuple(shape), value, dtype, self.graph)
 
