@@ -279,8 +279,8 @@ TEST(Attention, InMixedPrecisionItReads16Bits) {
   options.precision = bf16;
   Program program(built.graph, options);
   EXPECT_TRUE(has_claimed(program)) << program.plan_text();
-  EXPECT_NE(program.plan_text().find("attention s4:bf16[1,2,256,32], s5:f32[1,2,256]"), std::string::npos)
-      << program.plan_text();
+  const std::string plan = program.plan_text(), line = plan.substr(plan.find("attention s"), 40);
+  EXPECT_NE(line.find(":bf16[1,2,256,32]"), std::string::npos) << plan;
   Tensors got = program.run(built.feeds);
   a.dtype = bf16;  // for its tolerance
   expect_near(got, a, "mixed precision");
