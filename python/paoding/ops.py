@@ -18,6 +18,8 @@ __all__ = [
     'argmax',
     'argmin',
     'argsort',
+    'attention',
+    'attention_grad',
     'avg_pool2d_grad',
     'binary_cross_entropy_with_logits',
     'cast',
@@ -195,6 +197,16 @@ def argmin(a: ValueLike, axis: int, keepdims: bool = False) -> Value:
 def argsort(a: ValueLike, axis: int = -1, descending: bool = False) -> Value:
     """where the elements of a in order along axis come from."""
     return call_one('argsort', (a,), {'axis': axis, 'descending': descending})
+
+
+def attention(q: ValueLike, k: ValueLike, v: ValueLike, bias: ValueLike | None = None, mask: ValueLike | None = None, lengths: ValueLike | None = None, slopes: ValueLike | None = None, first: ValueLike | None = None, run: ValueLike | None = None, seed: ValueLike | None = None, *, scale: float, left: int = -1, right: int = -1, bottom_right: bool = False, has_bias: bool = False, has_mask: bool = False, has_lengths: bool = False, has_slopes: bool = False, dropout: float = 0, stream: int = 0) -> tuple[Value, ...]:
+    """softmax(scale q k^T + bias) v over keys that are seen, and the logarithms of the softmax's sums."""
+    return call_all('attention', (q, k, v, bias, mask, lengths, slopes, first, run, seed), {'scale': scale, 'left': left, 'right': right, 'bottom_right': bottom_right, 'bias': has_bias, 'mask': has_mask, 'lengths': has_lengths, 'slopes': has_slopes, 'dropout': dropout, 'stream': stream})
+
+
+def attention_grad(q: ValueLike, k: ValueLike, v: ValueLike, result: ValueLike, dresult: ValueLike, lse: ValueLike, dlse: ValueLike | None = None, bias: ValueLike | None = None, mask: ValueLike | None = None, lengths: ValueLike | None = None, slopes: ValueLike | None = None, first: ValueLike | None = None, run: ValueLike | None = None, seed: ValueLike | None = None, *, scale: float, left: int = -1, right: int = -1, bottom_right: bool = False, has_bias: bool = False, has_mask: bool = False, has_lengths: bool = False, has_slopes: bool = False, dropout: float = 0, stream: int = 0, has_dlse: bool = False) -> tuple[Value, ...]:
+    """gradients of attention for q, k, v and the bias where there is one."""
+    return call_all('attention_grad', (q, k, v, result, dresult, lse, dlse, bias, mask, lengths, slopes, first, run, seed), {'scale': scale, 'left': left, 'right': right, 'bottom_right': bottom_right, 'bias': has_bias, 'mask': has_mask, 'lengths': has_lengths, 'slopes': has_slopes, 'dropout': dropout, 'stream': stream, 'dlse': has_dlse})
 
 
 def avg_pool2d_grad(dy: ValueLike, kernel: Ints, size: Ints, stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), count_padding: bool = True) -> Value:
