@@ -170,17 +170,79 @@ def test_an_lstm_that_projects_is_a_graph_break_and_eagers():
     same(compiled(x), model(x.sin()), 3e-5)
 
 
-def test_a_packed_sequence_is_eagers():
-    model = nn.LSTM(8, 8, batch_first=True)
+class OfPacked(nn.Module):
+    def __init__(self, kind=nn.LSTM, sorts=True, batch_first=True, padding=0.0, total=None, **options):
+        super().__init__()
+        self.table, self.layers = nn.Embedding(50, 8), kind(8, 12, 2, batch_first=batch_first, **options)
+        self.packing = {'batch_first': batch_first, 'enforce_sorted': not sorts}
+        self.padding = {'batch_first': batch_first, 'padding_value': padding, 'total_length': total}
 
-    def call(x, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(x.sin(), lengths, batch_first=True)
-        output, (last, _) = model(packed)
-        padded, counts = nn.utils.rnn.pad_packed_sequence(output, batch_first=True, total_length=7)
-        return padded.relu(), counts, last.tanh()
+    def forward(self, ids, lengths, hx=None):
+        packed = nn.utils.rnn.pack_padded_sequence(self.table(ids), lengths, **self.packing)
+        output, last = self.layers(packed, hx)
+        padded, counts = nn.utils.rnn.pad_packed_sequence(output, **self.padding)
+        return padded, counts, last
 
-    x, lengths = torch.randn(3, 6, 8), torch.tensor([6, 4, 2], device='cpu')
-    same(torch.compile(call, backend='paoding')(x, lengths), call(x, lengths), 3e-5)
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        {},
+        {'kind': nn.GRU, 'bidirectional': True, 'total': 9},
+        {'kind': nn.RNN, 'batch_first': False, 'padding': -2.0},
+        {'sorts': False, 'bidirectional': True, 'bias': False},
+        {'batch_first': False, 'total': 8, 'padding': 1.0, 'dropout': 0.0},
+    ],
+)
+def test_layers_of_packed_sequences_are_whole_and_eagers(options):
+    model = OfPacked(**options)
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(twin, backend='paoding')
+    torch.manual_seed(1)
+    for lengths in ([7, 4, 4], [5, 5, 1], [6, 2, 2]):
+        if options.get('sorts', True):
+            lengths = lengths[1:] + lengths[:1]
+        lengths = torch.tensor(lengths, device='cpu')
+        ids = torch.randint(0, 50, (3, 7) if options.get('batch_first', True) else (7, 3))
+        made, wanted = compiled(ids, lengths), model(ids, lengths)
+        same(made, wanted, 3e-5)
+        seeds = [torch.randn_like(each) for each in leaves(wanted) if each.requires_grad]
+        grads = []
+        for results, module in ((made, twin), (wanted, model)):
+            floats = [each for each in leaves(results) if each.requires_grad]
+            grads.append(torch.autograd.grad(floats, list(module.parameters()), seeds))
+        for a, b in zip(*grads):
+            same(a, b, 1e-4)
+    if options.get('sorts') is False:
+        return  # nothing but the batch's first size says how many rows there are: the layers are PyTorch's
+    counters = torch._dynamo.utils.counters['graph_break']
+    assert all('pack_padded_sequence' in reason for reason in counters), counters
+    assert any('recurrent' in str(node.target) for node in nodes_compiled(twin, ids, lengths)), 'the layers are ops of ours'
+
+
+def nodes_compiled(model, *args):
+    """Of the graphs that Dynamo makes of a model."""
+    found = []
+
+    def keep(gm, inputs, settings, listener):
+        found.extend(gm.graph.nodes)
+        return gm.forward
+
+    torch._dynamo.reset()
+    with unittest.mock.patch.object(backend, 'compiled', keep):
+        torch.compile(model, backend='paoding')(*args)
+    return found
+
+
+def test_a_layer_of_a_packed_sequence_takes_states():
+    model = nn.GRU(8, 8)
+
+    def call(x, lengths, h):
+        output, last = model(nn.utils.rnn.pack_padded_sequence(x, lengths), h)
+        return output.data * 2, last
+
+    x, lengths, h = torch.randn(6, 3, 8), torch.tensor([6, 4, 2], device='cpu'), torch.randn(1, 3, 8)
+    same(torch.compile(call, backend='paoding')(x, lengths, h), call(x, lengths, h), 3e-5)
 
 
 def test_recurrent_layers_of_other_backends_are_left():

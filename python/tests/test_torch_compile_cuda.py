@@ -6,10 +6,7 @@ import copy
 
 import pytest
 
-from torch_or_skip import torch
-
-if not torch.cuda.is_available():
-    pytest.skip('not run: no GPU here', allow_module_level=True)
+from torch_gpu_or_skip import torch
 from torch import nn
 
 import test_torch_compile as on_cpu

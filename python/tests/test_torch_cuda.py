@@ -7,9 +7,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
-if not torch.cuda.is_available():
-    pytest.skip('not run: no GPU here', allow_module_level=True)
+from torch_gpu_or_skip import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import paoding.torch as pt

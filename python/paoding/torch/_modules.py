@@ -14,168 +14,170 @@ from ._packed import packed, padded
 from ._projected import projected_lstm
 from ._recurrence import Direction, dtype_of, forward, recurrent
 from ._steps import by_steps, cell_state_dtype
-from ._traced import by_torchs_layers, packed_by_torchs_layers
+from ._traced import by_torchs_layers, each_state, packed_by_torchs_layers, parameter_of
 from ._ways import Way, way_of
 
 _CELLS = {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}
+
+
+def layers_forward(module: Any, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
+    """Of a layer of ours or of torch.nn's: what its forward() gives. `lengths` [B] may stand for a PackedSequence."""
+    if isinstance(input, PackedSequence):
+        return _packed(module, input, hx)
+    if isinstance(input, torch.fx.Proxy):
+        # A module that torch.fx does not look into, as those of torch.nn are.
+        tracer: Any = input.tracer
+        return tracer.create_proxy('call_module', tracer.path_of_module(module), (input, hx, lengths), {})
+    if input.dim() not in (2, 3):
+        raise ValueError(f'LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead')
+    is_batched = input.dim() == 3
+    if not is_batched:
+        input = input.unsqueeze(0 if module.batch_first else 1)
+        hx = None if hx is None else each_state(hx, lambda state: state.unsqueeze(1))
+    xs = input.transpose(0, 1) if module.batch_first else input
+    way = way_of((xs,))
+    if lengths is not None:
+        if way != 'traced' and tuple(lengths.shape) != (xs.shape[1],):
+            raise RuntimeError(
+                f'lengths has shape {list(lengths.shape)}, needed is [{xs.shape[1]}], one for each row'
+            )
+        lengths = lengths_at(checked(lengths, xs.shape[0], way), xs.device)
+    output, last = _layers(module, xs, hx, lengths, way)
+    output = output.transpose(0, 1) if module.batch_first else output
+    if not is_batched:
+        output, last = (
+            output.squeeze(0 if module.batch_first else 1),
+            each_state(last, lambda state: state.squeeze(1)),
+        )
+    return output, last
+
+
+def _packed(module: Any, input: PackedSequence, hx: Any) -> Any:
+    data, batch_sizes, sorted_indices, unsorted_indices = input
+    if hx is not None and sorted_indices is not None:
+        hx = each_state(hx, lambda state: state.index_select(1, sorted_indices))
+    way = way_of((data,))
+    if way == 'traced':
+        data, last = packed_by_torchs_layers(module, data, batch_sizes, hx)
+    else:
+        xs, lengths = padded(input, hx, way)
+        output, last = _layers(module, xs, hx, lengths_at(lengths, xs.device), way)
+        data = packed(output, lengths, data.shape[0], way)
+    if unsorted_indices is not None:
+        last = each_state(last, lambda state: state.index_select(1, unsorted_indices))
+    return PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices), last
+
+
+def _layers(module: Any, xs: Tensor, hx: Any, lengths: Tensor | None, way: Way) -> tuple[Tensor, Any]:
+    if way == 'traced':
+        return by_torchs_layers(module, xs, hx, lengths)
+    cell = _CELLS[module.mode]
+    count = module.num_layers * (2 if module.bidirectional else 1)
+    _check(module, xs, hx, count)
+    if torch.is_autocast_enabled(xs.device.type):
+        xs = xs.to(torch.get_autocast_dtype(xs.device.type))
+    h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
+    ends_h: list[Tensor] = []
+    ends_c: list[Any] = []
+    for layer in range(module.num_layers):
+        outputs = []
+        for direction in range(2 if module.bidirectional else 1):
+            at = len(ends_h)
+            first_h, first_c = (
+                state if state is None or count == 1 else state[at : at + 1] for state in (h0, c0)
+            )
+            output, last_h, last_c = _direction(
+                module, cell, xs, layer, direction == 1, first_h, first_c, lengths, way
+            )
+            outputs.append(output)
+            ends_h.append(last_h)
+            ends_c.append(last_c)
+        xs = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        if module.dropout > 0 and module.training and layer + 1 < module.num_layers:
+            xs = torch.nn.functional.dropout(xs, module.dropout)
+    last: Any = ends_h[0] if count == 1 else torch.cat(ends_h)
+    if cell == 'lstm':
+        last = (last, ends_c[0] if count == 1 else torch.cat(ends_c))
+    return xs, last
+
+
+def _check(module: Any, xs: Tensor, hx: Any, count: int) -> None:
+    if xs.shape[-1] != module.input_size:
+        raise RuntimeError(
+            f'input.size(-1) must be equal to input_size. Expected {module.input_size}, got {xs.shape[-1]}'
+        )
+    if xs.shape[0] == 0:
+        raise RuntimeError('Expected sequence length to be larger than 0 in RNN')
+    batch, hidden = xs.shape[1], module.hidden_size
+    states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
+    for state, width in zip(states, (module.proj_size or hidden, hidden)):
+        wanted = (count, batch, width)
+        if tuple(state.shape) != wanted:
+            raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
+
+
+def _direction(
+    module: Any,
+    cell: str,
+    xs: Tensor,
+    layer: int,
+    is_reverse: bool,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    way: Way,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
+    w, u = parameter_of(module, f'weight_ih_{suffix}'), parameter_of(module, f'weight_hh_{suffix}')
+    b_ih, b_hh = None, None
+    if module.bias:
+        b_ih, b_hh = parameter_of(module, f'bias_ih_{suffix}'), parameter_of(module, f'bias_hh_{suffix}')
+    dtype = xs.dtype
+    if h0 is not None and h0.dtype != dtype:
+        h0 = h0.to(dtype)
+    if c0 is not None:
+        c0 = c0.to(cell_state_dtype(cell, dtype))
+    if way == 'steps' or (module.proj_size > 0 and xs.shape[1] == 0):
+        dtype_of(xs)
+        p = parameter_of(module, f'weight_hr_{suffix}').to(dtype) if module.proj_size > 0 else None
+        b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+        output, last_h, last_c = by_steps(
+            cell, xs, w.to(dtype), u.to(dtype), p, b_ih, b_hh, h0, c0, lengths, is_reverse
+        )
+        return output, last_h, None if last_c is None else last_c.to(dtype)
+    if module.proj_size > 0:
+        p = parameter_of(module, f'weight_hr_{suffix}').to(dtype)
+        b = None if b_ih is None or b_hh is None else b_ih.to(dtype) + b_hh.to(dtype)
+        return projected_lstm(xs, w.to(dtype), u.to(dtype), p, b, h0, c0, lengths, is_reverse)
+    is_training = torch.is_grad_enabled() and (
+        w.requires_grad
+        or xs.requires_grad
+        or u.requires_grad
+        or any(each is not None and each.requires_grad for each in (b_ih, b_hh, h0, c0))
+    )
+    is_plain = way == 'kernels'
+    # Nothing that is made of weights is kept from call to call: that they were written (through .data, by a fused
+    # optimizer, by NumPy, by a captured graph) is nowhere to be seen.
+    if w.dtype != dtype:
+        w, u = w.to(dtype), u.to(dtype)
+        b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+    if is_plain and is_training:
+        output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
+    else:
+        run = forward if is_plain else recurrent
+        states, last_h, last_c, *_ = run(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training)
+        output = states[:-1] if is_reverse else states[1:]
+    if last_c is not None and last_c.dtype != dtype and cell == 'lstm':
+        last_c = last_c.to(dtype)
+    return output, last_h, last_c
 
 
 class _Recurrent(torch.nn.RNNBase):
     """What the three share. `lengths` [B], on the device of the input, may stand for a PackedSequence. They are no
     torch.nn.LSTM and its like themselves, since torch.compile does not go into those."""
 
-    def _cell(self) -> str:
-        return _CELLS[self.mode]
-
     def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
-        if isinstance(input, PackedSequence):
-            return self._packed(input, hx)
-        if isinstance(input, torch.fx.Proxy):
-            # A module that torch.fx does not look into, as those of torch.nn are.
-            tracer: Any = input.tracer
-            return tracer.create_proxy('call_module', tracer.path_of_module(self), (input, hx, lengths), {})
-        if input.dim() not in (2, 3):
-            raise ValueError(f'LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead')
-        is_batched = input.dim() == 3
-        if not is_batched:
-            input = input.unsqueeze(0 if self.batch_first else 1)
-            hx = None if hx is None else self._each(hx, lambda state: state.unsqueeze(1))
-        xs = input.transpose(0, 1) if self.batch_first else input
-        way = way_of((xs,))
-        if lengths is not None:
-            if way != 'traced' and tuple(lengths.shape) != (xs.shape[1],):
-                raise RuntimeError(
-                    f'lengths has shape {list(lengths.shape)}, needed is [{xs.shape[1]}], one for each row'
-                )
-            lengths = lengths_at(checked(lengths, xs.shape[0], way), xs.device)
-        output, last = self._layers(xs, hx, lengths, way)
-        output = output.transpose(0, 1) if self.batch_first else output
-        if not is_batched:
-            output, last = (
-                output.squeeze(0 if self.batch_first else 1),
-                self._each(last, lambda state: state.squeeze(1)),
-            )
-        return output, last
-
-    def _packed(self, input: PackedSequence, hx: Any) -> Any:
-        data, batch_sizes, sorted_indices, unsorted_indices = input
-        if hx is not None and sorted_indices is not None:
-            hx = self._each(hx, lambda state: state.index_select(1, sorted_indices))
-        way = way_of((data,))
-        if way == 'traced':
-            data, last = packed_by_torchs_layers(self, data, batch_sizes, hx)
-        else:
-            xs, lengths = padded(input, hx, way)
-            output, last = self._layers(xs, hx, lengths_at(lengths, xs.device), way)
-            data = packed(output, lengths, data.shape[0], way)
-        if unsorted_indices is not None:
-            last = self._each(last, lambda state: state.index_select(1, unsorted_indices))
-        return PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices), last
-
-    @staticmethod
-    def _each(states: Any, change: Any) -> Any:
-        return tuple(change(state) for state in states) if isinstance(states, tuple) else change(states)
-
-    def _layers(self, xs: Tensor, hx: Any, lengths: Tensor | None, way: Way) -> tuple[Tensor, Any]:
-        if way == 'traced':
-            return by_torchs_layers(self, xs, hx, lengths)
-        cell = self._cell()
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        self._check(xs, hx, count)
-        if torch.is_autocast_enabled(xs.device.type):
-            xs = xs.to(torch.get_autocast_dtype(xs.device.type))
-        h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
-        ends_h: list[Tensor] = []
-        ends_c: list[Any] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(2 if self.bidirectional else 1):
-                at = len(ends_h)
-                first_h, first_c = (
-                    state if state is None or count == 1 else state[at : at + 1] for state in (h0, c0)
-                )
-                output, last_h, last_c = self._direction(
-                    cell, xs, layer, direction == 1, first_h, first_c, lengths, way
-                )
-                outputs.append(output)
-                ends_h.append(last_h)
-                ends_c.append(last_c)
-            xs = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
-            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
-                xs = torch.nn.functional.dropout(xs, self.dropout)
-        last: Any = ends_h[0] if count == 1 else torch.cat(ends_h)
-        if cell == 'lstm':
-            last = (last, ends_c[0] if count == 1 else torch.cat(ends_c))
-        return xs, last
-
-    def _check(self, xs: Tensor, hx: Any, count: int) -> None:
-        if xs.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f'input.size(-1) must be equal to input_size. Expected {self.input_size}, got {xs.shape[-1]}'
-            )
-        if xs.shape[0] == 0:
-            raise RuntimeError('Expected sequence length to be larger than 0 in RNN')
-        batch, hidden = xs.shape[1], self.hidden_size
-        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
-        for state, width in zip(states, (self.proj_size or hidden, hidden)):
-            wanted = (count, batch, width)
-            if tuple(state.shape) != wanted:
-                raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
-
-    def _direction(
-        self,
-        cell: str,
-        xs: Tensor,
-        layer: int,
-        is_reverse: bool,
-        h0: Tensor | None,
-        c0: Tensor | None,
-        lengths: Tensor | None,
-        way: Way,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
-        w, u = self._of(f'weight_ih_{suffix}'), self._of(f'weight_hh_{suffix}')
-        b_ih, b_hh = None, None
-        if self.bias:
-            b_ih, b_hh = self._of(f'bias_ih_{suffix}'), self._of(f'bias_hh_{suffix}')
-        dtype = xs.dtype
-        if h0 is not None and h0.dtype != dtype:
-            h0 = h0.to(dtype)
-        if c0 is not None:
-            c0 = c0.to(cell_state_dtype(cell, dtype))
-        if way == 'steps' or (self.proj_size > 0 and xs.shape[1] == 0):
-            dtype_of(xs)
-            p = self._of(f'weight_hr_{suffix}').to(dtype) if self.proj_size > 0 else None
-            b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
-            output, last_h, last_c = by_steps(
-                cell, xs, w.to(dtype), u.to(dtype), p, b_ih, b_hh, h0, c0, lengths, is_reverse
-            )
-            return output, last_h, None if last_c is None else last_c.to(dtype)
-        if self.proj_size > 0:
-            p = self._of(f'weight_hr_{suffix}').to(dtype)
-            b = None if b_ih is None or b_hh is None else b_ih.to(dtype) + b_hh.to(dtype)
-            return projected_lstm(xs, w.to(dtype), u.to(dtype), p, b, h0, c0, lengths, is_reverse)
-        is_training = torch.is_grad_enabled() and (
-            w.requires_grad
-            or xs.requires_grad
-            or u.requires_grad
-            or any(each is not None and each.requires_grad for each in (b_ih, b_hh, h0, c0))
-        )
-        is_plain = way == 'kernels'
-        # Nothing that is made of weights is kept from call to call: that they were written (through .data, by a fused
-        # optimizer, by NumPy, by a captured graph) is nowhere to be seen.
-        if w.dtype != dtype:
-            w, u = w.to(dtype), u.to(dtype)
-            b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
-        if is_plain and is_training:
-            output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
-        else:
-            run = forward if is_plain else recurrent
-            states, last_h, last_c, *_ = run(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training)
-            output = states[:-1] if is_reverse else states[1:]
-        if last_c is not None and last_c.dtype != dtype and cell == 'lstm':
-            last_c = last_c.to(dtype)
-        return output, last_h, last_c
+        return layers_forward(self, input, hx, lengths)
 
     def __prepare_scriptable__(self) -> torch.nn.Module:
         """What torch.jit.script makes of it, in the model too: torch.nn's layer, with these parameters."""
@@ -183,10 +185,6 @@ class _Recurrent(torch.nn.RNNBase):
         made = theirs.__new__(theirs)
         made.__setstate__(self.__getstate__())  # type: ignore[no-untyped-call]
         return made
-
-    def _of(self, name: str) -> Tensor:
-        value = self._parameters.get(name)  # faster, but not where what is called so is made of other parameters
-        return getattr(self, name) if value is None else value
 
 
 class LSTM(_Recurrent):

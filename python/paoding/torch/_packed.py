@@ -17,10 +17,8 @@ def padded(packed: PackedSequence, hx: Any, way: Way) -> tuple[Tensor, Tensor]:
     """[T, B, ..] and the rows' lengths [B]. Only what runs knows B from the sequence itself."""
     data, batch_sizes, sorted_indices, _ = packed
     if way == 'steps':
-        counts = torch.arange(int(batch_sizes[0]), device='cpu') < batch_sizes.unsqueeze(1)
-        # Rows of the data lie step by step.
-        index = torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0).to(data.device)
-        return torch.where(counts.unsqueeze(2).to(data.device), data[index], 0), counts.sum(0)
+        counts, index = _places(batch_sizes)
+        return torch.where(counts.unsqueeze(2).to(data.device), data[index.to(data.device)], 0), counts.sum(0)
     if way != 'op':
         return _pad(data, batch_sizes)
     batch = -1
@@ -38,12 +36,27 @@ def packed(xs: Tensor, lengths: Tensor, rows: int, way: Way) -> Tensor:
         data: Tensor = pack_padded(xs, lengths, rows)
         return data
     if way == 'steps':
-        counts = torch.arange(xs.shape[0], device='cpu').unsqueeze(1) < lengths
-        return xs.flatten(0, 1).index_select(0, counts.flatten().nonzero()[:, 0].to(xs.device))
+        return xs.flatten(0, 1).index_select(0, _rows_of(lengths, xs.shape[0]).to(xs.device))
     return _pack(xs, lengths)
 
 
+def _places(batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """[T, B] on the CPU: whether there is an element, and its row of the data, which lie step by step; 0 where there is none."""
+    counts = torch.arange(int(batch_sizes[0]), device='cpu') < batch_sizes.unsqueeze(1)
+    return counts, torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0)
+
+
+def _rows_of(lengths: Tensor, steps: int) -> Tensor:
+    """The elements that are there, as rows of [T B, ..]; lengths on the CPU."""
+    return (torch.arange(steps, device='cpu').unsqueeze(1) < lengths).flatten().nonzero()[:, 0]
+
+
 def _pad(data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
+    if data.is_cuda:  # PyTorch's own copies step by step
+        counts, index = _places(batch_sizes)
+        rows = data.index_select(0, index.flatten().to(data.device)).unflatten(0, index.shape)
+        is_there = counts.to(data.device).view(*counts.shape, *(1,) * (data.ndim - 1))
+        return torch.where(is_there, rows, torch.zeros((), dtype=data.dtype, device=data.device)), counts.sum(0)
     xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))
     return xs, lengths
 
@@ -51,6 +64,8 @@ def _pad(data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
 def _pack(xs: Tensor, lengths: Tensor) -> Tensor:
     if xs.shape[1] == 0:
         return xs.flatten(0, 1).clone()
+    if xs.is_cuda:
+        return xs.flatten(0, 1).index_select(0, _rows_of(lengths, xs.shape[0]).to(xs.device))
     data, _ = torch._VF._pack_padded_sequence(xs, lengths, False)
     return data
 
@@ -77,6 +92,31 @@ def pack_padded(xs: Tensor, lengths: Tensor, rows: int) -> Tensor:
 @pack_padded.register_fake
 def _(xs: Tensor, lengths: Tensor, rows: int) -> Tensor:
     return xs.new_empty((rows, *xs.shape[2:]))
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """torch.nn.utils.rnn.pad_packed_sequence by an op, for graphs that are compiled for paoding."""
+    data, batch_sizes, sorted_indices, unsorted_indices = sequence
+    xs, lengths = padded(sequence, None, 'op')
+    steps = batch_sizes.shape[0]
+    if padding_value != 0:
+        is_there = torch.arange(steps, device='cpu').unsqueeze(1) < lengths
+        xs = torch.where(is_there.to(data.device).view(*is_there.shape, *(1,) * (data.ndim - 1)), xs, padding_value)
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(
+                'Expected total_length to be at least the length of the longest sequence in input, but got '
+                f'total_length={total_length} and max sequence length being {steps}'
+            )
+        xs = torch.nn.functional.pad(xs, (0, 0) * (xs.ndim - 1) + (0, total_length - steps), value=padding_value)
+    if batch_first:
+        xs = xs.transpose(0, 1)
+    if unsorted_indices is not None:
+        xs = xs.index_select(0 if batch_first else 1, unsorted_indices)
+        lengths = lengths[unsorted_indices.cpu()]
+    return xs, lengths
 
 
 def _keep_padded(ctx: Any, inputs: Any, output: Any) -> None:

@@ -33,7 +33,7 @@ bool is_last_of_all(const Steps& steps, const Wait& wait) {
   return true;
 }
 
-// What the GPU was idle for is the recorder's, which is at work between this wait and the next launch.
+// The GPU's idle time after the wait is the recorder's, which is at work until the next launch.
 bool is_the_recorders(const Steps& steps, const Wait& wait) {
   const Trace& trace = steps.trace();
   std::int64_t recording = 0;

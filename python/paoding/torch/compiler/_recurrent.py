@@ -17,11 +17,14 @@ import torch
 from torch import Tensor, fx
 
 from .._memory import FLOATS
+from .._modules import layers_forward
+from .._packed import pad_packed_sequence
 from .._recurrence import direct_backward, direct_forward, recurrent
 from .._steps import cell_state_dtype
 
 _state = threading.local()
 _CELLS = ('lstm', 'gru', 'rnn_tanh', 'rnn_relu')
+_LAYERS = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)
 
 
 @contextlib.contextmanager
@@ -149,7 +152,7 @@ def install() -> None:
     install.is_done = True  # type: ignore[attr-defined]
     try:
         _let_dynamo_in()
-        _break_at_padding()
+        _call_ours()
         for cell in _CELLS:
             _replace(getattr(torch.ops.aten, cell).input, functools.partial(_of_input, cell))
     except Exception as mistake:  # of a PyTorch that has changed: recurrent layers are graph breaks, as they were
@@ -177,12 +180,11 @@ def _let_dynamo_in() -> None:
     from torch._dynamo.variables.builder import VariableBuilder
 
     wrap = VariableBuilder.wrap_module
-    kinds = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)
 
     @functools.wraps(wrap)
     def wrap_module(self: Any, value: Any) -> Any:
         # Not into those that project: PyTorch's own decomposition gives other last states than its kernels.
-        if isinstance(value, kinds) and not value.proj_size and _is_backend(self.tx.output.compiler_fn):
+        if isinstance(value, _LAYERS) and not value.proj_size and _is_backend(self.tx.output.compiler_fn):
             with config.patch(allow_rnn=True):
                 return wrap(self, value)
         return wrap(self, value)
@@ -190,10 +192,34 @@ def _let_dynamo_in() -> None:
     VariableBuilder.wrap_module = wrap_module  # type: ignore[method-assign]
 
 
-def _break_at_padding() -> None:
-    """pad_packed_sequence ends the graph: with tensors that have no data, as Dynamo has them, it raises."""
-    torch._dynamo.disallow_in_graph(torch._VF._pad_packed_sequence)
-    warnings.filterwarnings('ignore', message='Dynamo does not know how to trace the builtin .*_pad_packed_sequence')
+def _call_ours() -> None:
+    """In graphs for paoding, layers of a PackedSequence and pad_packed_sequence are functions of ours; other layers go by
+    torch.lstm and its like."""
+    from torch._dynamo.variables.functions import UserFunctionVariable
+
+    rnn = torch.nn.utils.rnn
+    forwards = {layer.forward for layer in _LAYERS}
+    call = UserFunctionVariable.call_function
+
+    @functools.wraps(call)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if self.fn in forwards or self.fn is rnn.pad_packed_sequence:
+            made = _our_function(self.fn, args) if _is_backend(tx.output.compiler_fn) else None
+            if made is not None:
+                return call(UserFunctionVariable(made), tx, args, kwargs)
+        return call(self, tx, args, kwargs)
+
+    UserFunctionVariable.call_function = call_function  # type: ignore[method-assign]
+    # Its number of rows depends on data, so a graph ends there.
+    torch._dynamo.disallow_in_graph(torch._VF._pack_padded_sequence)
+    warnings.filterwarnings('ignore', message='Dynamo does not know how to trace the builtin .*_pack_padded_sequence')
+
+
+def _our_function(function: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
+    if function is torch.nn.utils.rnn.pad_packed_sequence:
+        return pad_packed_sequence
+    is_packed = len(args) > 1 and args[1].python_type() is torch.nn.utils.rnn.PackedSequence
+    return layers_forward if is_packed else None
 
 
 # ---- calls ----
