@@ -139,8 +139,8 @@ class MultiHeadAttention {
  public:
   MultiHeadAttention(Graph& graph, std::string_view name, std::int64_t width, std::int64_t heads,
                      const MultiHeadAttentionOptions& options = {});
-  /// `options` as in scaled_dot_product_attention for [B, heads, T, S], with the layer's dropout; a mask of three axes
-  /// is [B, T, S], for every head.
+  /// `options` as in scaled_dot_product_attention for [B, heads, T, S], with the layer's dropout; a mask or bias of
+  /// three axes is [B, T, S], for every head.
   Value operator()(const Value& queries, const Value& keys, const Value& values,
                    const AttentionOptions& options = {}) const;
   /// Self-attention.

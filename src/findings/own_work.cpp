@@ -37,6 +37,8 @@ constexpr auto kOwnOps = std::to_array<OwnOp>({
     {"conv2d_pool", convolution},
     {"conv2d_pool_grad_input", convolution},
     {"conv2d_pool_grad_weight", convolution},
+    {"attention", attention},
+    {"attention_grad", attention},
     {"lstm_recurrence", recurrence},
     {"gru_recurrence", recurrence},
     {"rnn_recurrence", recurrence},
@@ -110,7 +112,8 @@ KernelKind own_kind(const Trace& trace, const Site& site) {
   for (auto m = site.members_begin; m < site.members_end; ++m) {
     ++count[static_cast<std::size_t>(kind_of_label(trace.text(trace.members()[m].op)))];
   }
-  for (const KernelKind kind : {convolution, product, recurrence, reduction, pointwise, cast, layout, fill}) {
+  for (const KernelKind kind :
+       {convolution, product, attention, recurrence, reduction, pointwise, cast, layout, fill}) {
     if (count[static_cast<std::size_t>(kind)] > 0) return kind;
   }
   return other;

@@ -93,8 +93,8 @@ Value MultiHeadAttention::turned(const Value& heads, const Value& position) cons
 Value MultiHeadAttention::joined(const Value& query, const KeysAndValues& memory, const AttentionOptions& given) const {
   AttentionOptions options = given;
   options.dropout = dropout_;
-  if (options.mask.valid() && options.mask.shape().rank() == 3) {
-    options.mask = reshape(options.mask, options.mask.shape().with_inserted(1, 1));
+  for (Value* each : {&options.mask, &options.bias}) {  // [B, T, S], of all heads
+    if (each->valid() && each->shape().rank() == 3) *each = reshape(*each, each->shape().with_inserted(1, 1));
   }
   const Value seen = scaled_dot_product_attention(query, memory.keys, memory.values, options);
   const ValueScope out("out", seen);
