@@ -61,13 +61,13 @@ Case attention_case(const AttentionSize& s, AttentionPass pass, double goal_us) 
   c.section = 'T';
   c.kind = fmt::format("attention_{}", name);
   c.dtype = DType::bf16;
-  c.name = fmt::format("attention/{}_b{}_h{}_t{}_w{}{}", name, s.batch, s.heads, s.rows, s.width,
-                       s.causal ? "_causal" : "");
-  c.what = fmt::format("B {}, {} heads, T {}, width {}{}{}", s.batch, s.heads, s.rows, s.width,
-                       s.causal ? ", causal" : "",
-                       pass == AttentionPass::both       ? ", forward and all gradients"
-                       : pass == AttentionPass::backward ? ", gradients, logarithms of sums given"
-                                                : "");
+  c.name =
+      fmt::format("attention/{}_b{}_h{}_t{}_w{}{}", name, s.batch, s.heads, s.rows, s.width, s.causal ? "_causal" : "");
+  c.what =
+      fmt::format("B {}, {} heads, T {}, width {}{}{}", s.batch, s.heads, s.rows, s.width, s.causal ? ", causal" : "",
+                  pass == AttentionPass::both       ? ", forward and all gradients"
+                  : pass == AttentionPass::backward ? ", gradients, logarithms of sums given"
+                                                    : "");
   c.sizes = JsonObject()
                 .add("batch", s.batch)
                 .add("heads", s.heads)
@@ -104,8 +104,8 @@ Case attention_case(const AttentionSize& s, AttentionPass pass, double goal_us) 
 
 Cases attention_cases() {
   const AttentionSize gpt2{8, 12, 1024, 64, true}, wide{4, 16, 4096, 128, true}, shorter{128, 8, 50, 64, false};
-  return {attention_case(gpt2, AttentionPass::forward, 43),   attention_case(gpt2, AttentionPass::backward, 115),
-          attention_case(wide, AttentionPass::forward, 628),  attention_case(wide, AttentionPass::backward, 1601),
+  return {attention_case(gpt2, AttentionPass::forward, 43),    attention_case(gpt2, AttentionPass::backward, 115),
+          attention_case(wide, AttentionPass::forward, 628),   attention_case(wide, AttentionPass::backward, 1601),
           attention_case(shorter, AttentionPass::forward, 15), attention_case(shorter, AttentionPass::both, 45)};
 }
 

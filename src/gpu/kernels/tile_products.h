@@ -17,12 +17,13 @@ struct TileProduct {
   DType dtype = DType::bf16;
   int columns = 64;
   int a_rows = 0;            // of the left factor's TMA tile; 0: four words of a lane
-  int b_rows = 0;            // of the right factor's
+  int b_rows = 0;            // of the right factor's; 0: a last argument says how far its next 64 columns are
   bool is_b_across = false;  // its rows are one for every k, else they lie along K
 };
 
 /// The source of Tile, a place in shared memory that the tensor cores read, the same for all lanes of a warp:
-/// tile_at(pointer), tile_beyond(tile, elements). Stands after tensor_cores.cu and Stored.
+/// tile_at(pointer), tile_beyond(tile, elements), tile_distance(from, to) in 16 bytes; and work_out(values). Stands
+/// after tensor_cores.cu and Stored.
 std::string tile_text();
 /// The source of a product.
 std::string product_text(const TileProduct& product);

@@ -171,7 +171,7 @@ struct WgmmaProduct {
   float (*value_of)(unsigned bits);
   const void* next = nullptr;  // of rows that are in no TMA tile
   bool is_b_rows = false;      // in no TMA tile, 8 columns each
-  // Of products with a left factor in registers or more than one TMA tile a row: the rows of a TMA tile, the words of
+  // Where a factor has more than one TMA tile a row, or is in registers: the rows of a TMA tile, the words of
   // the four lanes that have this one's rows.
   int a_rows = 64, b_rows = 64;
   bool is_in_words = false;
@@ -266,10 +266,10 @@ inline void finish_wgmma_products(std::size_t most_left) {
       for (int i = 0; i < product.columns / 2; ++i) {
         const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
-          const float a = product.is_in_words       ? in_words(i / 2 % 2, k % 16)
-                          : product.next != nullptr ? of_rows(row, k)
-                                                    : element(product.a, product.pitch_a, product.a_rows,
-                                                              product.is_a_across, row, k);
+          const float a = product.is_in_words ? in_words(i / 2 % 2, k % 16)
+                          : product.next != nullptr
+                              ? of_rows(row, k)
+                              : element(product.a, product.pitch_a, product.a_rows, product.is_a_across, row, k);
           const float b = product.is_b_rows
                               ? in_rows(column, k)
                               : element(product.b, product.pitch_b, product.b_rows, product.is_b_across, column, k);

@@ -32,7 +32,8 @@ inline std::unique_ptr<Graph> graph_of(const AttentionCase& c, bool is_trained) 
   auto graph = std::make_unique<Graph>();
   const auto rows = [&](const char* name, std::int64_t heads, std::int64_t count, std::int64_t width) {
     if (!c.is_transposed) return graph->input(name, c.dtype, {c.batch, heads, count, width});
-    return transpose(graph->input(name, c.dtype, {c.batch, count, heads, width}), std::vector<std::int64_t>{0, 2, 1, 3});
+    return transpose(graph->input(name, c.dtype, {c.batch, count, heads, width}),
+                     std::vector<std::int64_t>{0, 2, 1, 3});
   };
   const Value q = rows("q", c.heads, c.queries, c.width), k = rows("k", c.key_heads, c.keys, c.width);
   const Value v = rows("v", c.key_heads, c.keys, c.value_width);

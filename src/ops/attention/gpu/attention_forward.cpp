@@ -10,47 +10,40 @@
 namespace paoding::hopper {
 namespace {
 
-constexpr std::int64_t kQueries = 128, kKeys = 128, kMostTiles = 8;
+constexpr int kKeys = 128;
+constexpr std::int64_t kMostTiles = 8;
+constexpr std::int64_t kOneColumns = 64;  // of a TMA tile of ones, behind the first one of values
 
 }  // namespace
 
-gpu::TextPlan plan_attention(const KernelCall& call) {
-  const AttentionShape shape(call, false);
+gpu::TextLaunch plan_attention(const AttentionShape& shape) {
   const AttentionForm& form = shape.form;
+  const Target& target = *shape.call->target;
+  const auto queries = static_cast<int>(shape.groups * kOfGroup);
   const std::int64_t width = shape.padded_width(), tile_bytes = kKeys * width * 2;
-  const std::int64_t owned_bytes = 2 * kQueries * width * 2;
+  const bool has_ones = width == kOneColumns;
+  const std::int64_t owned_bytes = 2 * queries * width * 2 + (has_ones ? kKeys * kOneColumns * 2 : 0);
   const std::int64_t stages = std::min(
-      kMostTiles, (call.target->shared_bytes - kAlign - owned_bytes - 2 * kBarrierBytes) / (tile_bytes + kBarrierBytes));
-  gpu::TextParts parts = shape.parts("attention", kThreads, stages);
-  parts.constants += fmt::format("constexpr bool kHasLogs = {};\n", shape.is_wanted(1));
-  parts.functions += gpu::product_text({"add_scores", form.dtype, kKeys, kQueries, kKeys, false}) +
-                     gpu::product_text({"add_values", form.dtype, static_cast<int>(width), 0, kKeys, true}) +
-                     gpu::sums_text(kKeys / 2) +
-                     (width == kKeys ? "" : gpu::sums_text(static_cast<int>(width) / 2)) + k_attention_tiles_cu +
-                     k_attention_forward_cu;
-  shape.add_items(&parts, form.heads, form.queries, kQueries, 2 * form.keys * width * 2 / form.group());
-  shape.add_strides(&parts, call.inputs.size(), "out");
-  shape.add_lengths(&parts);
-  for (const char* name : {"q", "k", "v"}) parts.operands.push_back(gpu::input_parameter(form.dtype, name));
-  if (shape.has_lengths()) {
-    parts.operands.push_back(
-        gpu::input_parameter(shape.layout(static_cast<std::size_t>(form.lengths)).type.dtype, "lengths"));
-  }
-  parts.operands.push_back(gpu::output_parameter(form.dtype, "out"));
-  parts.operands.push_back(gpu::output_parameter(DType::f32, "logs"));
-  parts.maps = {"queries", "keys", "values"};
-  parts.call = fmt::format("attend(queries, keys, values, {}, out, logs, size)",
-                           shape.has_lengths() ? "lengths" : "(const int*)nullptr");
+      kMostTiles, (target.shared_bytes - kAlign - owned_bytes - 2 * kBarrierBytes) / (tile_bytes + kBarrierBytes));
+  const auto columns = static_cast<int>(has_ones ? width + 8 : width);
+  gpu::TextParts parts = shape.parts("attention", shape.threads(), stages);
+  parts.constants += fmt::format("constexpr int kScores = {};\nconstexpr bool kHasOnes = {};\n", kKeys / 2, has_ones);
+  parts.functions += gpu::product_text({"add_scores", form.dtype, kKeys, queries, kKeys, false}) +
+                     gpu::product_text({"add_values", form.dtype, columns, 0, 0, true}) + gpu::sums_text(kKeys / 2) +
+                     (columns == kKeys ? "" : gpu::sums_text(columns / 2)) + k_attention_tiles_cu +
+                     k_attention_softmax_cu + k_attention_forward_cu;
+  shape.add_items(&parts, form.heads, form.queries, queries, 2 * form.keys * width * 2 / form.group(),
+                  form.hides_later());
+  shape.add_strides(&parts, shape.call->inputs.size(), "out");
+  shape.add_forward_operands(&parts);
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
   launch.shared_bytes =
       static_cast<unsigned>(kAlign + owned_bytes + 2 * kBarrierBytes + stages * (tile_bytes + kBarrierBytes));
-  launch.maps = {shape.map(kQ, kQueries), shape.map(kK, kKeys), shape.map(kV, kKeys)};
-  launch.why = fmt::format("{} blocks of {} queries by tiles of {} keys", shape.all_heads() * ceil_div(form.queries, kQueries),
-                           kQueries, kKeys);
-  gpu::TextPlan made;
-  made.launches.push_back(std::move(launch));
-  return made;
+  launch.maps = {shape.map(kQ, queries), shape.map(kK, kKeys), shape.map(kV, kKeys)};
+  launch.why = fmt::format("{} blocks of {} queries by tiles of {} keys",
+                           shape.all_heads() * ceil_div(form.queries, queries), queries, kKeys);
+  return launch;
 }
 
 }  // namespace paoding::hopper

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the GPU that is here, against float64: random shapes, rows that see nothing, NaNs behind the lengths,
-// scores near -120, the same bits in every run.
+// Attention on the best device that is here, a GPU where there is one, against float64: random shapes, rows that see
+// nothing, NaNs behind the lengths, scores near -120, the same bits in every run.
 #include <random>
 
 #include "ops/attention/gpu/attention_cases.h"
@@ -16,11 +16,11 @@ std::int64_t pick(std::mt19937* random, std::initializer_list<std::int64_t> all)
 
 AttentionCase random_case(std::mt19937* random) {
   AttentionCase c;
-  c.batch = pick(random, {1, 2, 5});
+  c.batch = pick(random, {1, 2});
   c.key_heads = pick(random, {1, 2});
-  c.heads = c.key_heads * pick(random, {1, 1, 3});
-  c.queries = pick(random, {1, 7, 50, 64, 65, 128, 130, 192, 320, 513});
-  c.keys = pick(random, {0, 0, 0, 1, 33, 64, 129, 192, 448});
+  c.heads = c.key_heads * pick(random, {1, 1, 2});
+  c.queries = pick(random, {1, 7, 50, 64, 65, 128, 130, 192, 320});
+  c.keys = pick(random, {0, 0, 0, 1, 33, 64, 129, 192, 260});
   if (c.keys == 0) c.keys = c.queries;
   c.width = pick(random, {64, 64, 128, 8, 40, 72, 96});
   c.value_width = pick(random, {0, 0, 64, 120});
@@ -34,20 +34,42 @@ AttentionCase random_case(std::mt19937* random) {
   return c;
 }
 
-// The tensor cores cut sums off, which the model of errors rounds.
-constexpr double kTimes = 2, kFewRoundings = 4;
+CompileOptions on_best_device() {
+  CompileOptions options;
+  options.device = Device::best();
+  return options;
+}
+
+// Compared with the largest result; of 16 bits a product's factors and results are rounded some times.
+constexpr double kTolerance = 1.6e-2;
+
+void expect_near(const Graph& graph, const Feeds& feeds, const Tensors& got) {
+  for (const auto& [name, expected] : evaluate_graph(graph, feeds)) {
+    const Dense values = got.at(name).to_doubles();
+    ASSERT_EQ(values.size(), expected.size());
+    double most = 1e-3, error = 0;
+    for (const double value : expected) most = std::max(most, std::fabs(value));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(values[i])) << name << " " << i;
+      error = std::max(error, std::fabs(values[i] - expected[i]));
+    }
+    EXPECT_LE(error, kTolerance * most) << name;
+  }
+}
 
 TEST(AttentionGpu, OfRandomShapesIsRight) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   std::mt19937 random(7);
-  CasesOnGpu cases;
-  for (int i = 0; i < 60; ++i) {
+  for (unsigned i = 0; i < 30; ++i) {
     const AttentionCase c = random_case(&random);
-    auto graph = graph_of(c, true);
-    const Feeds feeds = feeds_of(c, *graph, static_cast<unsigned>(i));
-    cases.add(to_string(c), std::move(graph), feeds, {}, kTimes);
+    SCOPED_TRACE(to_string(c));
+    const auto graph = graph_of(c, true);
+    const Feeds feeds = feeds_of(c, *graph, i);
+    Program program(*graph, on_best_device());
+    const Tensors tensors = to_tensors(*graph, feeds), got = program.run(tensors);
+    expect_near(*graph, feeds, got);
+    expect_same_bits(got, program.run(tensors));
+    if (testing::Test::HasFailure()) return;
   }
-  cases.check(kFewRoundings);
 }
 
 // Runs of one program with feeds that `change` has changed.
@@ -55,22 +77,20 @@ Tensors run(const AttentionCase& c, const std::function<void(Feeds*)>& change, i
   const auto graph = graph_of(c, true);
   Feeds feeds = feeds_of(c, *graph);
   change(&feeds);
-  CompileOptions options;
-  options.device = Device::best();
-  Program program(*graph, options);
+  Program program(*graph, on_best_device());
   const Tensors tensors = to_tensors(*graph, feeds), first = program.run(tensors);
   for (int i = 1; i < runs; ++i) expect_same_bits(first, program.run(tensors));
   return first;
 }
 
 TEST(AttentionGpu, HasTheSameBitsInEveryRun) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   const AttentionCase c{.batch = 3, .heads = 8, .key_heads = 4, .queries = 700, .keys = 700, .right = 0};
-  EXPECT_FALSE(run(c, [](Feeds*) {}, 20).empty());
+  EXPECT_FALSE(run(
+                   c, [](Feeds*) {}, 20)
+                   .empty());
 }
 
 TEST(AttentionGpu, DoesNotSeeNaNsBehindTheLengths) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const std::int64_t rows : {50, 100, 320}) {
     const AttentionCase c{
         .batch = 3, .heads = 2, .key_heads = 2, .queries = rows, .keys = rows, .right = 0, .has_lengths = true};
@@ -90,7 +110,6 @@ TEST(AttentionGpu, DoesNotSeeNaNsBehindTheLengths) {
 }
 
 TEST(AttentionGpu, TakesScoresFarFromZero) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const double of_q : {4.0, -4.0}) {
     AttentionCase c{.queries = 192, .keys = 192, .right = 0};  // 192 = 128 + 64
     c.scale = 0.5;

@@ -3,11 +3,11 @@
 // which the forward pass has kept; the gradient for a score is p (dp - delta), with dp the result's gradient times the
 // values, and delta the row's sum of p dp, which is that of the result times its gradient.
 
-constexpr int kOwned = 128, kStep = 64, kConsumers = 256, kScores = kStep / 2, kSums = kWidth / 2;
+constexpr int kOwned = kGroups * 64, kStep = 64, kConsumers = kGroups * 128, kScores = kStep / 2, kSums = kWidth / 2;
 constexpr int kOwnedElements = kOwned * kWidth, kStepElements = kStep * kWidth;
 constexpr int kTileElements = 2 * kStepElements;
 
-// Two operands of which a CTA owns 128 rows, and TMA tiles of 64 rows of two others that it goes over.
+// Two operands of which a CTA owns rows, 64 for each of its groups of four warps, and TMA tiles of 64 rows of two others that it goes over.
 struct Barriers {
   Mbarriers tiles;
   unsigned long long full[kOwnedSlots], free[kOwnedSlots];
@@ -37,9 +37,15 @@ PD_DEVICE Shared begin_shared(const Map& a, const Map& b, const Map& c, const Ma
   return shared;
 }
 
-PD_DEVICE Turn before_of(Turn turn) {
-  if (--turn.stage < 0) turn.stage = kStages - 1, --turn.round;
-  return turn;
+PD_DEVICE void leave_tile(const Shared& shared, const Turn& turn) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive_expect_tx(&shared.barriers->tiles.free[turn.stage], 0);
+}
+// Passes TMA tiles that have nothing for a group's rows.
+PD_DEVICE void pass_tiles(const Shared& shared, Turn& turn, int tiles) {
+  for (; tiles > 0; --tiles, turn.next()) {
+    wait_for(&shared.barriers->tiles.full[turn.stage], turn.round);
+    leave_tile(shared, turn);
+  }
 }
 
 // The rows that a CTA owns, in turns of kOwnedSlots places.
@@ -59,5 +65,5 @@ PD_DEVICE void bring_owned(const Shared& shared, const OwnedTurn& turn, const Ma
   bring_rows<kOwned>(to + kOwnedElements, b, row, head, batch, full);
 }
 
-// Of empty rows, and beyond the last row: nothing has a weight.
+// No key has a weight in empty rows, and beyond the last row.
 PD_DEVICE float log2_of_row(float log) { return log == -infinity() ? infinity() : log * kLog2E; }

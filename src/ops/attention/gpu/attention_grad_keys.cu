@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients for keys and values on Hopper: a CTA has 128 keys of a head at a time, and goes over the queries that see
+// Gradients for keys and values on Hopper: a CTA has some keys of a head at a time, and goes over the queries that see
 // them, and their result's gradient, in TMA tiles of 64, of all heads that share the keys, in one order. Scores come out
 // with keys as rows, so weights and the scores' gradients are left factors in registers. Nothing is shared with other
 // CTAs: sums have the same bits in every run.
@@ -14,10 +14,10 @@ PD_DEVICE void bring_items(const Map& queries, const Map& result_grads, const Ma
   OwnedTurn owned;
   Item item;
   for (int i = 0; find_item<false>(item, i, lengths, size); ++i) {
-    if (item.block < 0) continue;
-    const Span span = queries_of<kOwned, kStep>(item.block * kOwned, item.length, size);
+    if (!item.is_there) continue;
+    const Span span = queries_of<kOwned, kStep>(item.row, item.length, size);
     if (span.begin >= span.end) continue;
-    if (lane == 0) bring_owned(shared, owned, keys, values, item.block * kOwned, item.head, item.batch);
+    if (lane == 0) bring_owned(shared, owned, keys, values, item.row, item.head, item.batch);
     owned.next();
     for (int group = 0; group < size.group; ++group) {
       const int head = item.head * size.group + group;
@@ -29,7 +29,7 @@ PD_DEVICE void bring_items(const Map& queries, const Map& result_grads, const Ma
           const int query = tile * kStep + lane + half * 32;
           const bool is_there = query < size.queries;
           log[half] = is_there ? log2_of_row(logs[head_row + query]) : infinity();
-          delta[half] = is_there ? deltas[head_row + query] : 0;
+          delta[half] = log[half] < infinity() ? deltas[head_row + query] : 0;
         }
         wait_for(&shared.barriers->tiles.free[turn.stage], turn.round + 1);
         float* const rows = shared.rows + turn.stage * kRowFloats;
@@ -53,19 +53,16 @@ PD_DEVICE void bring_items(const Map& queries, const Map& result_grads, const Ma
 template <class Length>
 PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, Stored* key_grads, Stored* value_grads,
                                    const Sizes& size) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const int group = group_of_warp(), lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const float scale = scale_of(size) * kLog2E;
-  const Tile first_owned = tile_beyond(tile_at(shared.owned), group * 64 * 64), first_tile = tile_at(shared.tiles);
+  const Tile first_owned = tile_at(shared.owned + group * 64 * 64), first_tile = tile_at(shared.tiles);
   Turn turn;
   OwnedTurn owned;
   Item item;
-  const auto leave = [&](const Turn& left) {
-    if (lane == 0) mbarrier_arrive_expect_tx(&shared.barriers->tiles.free[left.stage], 0);
-  };
   for (int i = 0; find_item<false>(item, i, lengths, size); ++i) {
-    if (item.block < 0) continue;
-    const int row = item.block * kOwned + group * 64;
-    const Span span = queries_of<kOwned, kStep>(item.block * kOwned, item.length, size);
+    if (!item.is_there) continue;
+    const int row = item.row + group * 64;
+    const Span span = queries_of<kOwned, kStep>(item.row, item.length, size);
     float key_sum[kSums], value_sum[kSums];
 #pragma unroll
     for (int j = 0; j < kSums; ++j) key_sum[j] = value_sum[j] = 0;
@@ -104,69 +101,45 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
           }
         }
       };
-      const auto start_sums = [&](Tile queries) {
+      const auto start_sum = [&](float (&sum)[kSums], const unsigned (&words)[kScores / 8][4], Tile rows) {
         products_begin();
 #pragma unroll
-        for (int step = 0; step < kStep / 16; ++step) {
-          add_grads(value_sum, weight_words[step], tile_beyond(queries, kStepElements), step, true);
-        }
-#pragma unroll
-        for (int step = 0; step < kStep / 16; ++step) add_grads(key_sum, score_words[step], queries, step, true);
+        for (int step = 0; step < kStep / 16; ++step) add_grads(sum, words[step], rows, step, true);
         products_start();
       };
-      const auto end_sums = [&](const Turn& of_tile) {
-        sums_wait<0>(key_sum);
-        sums_wait<0>(value_sum);
-        leave(of_tile);
-      };
-      const auto pack_factors = [&] {
-        pack_factor(weight_words, score);
-        pack_factor(score_words, weight_grad);
-      };
-      const int tiles = (span.end - span.begin) * size.group;
+      const Span own = queries_of<64, kStep>(row, item.length, size);
+      const bool has_own = own.begin < own.end;
+      const int before = has_own ? own.begin - span.begin : span.end - span.begin, after = has_own ? span.end - own.end : 0;
       wait_for(&shared.barriers->full[owned.slot], owned.round);
-      int tile = span.begin;
-      start_scores();
-      sums_wait<0>(score);
-      sums_wait<0>(weight_grad);
-      make_factors(tile);
-      for (int left = tiles - 1; left > 0; --left) {
-        if (++tile == span.end) tile = span.begin;
-        pack_factors();
-        const Turn here = turn;
-        const Tile queries = tile_beyond(first_tile, here.stage * kTileElements);
-        turn.next();
-        if constexpr (kIsAhead) {
-          start_scores();
-          start_sums(queries);
-          sums_wait<1>(score);
-          sums_wait<1>(weight_grad);
-          make_factors(tile);
-          end_sums(here);
-        } else {
-          start_sums(queries);
-          end_sums(here);
+      for (int head = 0; head < size.group; ++head) {
+        pass_tiles(shared, turn, before);
+        for (int tile = own.begin; tile < own.end; ++tile, turn.next()) {
           start_scores();
           sums_wait<0>(score);
           sums_wait<0>(weight_grad);
           make_factors(tile);
+          const Tile queries = tile_beyond(first_tile, turn.stage * kTileElements);
+          pack_factor(weight_words, score);
+          start_sum(value_sum, weight_words, tile_beyond(queries, kStepElements));
+          pack_factor(score_words, weight_grad);
+          start_sum(key_sum, score_words, queries);
+          sums_wait<0>(key_sum);
+          sums_wait<0>(value_sum);
+          leave_tile(shared, turn);
         }
+        pass_tiles(shared, turn, after);
       }
-      pack_factors();
-      start_sums(tile_beyond(first_tile, turn.stage * kTileElements));
-      end_sums(turn);
-      turn.next();
       if (lane == 0) mbarrier_arrive_expect_tx(&shared.barriers->free[owned.slot], 0);
       owned.next();
     }
     const float of_keys[2] = {scale_of(size), scale_of(size)}, of_values[2] = {1, 1};
     if constexpr (kHasKeyGrad) {
       Stored* const to = key_grads + item.batch * size.keys_batch_wide + item.head * size.keys_head_wide;
-      store_rows(key_sum, of_keys, to, row + warp * 16, size.keys, size.key_width, size.keys_row);
+      store_rows<kWidth>(key_sum, of_keys, to, row + warp * 16, size.keys, size.key_width, size.keys_row);
     }
     if constexpr (kHasValueGrad) {
       Stored* const to = value_grads + item.batch * size.values_batch_wide + item.head * size.values_head_wide;
-      store_rows(value_sum, of_values, to, row + warp * 16, size.keys, size.value_width, size.values_row);
+      store_rows<kWidth>(value_sum, of_values, to, row + warp * 16, size.keys, size.value_width, size.values_row);
     }
   }
 }

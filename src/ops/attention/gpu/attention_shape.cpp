@@ -12,9 +12,9 @@
 namespace paoding::hopper {
 namespace {
 
-constexpr std::int64_t kPiece = 8;                        // elements of 16 bytes
+constexpr std::int64_t kPiece = 8;  // elements of 16 bytes
 constexpr std::int64_t kMostWidth = 128, kTmaColumns = 64;
-constexpr std::int64_t kMostRows = std::int64_t{1} << 28;  // places of rows and offsets stay within 31 bits
+constexpr std::int64_t kMostRows = std::int64_t{1} << 28;    // places of rows and offsets stay within 31 bits
 constexpr std::int64_t kMostStride = std::int64_t{1} << 31;  // of a row, times rows of an item
 
 std::size_t lse_place(const AttentionShape& shape) {
@@ -86,9 +86,11 @@ gpu::TextParts AttentionShape::parts(const char* name, std::int64_t threads, std
   parts.resident_ctas = 1;
   parts.constants = fmt::format(
       "using Stored = {};\nconstexpr int kStages = {}, kWidth = {};\n"
-      "constexpr bool kHasHigh = {}, kHasLow = {}, kHasLengths = {}, kClears = {};\n",
+      "constexpr bool kHasHigh = {}, kHasLow = {}, kHasLengths = {}, kClears = {};\n"
+      "constexpr int kRegisters = {}, kFewRegisters = {};\n",
       gpu::stored_type(form.dtype), stages, padded_width(), form.hides_later(), form.hides_earlier(), has_lengths(),
-      has_lengths() || seen_keys() < form.keys);
+      has_lengths() || seen_keys() < form.keys, groups == 3 ? 160 : 232, groups == 3 ? 32 : 40);
+  parts.constants += fmt::format("constexpr int kGroups = {};\n", groups);
   parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_tma_stages_cu + gpu::tile_text();
   auto& s = parts.sizes;
   s.number("queries", form.queries), s.number("keys", form.keys), s.number("seen_keys", seen_keys());
@@ -100,12 +102,14 @@ gpu::TextParts AttentionShape::parts(const char* name, std::int64_t threads, std
 }
 
 void AttentionShape::add_items(gpu::TextParts* parts, std::int64_t item_heads, std::int64_t item_rows,
-                               std::int64_t block, std::int64_t head_bytes) const {
+                               std::int64_t block, std::int64_t head_bytes, bool is_ragged_first) const {
   constexpr std::int64_t kKept = 32 << 20;  // of L2
   const std::int64_t all_heads = form.batch * item_heads, blocks = ceil_div(item_rows, block);
   auto& s = parts->sizes;
   s.number("items", all_heads * blocks), s.number("blocks", blocks), s.number("all_heads", all_heads);
-  s.divisor("item_heads", item_heads);
+  s.divisor("item_heads", item_heads), s.number("block_rows", block);
+  const std::int64_t beyond = blocks * block - item_rows;
+  s.number("rows_ahead", is_ragged_first ? beyond / kOfGroup * kOfGroup : 0);
   s.number("section_heads", std::clamp<std::int64_t>(kKept / std::max<std::int64_t>(head_bytes, 1), 1, all_heads));
   parts->ctas = std::min<std::int64_t>(all_heads * blocks, call->target->sm_count);
 }
@@ -119,16 +123,40 @@ void AttentionShape::add_strides(gpu::TextParts* parts, std::size_t operand, con
 }
 
 void AttentionShape::add_lengths(gpu::TextParts* parts) const {
-  if (!has_lengths()) {
-    parts->sizes.number("lengths_batch", 0);
-    return;
+  std::int64_t stride = 0;
+  if (has_lengths()) {
+    const Layout& lengths = layout(static_cast<std::size_t>(form.lengths));
+    // One axis of batch rows in front of one of heads, or one length for all: others were refused.
+    if (lengths.type.shape.elements() > 1) stride = lengths.strides[0];
+    parts->operands.push_back(gpu::input_parameter(lengths.type.dtype, "lengths"));
   }
-  const Layout& lengths = layout(static_cast<std::size_t>(form.lengths));
-  const int rank = lengths.type.shape.rank(), leading = call->inputs[kQ].type.shape.rank() - 2;
-  // One batch axis, or none: others were refused.
-  const int axis = rank - leading;
-  const bool is_one = axis < 0 || lengths.type.shape.elements() == 1;
-  parts->sizes.number("lengths_batch", is_one ? 0 : lengths.strides[static_cast<std::size_t>(axis)]);
+  parts->sizes.number("lengths_batch", stride);
+}
+
+void AttentionShape::add_forward_operands(gpu::TextParts* parts) const {
+  for (const char* name : {"q", "k", "v"}) parts->operands.push_back(gpu::input_parameter(form.dtype, name));
+  add_lengths(parts);
+  parts->operands.push_back(gpu::output_parameter(form.dtype, "out"));
+  parts->operands.push_back(gpu::output_parameter(DType::f32, "logs"));
+  parts->constants += fmt::format("constexpr bool kHasLogs = {};\n", is_wanted(1));
+  parts->maps = {"queries", "keys", "values"};
+  parts->call = fmt::format("attend(queries, keys, values, {}, out, logs, size)", lengths_argument());
+}
+
+void AttentionShape::add_gradient_operands(gpu::TextParts* parts) const {
+  for (const char* name : {"q", "k", "v", "result", "result_grad"}) {
+    parts->operands.push_back(gpu::input_parameter(form.dtype, name));
+  }
+  parts->operands.push_back(gpu::input_parameter(DType::f32, "logs"));
+  if (form.dlse >= 0) parts->operands.push_back(gpu::input_parameter(DType::f32, "log_grads"));
+  add_lengths(parts);
+  for (const char* name : {"query_grad", "key_grad", "value_grad"}) {
+    parts->operands.push_back(gpu::output_parameter(form.dtype, name));
+  }
+  parts->constants +=
+      fmt::format("constexpr bool kHasLogGrads = {}, kHasQueryGrad = {}, kHasKeyGrad = {}, kHasValueGrad = {};\n",
+                  form.dlse >= 0, is_wanted(0), is_wanted(1), is_wanted(2));
+  parts->maps = {"queries", "result_grads", "keys", "values"};
 }
 
 std::string refusal(const AttentionShape& shape) {

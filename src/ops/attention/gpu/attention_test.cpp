@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention for Hopper in the emulation, forward and backward, against the float64 composition.
-#include "ops/attention/gpu/attention_cases.h"
-
 #include "gpu/driver/nvrtc.h"
+#include "ops/attention/gpu/attention_cases.h"
 #include "tests/gpu/emulated_cases.h"
 
 namespace paoding::testing_program {
@@ -27,6 +26,9 @@ const std::vector<AttentionCase> kCases{
     {.queries = 300, .keys = 150, .right = 0, .bottom_right = true},
     {.queries = 150, .keys = 300, .width = 128, .value_width = 128, .right = 0},
     {.queries = 320, .keys = 320, .left = 70, .right = 20},
+    {.batch = 3, .heads = 2, .key_heads = 2, .queries = 50, .keys = 50, .right = 0, .has_lengths = true},
+    {.batch = 2, .heads = 2, .queries = 70, .keys = 33, .width = 128, .value_width = 72, .dtype = f16},
+    {.queries = 100, .keys = 128, .width = 96, .value_width = 96, .left = 20, .right = 10},
     {.batch = 2, .heads = 2, .key_heads = 2, .queries = 140, .keys = 140, .right = 0, .is_transposed = true},
 };
 

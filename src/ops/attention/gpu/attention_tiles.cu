@@ -4,8 +4,6 @@
 // kernel: kWidth columns of a row in shared memory, kHasHigh, kHasLow, kHasLengths, kClears. Query i sees keys from i + size.low
 // to i + size.high, if there are such limits, that stand before its batch row's length.
 
-// Registers of a thread that multiplies, and of one that brings rows, beside as many as make a group of four warps.
-constexpr int kRegisters = 232, kFewRegisters = 40;
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr int kNowhere = 1 << 30;  // beyond every row
 
@@ -23,6 +21,9 @@ PD_DEVICE int most(int a, int b) { return a > b ? a : b; }
 PD_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }
 PD_DEVICE float scale_of(const Sizes& size) { return __uint_as_float((unsigned)size.scale); }
 
+// This warp's group of four, in a way that shows it to be the warp's.
+PD_DEVICE int group_of_warp() { return __shfl_sync(~0u, (int)threadIdx.x / 128, 0); }
+
 // The largest value of a row's four lanes; their sum.
 PD_DEVICE float most_of_row(float value) {
   value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
@@ -35,27 +36,15 @@ PD_DEVICE float sum_of_row(float value) {
 
 // ---- Items: a block of rows of one head. Blocks with most work come first, and CTAs take items in turns, every second
 // turn in the opposite order, so that all have about as much. Some heads are gone through before the others, so that
-// L2 keeps what their items share.
+// L2 keeps the rows that their items share.
 
 struct Item {
-  int batch, head, block;
+  int batch, head;
+  int row;     // its first; rows in front of row 0 are nobody's
+  bool is_there;
   int length;  // keys of its batch row that some query may see
 };
-// False: there are no more. `is_down`: later blocks have more work.
-template <bool kIsDown, class Length>
-PD_DEVICE bool find_item(Item& item, int turn, const Length* lengths, const Sizes& size) {
-  const int ctas = gridDim.x, first = turn * ctas;
-  if (first >= size.items) return false;
-  int index = first + (turn % 2 == 0 ? (int)blockIdx.x : ctas - 1 - (int)blockIdx.x);
-  item.block = -1;
-  if (index >= size.items) return true;
-  const int of_section = size.section_heads * size.blocks, section = index / of_section;
-  const int first_head = section * size.section_heads;
-  const int heads = least(size.section_heads, size.all_heads - first_head);
-  index -= section * of_section;
-  const int level = index / heads;
-  item.block = kIsDown ? size.blocks - 1 - level : level;
-  int head = first_head + index - level * heads;
+template <class Length> PD_DEVICE void find_head(Item& item, int head, const Length* lengths, const Sizes& size) {
   item.head = next_coordinate(head, size.item_heads);
   item.batch = head;
   item.length = size.seen_keys;
@@ -63,6 +52,22 @@ PD_DEVICE bool find_item(Item& item, int turn, const Length* lengths, const Size
     const long long length = lengths[item.batch * size.lengths_batch];
     if (length < size.seen_keys) item.length = length < 0 ? 0 : (int)length;
   }
+}
+// False: there are no more. `is_down`: later blocks have more work.
+template <bool kIsDown, class Length>
+PD_DEVICE bool find_item(Item& item, int turn, const Length* lengths, const Sizes& size) {
+  const int ctas = gridDim.x, first = turn * ctas;
+  if (first >= size.items) return false;
+  int index = first + (turn % 2 == 0 ? (int)blockIdx.x : ctas - 1 - (int)blockIdx.x);
+  item.is_there = index < size.items;
+  if (!item.is_there) return true;
+  const int of_section = size.section_heads * size.blocks, section = index / of_section;
+  const int first_head = section * size.section_heads;
+  const int heads = least(size.section_heads, size.all_heads - first_head);
+  index -= section * of_section;
+  const int level = index / heads;
+  item.row = (kIsDown ? size.blocks - 1 - level : level) * size.block_rows - size.rows_ahead;
+  find_head(item, first_head + index - level * heads, lengths, size);
   return true;
 }
 
@@ -76,6 +81,10 @@ template <int kCount, int kOfTile> PD_DEVICE Span keys_of(int first, int length,
   if constexpr (kHasLow) begin = most(begin, first + size.low);
   if (begin >= end) return {0, 0};
   return {begin / kOfTile, (end + kOfTile - 1) / kOfTile};
+}
+// Those that one group's 64 queries see, or whose 64 keys they are; none of rows that are not there.
+template <int kOfTile> PD_DEVICE Span keys_of_group(int first, int length, const Sizes& size) {
+  return first >= 0 && first < size.queries ? keys_of<64, kOfTile>(first, length, size) : Span{0, 0};
 }
 // The queries that see one of the keys [first, first + kCount).
 template <int kCount, int kOfTile> PD_DEVICE Span queries_of(int first, int length, const Sizes& size) {
@@ -111,7 +120,7 @@ template <int kRows, int kThreadsHere> PD_DEVICE void clear_rows(Stored* rows, i
 struct Counted {
   int begin[2], end[2];
 };
-// Of queries as rows, from `row` on, and keys as columns, from `column` on.
+// Rows are queries from `row` on, and columns keys from `column` on.
 PD_DEVICE Counted counted_keys(int row, int column, int length, const Sizes& size) {
   const int lane = threadIdx.x % 32, first = column + lane % 4 * 2;
   Counted counted;
@@ -185,7 +194,7 @@ PD_DEVICE uint4 whole_piece(unsigned (&word)[4]) {
   return make_uint4(low[0], low[1], high[0], high[1]);
 }
 // Stores the rows of a warp, from `row` on, of which a head has `rows` of `width` columns.
-template <int kSums>
+template <int kColumns, int kSums>
 PD_DEVICE void store_rows(const float (&sum)[kSums], const float (&times)[2], Stored* head, int row, int rows, int width,
                           int row_stride) {
   const int lane = threadIdx.x % 32;
@@ -193,7 +202,7 @@ PD_DEVICE void store_rows(const float (&sum)[kSums], const float (&times)[2], St
   for (int half = 0; half < 2; ++half) {
     const int here = row + lane / 4 + half * 8;
 #pragma unroll
-    for (int first = 0; first < kSums / 4; first += 4) {
+    for (int first = 0; first < kColumns / 8; first += 4) {
       unsigned word[4];
 #pragma unroll
       for (int b = 0; b < 4; ++b) {
