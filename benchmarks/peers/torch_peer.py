@@ -13,6 +13,7 @@ import sys
 
 import torch
 
+import torch_attention
 import torch_image_nets
 import torch_kernels
 import torch_models
@@ -23,7 +24,8 @@ DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 ON_GPU = DEVICE == "cuda"
 KEEPS_PAGES = os.environ.get("KEEPS_PAGES") == "1"
 WAYS = os.environ.get("TORCH_WAYS", "all")
-WORKS = {**torch_kernels.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS, **torch_image_nets.WORKS}
+WORKS = {**torch_kernels.WORKS, **torch_attention.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS,
+         **torch_image_nets.WORKS}
 if not ON_GPU:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 

@@ -100,6 +100,7 @@ Cases profiler_cases();
 Cases recorder_cases();
 Cases control_cases();
 Cases transformer_cases();
+Cases attention_cases();
 Cases image_net_cases();
 
 /// All of them, in the order of the workloads. No name comes twice.

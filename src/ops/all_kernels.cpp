@@ -14,6 +14,7 @@ void register_built_in_kernels() {
   register_attention_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
+  register_attention_gpu();
   register_index_gpu();
   register_convolution_cudnn_gpu();
   register_convolution_product_gpu();

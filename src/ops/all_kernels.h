@@ -10,6 +10,7 @@ void register_matmul_packed_cpu();
 void register_convolution_cpu();
 void register_convolution_loops(const char* op);
 void register_pooling_cpu();
+void register_attention_gpu();
 void register_matmul_gpu();
 void register_index_gpu();
 void register_convolution_cudnn_gpu();

@@ -171,6 +171,11 @@ struct WgmmaProduct {
   float (*value_of)(unsigned bits);
   const void* next = nullptr;  // of rows that are in no TMA tile
   bool is_b_rows = false;      // in no TMA tile, 8 columns each
+  // Where a factor has more than one TMA tile a row, or is in registers: the rows of a TMA tile, the words of
+  // the four lanes that have this one's rows.
+  int a_rows = 64, b_rows = 64;
+  bool is_in_words = false;
+  unsigned words[4][4] = {};
 };
 inline PerThread<std::deque<std::vector<WgmmaProduct>>> under_way;
 
@@ -196,6 +201,34 @@ void add_rows_product(float (&sum)[kSums], const void* a, const void* b, int ste
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, true, false, value_of, nullptr, true});
 }
+template <std::size_t kSums>
+void add_tile_product(float (&sum)[kSums], WgmmaProduct product, bool adds) {
+  for (std::size_t i = 0; i < kSums && !adds; ++i) sum[i] = 0;
+  auto& groups = under_way.mine();
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back(product);
+}
+template <std::size_t kSums>
+void add_tile_product(float (&sum)[kSums], const void* a, int a_rows, const void* b, int b_rows, bool is_b_across,
+                      int step, bool adds, float (*value_of)(unsigned)) {
+  WgmmaProduct product{sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, false, is_b_across, value_of};
+  product.a_rows = a_rows, product.b_rows = b_rows;
+  add_tile_product(sum, product, adds);
+}
+template <std::size_t kSums>
+void add_tile_product(float (&sum)[kSums], const unsigned (&words)[4], int, const void* b, int b_rows, bool is_b_across,
+                      int step, bool adds, float (*value_of)(unsigned)) {
+  WgmmaProduct product{sum, static_cast<int>(kSums * 2), step, nullptr, b, 8, 8, false, is_b_across, value_of};
+  product.b_rows = b_rows, product.is_in_words = true;
+  const int first = machine.current / 4 * 4;
+  machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&words);
+  wait_warp();
+  for (int lane = 0; lane < 4; ++lane) {
+    std::memcpy(product.words[lane], reinterpret_cast<const void*>(machine.cta->slots[first + lane]), 16);
+  }
+  wait_warp();
+  add_tile_product(sum, product, adds);
+}
 inline void products_start() {
   start_square_products();
   auto& groups = under_way.mine();
@@ -208,9 +241,9 @@ inline void finish_wgmma_products(std::size_t most_left) {
   auto& groups = under_way.mine();
   for (; groups.size() > most_left + 1; groups.pop_front()) {
     for (const WgmmaProduct& product : groups.front()) {
-      const auto element = [&](const void* tile, int pitch, bool is_across, int across, int along) {
-        const int row = is_across ? across / 64 * 64 + along : across;
-        const int in_row = is_across ? across % 64 : along;
+      const auto element = [&](const void* tile, int pitch, int rows, bool is_across, int across, int along) {
+        const int row = is_across ? across / 64 * rows + along : along / 64 * rows + across;
+        const int in_row = (is_across ? across : along) % 64;
         const char* const at = static_cast<const char*>(tile) + (row / 8 * pitch + row % 8) * 128;
         std::uint16_t bits;
         std::memcpy(&bits, at + (in_row / 8 ^ static_cast<int>(shared_address(at) / 128 % 8)) * 16 + in_row % 8 * 2, 2);
@@ -222,6 +255,9 @@ inline void finish_wgmma_products(std::size_t most_left) {
         std::memcpy(&bits, at, 2);
         return product.value_of(bits);
       };
+      const auto in_words = [&](int half, int k) {
+        return product.value_of(product.words[k % 8 / 2][half + k / 8 * 2] >> (k % 2 * 16) & 0xffffu);
+      };
       const auto in_rows = [&](int column, int k) {
         std::uint16_t bits;
         std::memcpy(&bits, static_cast<const char*>(product.b) + (k % 16 + column / 8) * 16 + column % 8 * 2, 2);
@@ -230,10 +266,13 @@ inline void finish_wgmma_products(std::size_t most_left) {
       for (int i = 0; i < product.columns / 2; ++i) {
         const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
-          const float a = product.next != nullptr ? of_rows(row, k)
-                                                  : element(product.a, product.pitch_a, product.is_a_across, row, k);
-          const float b = product.is_b_rows ? in_rows(column, k)
-                                            : element(product.b, product.pitch_b, product.is_b_across, column, k);
+          const float a = product.is_in_words ? in_words(i / 2 % 2, k % 16)
+                          : product.next != nullptr
+                              ? of_rows(row, k)
+                              : element(product.a, product.pitch_a, product.a_rows, product.is_a_across, row, k);
+          const float b = product.is_b_rows
+                              ? in_rows(column, k)
+                              : element(product.b, product.pitch_b, product.b_rows, product.is_b_across, column, k);
           product.sum[i] += a * b;
         }
       }
