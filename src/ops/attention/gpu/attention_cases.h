@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 #include <memory>
+#include <utility>
 
 #include "tests/support/program_check.h"
 
@@ -55,6 +57,21 @@ inline Feeds feeds_of(const AttentionCase& c, const Graph& graph, unsigned seed 
     feeds.at("lengths")[b] = static_cast<double>((b * 37 + 5) % static_cast<std::size_t>(c.keys + 1));
   }
   return feeds;
+}
+
+/// Keys and values that no query sees, since they are behind a row's length, become NaNs.
+inline void put_nans_behind_lengths(const AttentionCase& c, Feeds* feeds) {
+  for (const auto& [name, width] : {std::pair("k", c.width), std::pair("v", c.value_width)}) {
+    Dense& values = feeds->at(name);
+    const auto keys = static_cast<std::size_t>(c.keys), elements = static_cast<std::size_t>(width);
+    for (std::size_t row = 0; row < values.size() / elements; ++row) {
+      const std::size_t batch = row / keys / static_cast<std::size_t>(c.key_heads);
+      if (static_cast<double>(row % keys) < feeds->at("lengths")[batch]) continue;
+      for (std::size_t i = 0; i < elements; ++i) {
+        values[row * elements + i] = std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+  }
 }
 
 }  // namespace paoding::testing_program

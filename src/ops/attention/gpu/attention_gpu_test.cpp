@@ -95,16 +95,7 @@ TEST(AttentionGpu, DoesNotSeeNaNsBehindTheLengths) {
     const AttentionCase c{
         .batch = 3, .heads = 2, .key_heads = 2, .queries = rows, .keys = rows, .right = 0, .has_lengths = true};
     const Tensors expected = run(c, [](Feeds*) {});
-    const Tensors got = run(c, [&](Feeds* feeds) {
-      for (const char* name : {"k", "v"}) {
-        Dense& values = feeds->at(name);
-        const auto keys = static_cast<std::size_t>(c.keys), width = static_cast<std::size_t>(c.width);
-        for (std::size_t row = 0; row < values.size() / width; ++row) {
-          if (static_cast<double>(row % keys) < feeds->at("lengths")[row / keys / 2]) continue;
-          for (std::size_t i = 0; i < width; ++i) values[row * width + i] = std::numeric_limits<double>::quiet_NaN();
-        }
-      }
-    });
+    const Tensors got = run(c, [&](Feeds* feeds) { put_nans_behind_lengths(c, feeds); });
     expect_same_bits(expected, got);
   }
 }

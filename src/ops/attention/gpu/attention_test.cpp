@@ -35,5 +35,29 @@ const std::vector<AttentionCase> kCases{
 TEST(AttentionText, ForwardIsRight) { check(kCases, false); }
 TEST(AttentionText, GradientsAreRight) { check(kCases, true); }
 
+// Groups of a CTA clear the rows that all of them read, each before its own products.
+TEST(AttentionText, DoesNotSeeNaNsBehindTheLengths) {
+  std::vector<std::unique_ptr<EmulatedProgram>> programs;
+  std::vector<AttentionCase> cases;
+  std::vector<const gpu::TextLaunch*> kernels;
+  for (const std::int64_t rows : {50, 320}) {
+    cases.push_back(
+        {.batch = 3, .heads = 2, .key_heads = 2, .queries = rows, .keys = rows, .right = 0, .has_lengths = true});
+    programs.push_back(std::make_unique<EmulatedProgram>(*graph_of(cases.back(), true)));
+    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto graph = graph_of(cases[i], true);
+    Feeds feeds = feeds_of(cases[i], *graph);
+    const Tensors expected = programs[i]->run(compiled, to_tensors(*graph, feeds), 1);
+    put_nans_behind_lengths(cases[i], &feeds);
+    for (unsigned seed = 1; seed < 5; ++seed) {
+      SCOPED_TRACE(to_string(cases[i]) + ", seed " + std::to_string(seed));
+      expect_same_bits(expected, programs[i]->run(compiled, to_tensors(*graph, feeds), seed));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

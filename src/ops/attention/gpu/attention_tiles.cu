@@ -104,10 +104,10 @@ PD_DEVICE void bring_rows(Stored* to, const Map& map, int row, int head, int bat
 #pragma unroll
   for (int i = 0; i < kWidth / 64; ++i) bring_patch(to + i * kRows * 64, map, i * 64, row, head, batch, full);
 }
-// Called by kThreadsHere threads: rows from `first` on become zeros, whatever they are.
+// Called by kThreadsHere threads, of which several groups may be: rows from `first` on become zeros, whatever they are.
 template <int kRows, int kThreadsHere> PD_DEVICE void clear_rows(Stored* rows, int first) {
   const uint4 zeros = make_uint4(0, 0, 0, 0);
-  for (int i = first * 8 + (int)threadIdx.x; i < kRows * 8; i += kThreadsHere) {
+  for (int i = first * 8 + (int)threadIdx.x % kThreadsHere; i < kRows * 8; i += kThreadsHere) {
 #pragma unroll
     for (int block = 0; block < kWidth / 64; ++block) ((uint4*)(rows + block * kRows * 64))[i] = zeros;
   }
