@@ -13,7 +13,7 @@ namespace paoding {
 
 struct GradientHalves {
   /// The graph, with those of its inputs that it reads, and beside its own fetches the values that the other half
-  /// needs: "saved/0", "saved/1" ..
+  /// needs, "saved/0" and on.
   std::unique_ptr<Graph> forward;
   /// Its inputs are those of the graph that it reads, saved values, and a seed "seed/NAME" for each result; its fetches
   /// are "gradient/NAME" for each input asked for, zeros where that does not influence the results.
