@@ -207,7 +207,7 @@ TEST(Recording, OfTheSecondVersionIsRead) {
 
 // The last one whose sites had no shapes of operands and no launches.
 TEST(Recording, OfTheFourthVersionIsRead) {
-  const std::string path = "tests/findings/traces/own_chain_not_fused.fault.paoding";
+  const std::string path = "tests/recordings/version_4_gpu.paoding";
   ASSERT_TRUE(slurp(path).starts_with(recording_head(4)));
   const Trace trace = read_recording(path);
   EXPECT_EQ(trace.size(), 138u);
