@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "paoding/cancellation.h"
 #include "runtime/gpu/device_error.h"
 
 namespace paoding {
