@@ -116,11 +116,15 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
   return model;
 }
 
+bool drops(const Node& node) {
+  return node.op->name == "dropout" || (node.attrs.find("dropout") != nullptr && node.attrs.get_float("dropout") > 0);
+}
+
 // A node of the graph, or of a body in it, that drops as in training; null if there is none.
 const Node* dropping(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op->name == "dropout") return &node;
+    if (drops(node)) return &node;
     for (const auto& body : node.bodies) {
       if (const Node* within = dropping(*body)) return within;
     }

@@ -122,6 +122,7 @@ def _(
 ) -> list[Value | None]:
     rows = q.shape[-2]
     given = [q, k, v, out, cast(grad, out.dtype), cast(of_sums[:, :, :rows], wide(q.dtype))]
-    made = _call('attention_grad', given, dropout, causal, attn_bias, scale)
-    made = made if wanted[3] and len(made) == 4 else [*made[:3], None]
+    made: list[Value | None] = [*_call('attention_grad', given, dropout, causal, attn_bias, scale)]
+    if not wanted[3] or len(made) < 4:
+        made = [*made[:3], None]
     return [None if each is None else cast(each, dtype) for each, dtype in zip(made, m.dtypes)]

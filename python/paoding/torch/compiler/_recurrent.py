@@ -204,7 +204,7 @@ def _call_ours() -> None:
     @functools.wraps(call)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.fn in forwards or self.fn is rnn.pad_packed_sequence:
-            made = _our_function(self.fn, args) if _is_backend(tx.output.compiler_fn) else None
+            made: Any = _our_function(self.fn, args) if _is_backend(tx.output.compiler_fn) else None
             if made is not None:
                 return call(UserFunctionVariable(made), tx, args, kwargs)
         return call(self, tx, args, kwargs)

@@ -187,7 +187,7 @@ class Region:
         return bound.run(bound.check_layouts(tensors) if bound.has_gaps else tensors)
 
     def _bound_anew(self, key: Any, described: list[Any]) -> _BoundRegion | None:
-        bound: _BoundRegionRegion | None = None
+        bound: _BoundRegion | None = None
         try:
             bound = self._bind(described)
         except (NotTaken, Error) as refusal:
