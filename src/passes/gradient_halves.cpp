@@ -21,14 +21,12 @@ const char* const kSeed = "seed/";
 const char* const kGradient = "gradient/";
 const char* const kSaved = "saved/";
 
-bool begins_with(const std::string& name, std::string_view start) { return name.starts_with(start); }
-
 class Cut {
  public:
   explicit Cut(const Graph& whole) : whole_(whole), depends_(static_cast<std::size_t>(whole.size())) {
     for (NodeId id = 0; id < whole.size(); ++id) {
       const Node& node = whole.node(id);
-      bool depends = begins_with(node.name.str(), kSeed);
+      bool depends = node.name.str().starts_with(kSeed);
       for (const Ref input : node.inputs) depends = depends || is_of_gradient(input.node);
       depends_[static_cast<std::size_t>(id)] = depends;
     }
@@ -41,7 +39,7 @@ class Cut {
       for (const Ref input : whole_.node(id).inputs) add(input);
     }
     for (const Graph::Fetch& fetch : whole_.fetches()) {
-      if (begins_with(fetch.name, kGradient)) add(fetch.ref);
+      if (fetch.name.starts_with(kGradient)) add(fetch.ref);
     }
     return saved_;
   }
@@ -73,7 +71,7 @@ class Cut {
 // Leaves only the fetches whose names are those of the gradient, or only the others.
 void keep_fetches(Graph& graph, bool of_gradient) {
   std::erase_if(graph.mutable_fetches(),
-                [&](const Graph::Fetch& fetch) { return begins_with(fetch.name, kGradient) != of_gradient; });
+                [&](const Graph::Fetch& fetch) { return fetch.name.starts_with(kGradient) != of_gradient; });
   graph.compact(true);
 }
 

@@ -17,8 +17,7 @@ def padded(packed: PackedSequence, hx: Any, way: Way) -> tuple[Tensor, Tensor]:
     """[T, B, ..] and the rows' lengths [B]. Only what runs knows B from the sequence itself."""
     data, batch_sizes, sorted_indices, _ = packed
     if way == 'steps':
-        counts, index = _places(batch_sizes)
-        return torch.where(counts.unsqueeze(2).to(data.device), data[index.to(data.device)], 0), counts.sum(0)
+        return _padded_by_index(data, batch_sizes)
     if way != 'op':
         return _pad(data, batch_sizes)
     batch = -1
@@ -36,27 +35,27 @@ def packed(xs: Tensor, lengths: Tensor, rows: int, way: Way) -> Tensor:
         data: Tensor = pack_padded(xs, lengths, rows)
         return data
     if way == 'steps':
-        return xs.flatten(0, 1).index_select(0, _rows_of(lengths, xs.shape[0]).to(xs.device))
+        return _packed_by_index(xs, lengths)
     return _pack(xs, lengths)
 
 
-def _places(batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """[T, B] on the CPU: whether there is an element, and its row of the data, which lie step by step; 0 where there is none."""
+def _padded_by_index(data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """[T, B, ..] and the lengths, by one gather: rows of the data lie step by step."""
     counts = torch.arange(int(batch_sizes[0]), device='cpu') < batch_sizes.unsqueeze(1)
-    return counts, torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0)
+    index = torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0)
+    is_there = counts.to(data.device).view(*counts.shape, *(1,) * (data.ndim - 1))
+    return torch.where(is_there, data[index.to(data.device)], 0), counts.sum(0)
 
 
-def _rows_of(lengths: Tensor, steps: int) -> Tensor:
-    """The elements that are there, as rows of [T B, ..]; lengths on the CPU."""
-    return (torch.arange(steps, device='cpu').unsqueeze(1) < lengths).flatten().nonzero()[:, 0]
+def _packed_by_index(xs: Tensor, lengths: Tensor) -> Tensor:
+    """The elements of [T, B, ..] that are there; lengths on the CPU."""
+    is_there = torch.arange(xs.shape[0], device='cpu').unsqueeze(1) < lengths
+    return xs.flatten(0, 1).index_select(0, is_there.flatten().nonzero()[:, 0].to(xs.device))
 
 
 def _pad(data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
     if data.is_cuda:  # PyTorch's own copies step by step
-        counts, index = _places(batch_sizes)
-        rows = data.index_select(0, index.flatten().to(data.device)).unflatten(0, index.shape)
-        is_there = counts.to(data.device).view(*counts.shape, *(1,) * (data.ndim - 1))
-        return torch.where(is_there, rows, torch.zeros((), dtype=data.dtype, device=data.device)), counts.sum(0)
+        return _padded_by_index(data, batch_sizes)
     xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))
     return xs, lengths
 
@@ -65,7 +64,7 @@ def _pack(xs: Tensor, lengths: Tensor) -> Tensor:
     if xs.shape[1] == 0:
         return xs.flatten(0, 1).clone()
     if xs.is_cuda:
-        return xs.flatten(0, 1).index_select(0, _rows_of(lengths, xs.shape[0]).to(xs.device))
+        return _packed_by_index(xs, lengths)
     data, _ = torch._VF._pack_padded_sequence(xs, lengths, False)
     return data
 
