@@ -9,9 +9,11 @@ those with --slow only. JSON goes to --out, a table comes last."""
 
 import argparse
 import copy
+import cProfile
 import datetime
 import json
 import pathlib
+import pstats
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,7 @@ arguments.add_argument('--turns', type=int, default=5)
 arguments.add_argument('--turn-seconds', type=float, default=0.25)
 arguments.add_argument('--small', action='store_true', help='small sizes, to try the script itself')
 arguments.add_argument('--profile', action='store_true', help='the kernels of a training step, by PyTorch\'s profiler')
+arguments.add_argument('--host', action='store_true', help='where Python\'s time in a training step goes, by cProfile')
 arguments.add_argument('--out', default='')
 options = arguments.parse_args()
 sys.path.insert(0, str(pathlib.Path(options.folder).resolve()))
@@ -310,6 +313,9 @@ def measured(name, kind, is_unrolled, make_inputs, loss):
         if options.profile and IS_GPU and phase == 'train':
             for way, call in calls.items():
                 profiled(way, call)
+        if options.host and phase == 'train':
+            for way, call in calls.items():
+                host_profiled(way, call)
         for way, times in in_turns(calls).items():
             row['ways'][way][phase] = times
     return row
@@ -329,6 +335,33 @@ def profiled(way, train):
     print(f'  {way}: {total:.3f} ms of kernels in a step, {sum(each.count for each in kernels) / 4:.0f} of them')
     for each in kernels[:14]:
         print(f'    {each.self_device_time_total / 4000:8.4f} ms  {each.count / 4:6.1f} x {each.key[:110]}')
+
+
+def host_profiled(way, train):
+    """What a step takes until its last kernel is launched, and the functions in which Python spends it (cProfile makes each
+    call dearer, so their shares count, not their times)."""
+    steps = 20
+    for _ in range(3):
+        train()
+    wait()
+    begin = time.perf_counter()
+    for _ in range(steps):
+        train()
+    launched = (time.perf_counter() - begin) * 1e3 / steps
+    wait()
+    seen = cProfile.Profile()
+    with torch.autograd.set_multithreading_enabled(False):  # so that the backward pass is seen too
+        train()
+        seen.enable()
+        for _ in range(steps):
+            train()
+        seen.disable()
+    wait()
+    print(f'  {way}: {launched:.3f} ms a step until all is launched')
+    entries = sorted(pstats.Stats(seen).stats.items(), key=lambda each: -each[1][2])
+    for (file, line, function), (_, calls, own, whole, _) in entries[:28]:
+        place = f'{pathlib.Path(file).name}:{line} {function}'
+        print(f'    own {own * 1e3 / steps:7.4f} ms  whole {whole * 1e3 / steps:7.4f} ms  {calls / steps:6.1f} x {place[:90]}')
 
 
 def shown(row):
