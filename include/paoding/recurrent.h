@@ -79,6 +79,9 @@ typedef struct pd_recurrent_forward_args {
   void* saved;           /* with is_training */
   void* workspace;
   const void* b_hh; /* with two_biases */
+  /* [T + 1, B, H], of an LSTM: the cells, c0 first (f32 where numbers have 16 bits). They have a place of their own
+   * here, and `saved` has the gates alone; null: `saved` has both. */
+  void* saved_cells;
 } pd_recurrent_forward_args;
 
 typedef struct pd_recurrent_backward_args {
@@ -89,7 +92,8 @@ typedef struct pd_recurrent_backward_args {
   const void *d_last_h, *d_last_c;           /* [B, H], or null for 0 */
   void *d_x, *d_w, *d_u, *d_b, *d_h0, *d_c0; /* null where nobody wants them */
   void* workspace;
-  void* d_b_hh; /* with two_biases; null where nobody wants it */
+  void* d_b_hh;            /* with two_biases; null where nobody wants it */
+  const void* saved_cells; /* as in the forward pass */
 } pd_recurrent_backward_args;
 
 /* Makes a plan, and on a GPU compiles and loads its kernels, which are kept on disk for the next time. */

@@ -60,22 +60,24 @@ class RecurrentPlan {
   std::string text() const { return pd_recurrent_describe(plan_); }
 
   void forward(Address x, Address w, Address u, Address b, Address h0, Address c0, Address lengths, Address states,
-               Address last_h, Address last_c, Address saved, Address workspace, Address b_hh, Address stream) {
+               Address last_h, Address last_c, Address saved, Address cells, Address workspace, Address b_hh,
+               Address stream) {
     pd_recurrent_forward_args args{};
     args.x = at(x), args.w = at(w), args.u = at(u), args.b = at(b), args.h0 = at(h0), args.c0 = at(c0);
     args.lengths = reinterpret_cast<const std::int32_t*>(lengths);
     args.states = at(states), args.last_h = at(last_h), args.last_c = at(last_c);
-    args.saved = at(saved), args.workspace = at(workspace), args.b_hh = at(b_hh);
+    args.saved = at(saved), args.saved_cells = at(cells), args.workspace = at(workspace), args.b_hh = at(b_hh);
     check(pd_recurrent_forward(plan_, &args, at(stream)));
   }
 
   void backward(Address x, Address w, Address u, Address h0, Address lengths, Address states, Address saved,
-                Address d_states, Address d_last_h, Address d_last_c, Address d_x, Address d_w, Address d_u,
-                Address d_b, Address d_h0, Address d_c0, Address workspace, Address d_b_hh, Address stream) {
+                Address cells, Address d_states, Address d_last_h, Address d_last_c, Address d_x, Address d_w,
+                Address d_u, Address d_b, Address d_h0, Address d_c0, Address workspace, Address d_b_hh,
+                Address stream) {
     pd_recurrent_backward_args args{};
     args.x = at(x), args.w = at(w), args.u = at(u), args.h0 = at(h0);
     args.lengths = reinterpret_cast<const std::int32_t*>(lengths);
-    args.states = at(states), args.saved = at(saved);
+    args.states = at(states), args.saved = at(saved), args.saved_cells = at(cells);
     args.d_states = at(d_states), args.d_last_h = at(d_last_h), args.d_last_c = at(d_last_c);
     args.d_x = at(d_x), args.d_w = at(d_w), args.d_u = at(d_u), args.d_b = at(d_b);
     args.d_h0 = at(d_h0), args.d_c0 = at(d_c0), args.workspace = at(workspace);
@@ -104,9 +106,10 @@ void bind_recurrent(nb::module_& module) {
       .def_prop_ro("saved", [](const RecurrentPlan& self) { return self.sizes().saved; })
       .def("__str__", &RecurrentPlan::text)
       .def("forward", &RecurrentPlan::forward, "x"_a, "w"_a, "u"_a, "b"_a, "h0"_a, "c0"_a, "lengths"_a, "states"_a,
-           "last_h"_a, "last_c"_a, "saved"_a, "workspace"_a, "b_hh"_a, "stream"_a, free, "Addresses; 0 is null.")
+           "last_h"_a, "last_c"_a, "saved"_a, "cells"_a, "workspace"_a, "b_hh"_a, "stream"_a, free,
+           "Addresses; 0 is null.")
       .def("backward", &RecurrentPlan::backward, "x"_a, "w"_a, "u"_a, "h0"_a, "lengths"_a, "states"_a, "saved"_a,
-           "d_states"_a, "d_last_h"_a, "d_last_c"_a, "d_x"_a, "d_w"_a, "d_u"_a, "d_b"_a, "d_h0"_a, "d_c0"_a,
+           "cells"_a, "d_states"_a, "d_last_h"_a, "d_last_c"_a, "d_x"_a, "d_w"_a, "d_u"_a, "d_b"_a, "d_h0"_a, "d_c0"_a,
            "workspace"_a, "d_b_hh"_a, "stream"_a, free, "Addresses; 0 is null.");
 }
 

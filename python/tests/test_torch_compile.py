@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import paoding.torch as pt
+from paoding.torch.compiler import _ops_recurrent
 from paoding.errors import ArgumentError, UnsupportedError
 from paoding.torch import compiler
 from paoding.torch.compiler import _backend as backend
@@ -162,6 +163,23 @@ def test_nodes_of_a_recurrent_model_do_not_depend_on_its_steps():
         assert found.breaks == {}
         counts.append([(graph.kind, graph.regions, len(graph.left)) for graph in found.graphs])
     assert counts[0] == counts[1] and {kind for kind, *_ in counts[0]} == {'forward', 'backward'}
+
+
+@pytest.mark.parametrize('kind', [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_in_one_region_with_what_is_around_them(kind):
+    found = pt.explain(Classifier(kind, bidirectional=True), torch.randint(0, 50, (3, 7)))
+    assert {graph.kind for graph in found.graphs} == {'forward', 'backward'}
+    assert [(len(graph.regions), graph.left) for graph in found.graphs] == [(1, [])] * 2
+
+
+def test_layers_that_pytorch_rounds_otherwise_than_products_are_calls_beside_regions(monkeypatch):
+    model, ids = Classifier(), torch.randint(0, 50, (3, 7))
+    wanted = model(ids)
+    monkeypatch.setattr(_ops_recurrent, 'may_round_recurrence', lambda device: True)
+    found = pt.explain(model, ids)
+    assert all('allow_tf32' not in str(left) for graph in found.graphs for left in graph.left)  # called as they are
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(model, backend='paoding')(ids), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_an_lstm_that_projects_is_a_graph_break_and_eagers():

@@ -155,9 +155,9 @@ struct pd_recurrent_plan {
     if (backward) text += "backward\n" + to_string(backward->plan());
   }
 
-  // The place of the cells in the saved memory, after the gates.
-  const void* cells_in(const void* saved) const {
-    return saved == nullptr ? nullptr : static_cast<const std::byte*>(saved) + cells_offset;
+  // The place of the cells: their own, or in the saved memory after the gates.
+  const void* cells_in(const void* saved, const void* cells) const {
+    return cells != nullptr ? cells : saved == nullptr ? nullptr : static_cast<const std::byte*>(saved) + cells_offset;
   }
 
   const bool is_training;
@@ -204,8 +204,9 @@ pd_status pd_recurrent_forward(pd_recurrent_plan* plan, const pd_recurrent_forwa
     check_given(plan, "plan");
     check_given(args, "args");
     const std::array<const void*, paoding::kForward.size()> given = {
-        args->x,       args->w,      args->u,      args->b,      args->h0,    args->c0,
-        args->lengths, args->states, args->last_h, args->last_c, args->saved, plan->cells_in(args->saved),
+        args->x,      args->w,      args->u,       args->b,
+        args->h0,     args->c0,     args->lengths, args->states,
+        args->last_h, args->last_c, args->saved,   plan->cells_in(args->saved, args->saved_cells),
         args->b_hh};
     plan->forward->run(given, args->workspace, stream);
   });
@@ -220,7 +221,7 @@ pd_status pd_recurrent_backward(pd_recurrent_plan* plan, const pd_recurrent_back
     }
     const std::array<const void*, paoding::kBackward.size()> given = {
         args->x,        args->w,        args->u,        args->h0,
-        args->lengths,  args->states,   args->saved,    plan->cells_in(args->saved),
+        args->lengths,  args->states,   args->saved,    plan->cells_in(args->saved, args->saved_cells),
         args->d_states, args->d_last_h, args->d_last_c, args->d_x,
         args->d_w,      args->d_u,      args->d_b,      args->d_h0,
         args->d_c0,     args->d_b_hh};

@@ -47,12 +47,12 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
                               workspace = room(std::max(cpu_sizes.forward_workspace, cpu_sizes.backward_workspace));
     pd_recurrent_forward_args forward = {hx.bytes(),    hw.bytes(),        hu.bytes(),     hb.bytes(), hh.bytes(),
                                          hc.bytes(),    nullptr,           states.bytes(), nullptr,    nullptr,
-                                         saved.bytes(), workspace.bytes(), hb_hh.bytes()};
+                                         saved.bytes(), workspace.bytes(), hb_hh.bytes(),  nullptr};
     ASSERT_EQ(pd_recurrent_forward(expected, &forward, nullptr), PD_OK) << pd_last_error();
-    pd_recurrent_backward_args backward = {hx.bytes(),     hw.bytes(),        hu.bytes(),    hh.bytes(),  nullptr,
-                                           states.bytes(), saved.bytes(),     hd.bytes(),    nullptr,     nullptr,
-                                           d_x.bytes(),    nullptr,           d_u.bytes(),   d_b.bytes(), nullptr,
-                                           nullptr,        workspace.bytes(), d_b_hh.bytes()};
+    pd_recurrent_backward_args backward = {hx.bytes(),     hw.bytes(),        hu.bytes(),     hh.bytes(),  nullptr,
+                                           states.bytes(), saved.bytes(),     hd.bytes(),     nullptr,     nullptr,
+                                           d_x.bytes(),    nullptr,           d_u.bytes(),    d_b.bytes(), nullptr,
+                                           nullptr,        workspace.bytes(), d_b_hh.bytes(), nullptr};
     ASSERT_EQ(pd_recurrent_backward(expected, &backward, nullptr), PD_OK) << pd_last_error();
 
     // ---- on the GPU: captured, and run twice, the second time with other inputs ----
@@ -63,11 +63,11 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
     OnGpu gstates(states.size_bytes()), gsaved(sizes.saved), gd_x(d_x.size_bytes()), gd_u(d_u.size_bytes()),
         gd_b(d_b.size_bytes()), gd_b_hh(d_b_hh.size_bytes()),
         gspace(std::max(sizes.forward_workspace, sizes.backward_workspace));
-    forward = {gx.at(),      gw.at(), gu.at(), gb.at(),     gh.at(),     gc.at(),   nullptr,
-               gstates.at(), nullptr, nullptr, gsaved.at(), gspace.at(), gb_hh.at()};
-    backward = {gx.at(),     gw.at(),   gu.at(), gh.at(), nullptr,     gstates.at(),
-                gsaved.at(), gd.at(),   nullptr, nullptr, gd_x.at(),   nullptr,
-                gd_u.at(),   gd_b.at(), nullptr, nullptr, gspace.at(), gd_b_hh.at()};
+    forward = {gx.at(),      gw.at(), gu.at(), gb.at(),     gh.at(),     gc.at(),    nullptr,
+               gstates.at(), nullptr, nullptr, gsaved.at(), gspace.at(), gb_hh.at(), nullptr};
+    backward = {gx.at(), gw.at(), gu.at(),     gh.at(),      nullptr, gstates.at(), gsaved.at(),
+                gd.at(), nullptr, nullptr,     gd_x.at(),    nullptr, gd_u.at(),    gd_b.at(),
+                nullptr, nullptr, gspace.at(), gd_b_hh.at(), nullptr};
     const gpu::Stream stream(device);
     // Calls that allocate or wait may not be captured.
     PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

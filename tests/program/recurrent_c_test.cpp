@@ -144,6 +144,8 @@ void run_both_ways(const CLayer& l, pd_recurrent_plan* plan, Memory& m, const Te
   m.make("last_h", {l.dtype, state});
   m.make("last_c", {wide, state});
   m.room("saved", sizes.saved);
+  const bool has_cells_apart = l.cell == PD_LSTM && l.gates_first;
+  void* cells = has_cells_apart ? m.make("cells", {wide, {l.T + 1, l.B, l.H}}) : nullptr;
   const pd_recurrent_forward_args forward = {m.at("x"),
                                              m.at("w"),
                                              m.at("u"),
@@ -156,7 +158,8 @@ void run_both_ways(const CLayer& l, pd_recurrent_plan* plan, Memory& m, const Te
                                              m.at("last_c"),
                                              m.at("saved"),
                                              m.room("workspace", sizes.forward_workspace),
-                                             m.at("b_hh")};
+                                             m.at("b_hh"),
+                                             cells};
   ASSERT_EQ(pd_recurrent_forward(plan, &forward, nullptr), PD_OK) << pd_last_error();
   const auto ones = [&](const char* name, DType dtype) {
     return m.put(name, Tensor::from(dtype, state, Dense(static_cast<std::size_t>(l.B * l.H), 1)));
@@ -179,7 +182,8 @@ void run_both_ways(const CLayer& l, pd_recurrent_plan* plan, Memory& m, const Te
       m.make("d_h0", {l.dtype, state}),
       m.make("d_c0", {wide, state}),
       m.room("workspace", sizes.backward_workspace),
-      m.make("d_b_hh", {l.dtype, {G * l.H}})};
+      m.make("d_b_hh", {l.dtype, {G * l.H}}),
+      cells};
   ASSERT_EQ(pd_recurrent_backward(plan, &backward, nullptr), PD_OK) << pd_last_error();
 }
 
@@ -290,6 +294,7 @@ TEST(RecurrentInC, ReadsWeightsAnewInEveryCall) {
                                                memory.at("last_c"),
                                                memory.at("saved"),
                                                memory.room("workspace", sizes.forward_workspace),
+                                               nullptr,
                                                nullptr};
     ASSERT_EQ(pd_recurrent_forward(plan, &forward, nullptr), PD_OK) << pd_last_error();
     pd_recurrent_destroy(plan);
@@ -366,7 +371,7 @@ TEST(RecurrentInC, SaysWhatIsWrong) {
   ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
   Memory m;
   void* const room = m.room("room", std::max(sizes.forward_workspace, std::size_t{1} << 20));
-  args = {room, room, room, room, room, room, nullptr, room, nullptr, nullptr, nullptr, room, nullptr};
+  args = {room, room, room, room, room, room, nullptr, room, nullptr, nullptr, nullptr, room, nullptr, nullptr};
   EXPECT_EQ(pd_recurrent_forward(plan, &args, nullptr), PD_ERROR_ARGUMENT);
   EXPECT_TRUE(has(pd_last_error(), "pd_recurrent_forward: saved is null, needed are ")) << pd_last_error();
   pd_recurrent_destroy(plan);

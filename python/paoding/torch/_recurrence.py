@@ -70,14 +70,13 @@ def dtype_of(x: Tensor) -> str:
     return dtype
 
 
-def _saved_bytes(cell: str, x: Tensor, hidden: int) -> Any:
-    """RecurrentPlan.saved, without making one: the gates and, of an LSTM, the cells."""
+def saved_values(cell: str, x: Tensor, hidden: int) -> tuple[Tensor, Tensor]:
+    """Room for what a backward pass needs: the gates and, of an LSTM, the cells; empty where there are none."""
     steps, batch, _ = x.shape
-    if cell not in ('lstm', 'gru'):
-        return 0
-    gates = steps * batch * 4 * hidden * x.element_size()
-    cells = (steps + 1) * batch * hidden * cell_state_dtype(cell, x.dtype).itemsize if cell == 'lstm' else 0
-    return (gates + 255) // 256 * 256 + (cells + 255) // 256 * 256
+    return (
+        x.new_empty((steps, batch, 4 * hidden) if cell in ('lstm', 'gru') else 0),
+        x.new_empty((steps + 1, batch, hidden) if cell == 'lstm' else 0, dtype=cell_state_dtype(cell, x.dtype)),
+    )
 
 
 def forward(
@@ -93,17 +92,19 @@ def forward(
     is_reverse: bool,
     is_training: bool,
     is_first: bool = False,
+    saved: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...], _Plan | None]:
-    """What `recurrent` gives, of which None is what is empty there, x, w, u and h0 as the kernels read them, and these
-    (None where there are no rows). `is_first`: nobody wants a gradient of x."""
+    """States, last h, last c and the memory of what is saved (None where there is none), x, w, u and h0 as the kernels read
+    them, and these (None where there are no rows). `is_first`: nobody wants a gradient of x. `saved`: places for gates and
+    cells; without them both lie in one piece of memory."""
     check_devices(x, (w, u, b_ih, b_hh, h0, c0, lengths))
     hidden = u.shape[1]
     steps, batch, _ = x.shape
     if batch == 0:
         dtype_of(x)
-        states, last_h, *rest = _results(x, hidden, cell, 0)
-        last_c, saved = (each if is_there else None for each, is_there in zip(rest, (cell == 'lstm', is_training)))
-        return states, last_h, last_c, saved, (x, w, u, h0), None
+        states, last_h, empty_c = _results(x, hidden, cell)
+        nothing = x.new_empty(0, dtype=torch.uint8) if is_training else None
+        return states, last_h, empty_c if cell == 'lstm' else None, nothing, (x, w, u, h0), None
     # The CPU widens f16 anew in every step, so it is widened before, which takes less than in one of those.
     is_widened = x.dtype == torch.float16 and not x.is_cuda and not is_training
     if is_widened:
@@ -111,7 +112,7 @@ def forward(
     with at(x.device):
         plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, not is_widened, is_first)
         states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
-        saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
+        kept, cells = saved or (x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None, None)
         x, w, u = dense(x), dense(w), dense(u)
         if b_ih is None or b_hh is None:
             b_ih = b_hh = zeros.of(x.device, 4 * hidden * x.element_size())
@@ -136,12 +137,13 @@ def forward(
                 states.data_ptr(),
                 last_h.data_ptr(),
                 address(last_c),
-                address(saved),
+                address(kept),
+                address(cells),
                 room.data_ptr(),
                 b_hh.data_ptr(),
                 current_stream(x.device),
             )
-        return states, last_h, last_c, saved, (x, w, u, h0), plan
+        return states, last_h, last_c, kept, (x, w, u, h0), plan
 
 
 def _first_state(x: Tensor, hidden: int) -> Tensor:
@@ -155,7 +157,8 @@ def _backward(
     h0: Tensor | None,
     lengths: Tensor | None,
     states: Tensor,
-    saved: Tensor,
+    saved: Tensor | None,
+    cells: Tensor | None,
     d_states: Tensor | None,
     d_last_h: Tensor | None,
     d_last_c: Tensor | None,
@@ -165,7 +168,7 @@ def _backward(
     plan: _Plan | None,
 ) -> tuple[Tensor | None, ...]:
     """Gradients for x, w, u, the two biases, h0 and c0, of which `wanted` says which are made. Of weights as PyTorch keeps
-    them; `plan` is what the forward pass went by, if it is known."""
+    them; `plan` is what the forward pass went by, if it is known. Without `cells` they lie behind the gates in `saved`."""
     hidden = u.shape[1]
     if x.shape[1] == 0:
         return tuple(None if each is None else each.zero_() for each in _room(x, w, u, cell, wanted))
@@ -192,7 +195,8 @@ def _backward(
                 first_h.data_ptr(),
                 address(lengths),
                 states.data_ptr(),
-                saved.data_ptr(),
+                address(saved),
+                address(cells),
                 address(d_states),
                 address(d_last_h),
                 address(d_last_c),
@@ -209,13 +213,12 @@ def _backward(
         return made
 
 
-def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _results(x: Tensor, hidden: int, cell: str) -> tuple[Tensor, Tensor, Tensor]:
     steps, batch, _ = x.shape
     return (
         x.new_empty((steps + 1, batch, hidden)),
         x.new_empty((1, batch, hidden)),
         x.new_empty((1, batch, hidden) if cell == 'lstm' else 0, dtype=cell_state_dtype(cell, x.dtype)),
-        x.new_empty(saved, dtype=torch.uint8),
     )
 
 
@@ -283,7 +286,7 @@ class Direction(torch.autograd.Function):
         elif is_one:
             x, w, u, h0, _, _, lengths, states, saved, *_ = ctx.saved_tensors
             needs = ctx.needs_input_grad[:7]
-            made = _backward(x, w, u, h0, lengths, states, saved, *given, ctx.cell, ctx.is_reverse, needs, ctx.plan)
+            made = _backward(x, w, u, h0, lengths, states, saved, None, *given, ctx.cell, ctx.is_reverse, needs, ctx.plan)
         else:
             made = _pass_back_by_op(ctx, given)
         return *made, None, None, None
@@ -295,7 +298,7 @@ def _version_of(tensor: Tensor) -> int:
 
 def _pass_back_by_op(ctx: Any, given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     x, w, u, h0, _, _, lengths, states, saved, *_ = ctx.saved_tensors
-    made = recurrent_backward(x, w, u, h0, lengths, states, saved, *given, ctx.cell, ctx.is_reverse)
+    made = recurrent_backward(x, w, u, h0, lengths, states, saved, None, *given, ctx.cell, ctx.is_reverse)
     return tuple(each if needed else None for each, needed in zip(made, ctx.needs_input_grad))
 
 
@@ -324,6 +327,9 @@ def _pass_back_by_steps(ctx: Any, given: tuple[Tensor | None, ...]) -> tuple[Ten
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad[:7])
 
 
+Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
 def direct_forward(
     x: Tensor,
     w: Tensor,
@@ -336,17 +342,13 @@ def direct_forward(
     cell: str,
     is_reverse: bool,
     is_training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Results:
     """The op `recurrent` without PyTorch's dispatcher."""
-    states, last_h, last_c, saved, *_ = forward(
-        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
+    gates, cells = saved_values(cell if is_training else '', x, u.shape[1])
+    states, last_h, last_c, *_ = forward(
+        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, saved=(gates, cells)
     )
-    return (
-        states,
-        last_h,
-        x.new_empty(0) if last_c is None else last_c,
-        x.new_empty(0, dtype=torch.uint8) if saved is None else saved,
-    )
+    return states, last_h, x.new_empty(0) if last_c is None else last_c, gates, cells
 
 
 @torch.library.custom_op('paoding::recurrent', mutates_args=())
@@ -362,18 +364,19 @@ def recurrent(
     cell: str,
     is_reverse: bool,
     is_training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """States [T + 1, B, H] (h0 in front, after in reverse), last h, last c (empty but for LSTMs), and what the backward
-    pass needs. Weights and biases are as PyTorch keeps them."""
+) -> Results:
+    """States [T + 1, B, H] (h0 in front, after in reverse), last h, last c (empty but for LSTMs), and with is_training what
+    the backward pass needs: gates [T, B, 4 H] (empty but for LSTMs and GRUs) and cells [T + 1, B, H] (empty but for LSTMs).
+    Weights and biases are as PyTorch keeps them."""
     refuse_tangents('paoding::recurrent', (x, w, u, b_ih, b_hh, h0, c0))
     return direct_forward(x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training)
 
 
 @recurrent.register_fake
-def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> Results:
     _, cell, _, is_training = rest[-4:]
     hidden = u.shape[1]
-    return _results(x, hidden, cell, _saved_bytes(cell, x, hidden) if is_training else 0)
+    return *_results(x, hidden, cell), *saved_values(cell if is_training else '', x, hidden)
 
 
 def direct_backward(
@@ -383,7 +386,8 @@ def direct_backward(
     h0: Tensor | None,
     lengths: Tensor | None,
     states: Tensor,
-    saved: Tensor,
+    gates: Tensor | None,
+    cells: Tensor | None,
     d_states: Tensor | None,
     d_last_h: Tensor | None,
     d_last_c: Tensor | None,
@@ -391,15 +395,16 @@ def direct_backward(
     is_reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The op `recurrent_backward` without PyTorch's dispatcher."""
-    check_devices(x, (w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c))
+    check_devices(x, (w, u, h0, lengths, states, gates, cells, d_states, d_last_h, d_last_c))
     made = _backward(
         dense(x),
         dense(w),
         dense(u),
         None if h0 is None else dense(h0),
-        lengths,
-        states,
-        saved,
+        None if lengths is None else dense(lengths),
+        dense(states),
+        None if gates is None else dense(gates),
+        None if cells is None else dense(cells),
         d_states,
         d_last_h,
         d_last_c,
@@ -420,16 +425,18 @@ def recurrent_backward(
     h0: Tensor | None,
     lengths: Tensor | None,
     states: Tensor,
-    saved: Tensor,
+    gates: Tensor | None,
+    cells: Tensor | None,
     d_states: Tensor | None,
     d_last_h: Tensor | None,
     d_last_c: Tensor | None,
     cell: str,
     is_reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for x, w, u, the two biases, h0 and c0 (empty but for LSTMs)."""
+    """Gradients for x, w, u, the two biases, h0 and c0 (empty but for LSTMs). An LSTM's cells may lie in `gates`, which then is
+    memory of both, in bytes."""
     return direct_backward(
-        x, w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c, cell, is_reverse
+        x, w, u, h0, lengths, states, gates, cells, d_states, d_last_h, d_last_c, cell, is_reverse
     )
 
 
@@ -442,14 +449,15 @@ def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     x, w, u, b_ih, _, h0, c0, lengths, ctx.cell, ctx.is_reverse, ctx.is_training = inputs
-    states, _, _, saved = output
+    states, _, _, gates, cells = output
     ctx.has = (b_ih is not None, h0 is not None, c0 is not None)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, w, u, h0, lengths, states, saved)
+    has_gates, has_cells = ctx.cell in ('lstm', 'gru'), ctx.cell == 'lstm'
+    ctx.save_for_backward(x, w, u, h0, lengths, states, gates if has_gates else None, cells if has_cells else None)
 
 
-def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None, _: Any) -> Any:
-    x, w, u, h0, lengths, states, saved = ctx.saved_tensors
+def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None, *_: Any) -> Any:
+    x, w, u, h0, lengths, states, gates, cells = ctx.saved_tensors
     if not ctx.is_training:
         raise RuntimeError('paoding::recurrent: it was called with is_training=False and has saved nothing')
     if d_states is not None:
@@ -462,7 +470,8 @@ def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last
         h0,
         lengths,
         states,
-        saved,
+        gates,
+        cells,
         d_states,
         d_last_h,
         d_last_c if is_lstm else None,

@@ -9,5 +9,6 @@ from . import _ops_norm as _ops_norm
 from . import _ops_pool as _ops_pool
 from . import _ops_product as _ops_product
 from . import _ops_random as _ops_random
+from . import _ops_recurrent as _ops_recurrent
 from . import _ops_reduce as _ops_reduce
 from . import _ops_shape as _ops_shape

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..._paoding import Graph, PlacedGraph
 from .._faults import faults_of
 from .._kernels import Kernels
-from .._memory import address, at, current_stream, may_round_products, workspace
+from .._memory import address, at, current_stream, may_round_products, may_round_recurrence, workspace
 from ._layout import Layout, plain_stride
 
 LOOP_NOTE = 'reroll_loops: '
@@ -39,7 +39,8 @@ class _Placed:
 
 class Bound:
     """`inputs`: the layouts of the graph's inputs, in their order, in front of a number `seed` that every call draws anew where
-    the graph has one; `results`: those of its fetches, and their dtypes."""
+    the graph has one; `results`: those of its fetches, and their dtypes. `has_layers`: it rounds to TF32 only where both of
+    PyTorch's settings, of products and of recurrent layers, allow that."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Bound:
         device: torch.device,
         uses_graph: bool,
         has_seed: bool = False,
+        has_layers: bool = False,
     ) -> None:
         self._graph, self._device, self._uses_graph = graph, device, uses_graph
         self.layouts = list(inputs)
@@ -59,7 +61,7 @@ class Bound:
             for layout, dtype in self._results
         ]
         self._stretched = [i for i, (layout, _) in enumerate(self._results) if layout.stretched]
-        self._has_seed = has_seed
+        self._has_seed, self._has_layers = has_seed, has_layers
         self._is_on_cpu = self._device.type == 'cpu'
         self._mask = 63 if self._is_on_cpu else 255
         self._free: list[_Placed] = []
@@ -79,6 +81,7 @@ class Bound:
     def _of_stream(self) -> _Placed:
         """On a GPU that is PyTorch's current device: what runs in its current stream, with products as they are allowed now."""
         allow_tf32 = may_round_products(self._device)
+        allow_tf32 = allow_tf32 and (not self._has_layers or may_round_recurrence(self._device))
         return self._on_gpu.at(allow_tf32, self._device, lambda: self._placed(allow_tf32))
 
     def check_layouts(self, tensors: list[Tensor]) -> list[Tensor]:

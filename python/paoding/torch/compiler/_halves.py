@@ -150,6 +150,7 @@ class _Split:
                     self._given[f'seed/y{i}'] = self._tangents[self._seeded.index(i)]
         if making.has_seed:
             raise NotTaken('random numbers')
+        self._has_layers = making.has_layers
         return graph
 
     def made(self) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -179,7 +180,14 @@ class _Split:
 
         begin = time.perf_counter()
         results = [(place(name), dtype(name)) for name in graph.fetches]
-        bound = Bound(graph, [place(name) for name in graph.inputs], results, self._device, self._settings.uses_graph)
+        bound = Bound(
+            graph,
+            [place(name) for name in graph.inputs],
+            results,
+            self._device,
+            self._settings.uses_graph,
+            has_layers=self._has_layers,
+        )
         return Half(f'paoding_{kind}_of_loops', bound, len(self._nodes), loops, time.perf_counter() - begin)
 
     # ---- PyTorch's graphs ----

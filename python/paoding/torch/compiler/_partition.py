@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ._convert import is_size, is_view, tensors_of, value_of, writes
+from ._ops_recurrent import recurrent_ops
 from ._recurrent import as_direct_call
 from ._region import Region, as_function
 from ._settings import Settings
@@ -20,6 +21,7 @@ from ._settings import Settings
 _OUTSIDE = -1
 _aten = torch.ops.aten
 _HEAVY = {
+    *recurrent_ops,
     _aten.mm.default,
     _aten.bmm.default,
     _aten.addmm.default,

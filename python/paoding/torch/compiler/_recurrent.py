@@ -96,7 +96,7 @@ def _layers(
             is_training = torch.is_grad_enabled() and any(
                 each is not None and each.requires_grad for each in (x, w, u, b_ih, b_hh, h0, c0)
             )
-            results, last_h, last_c, _ = recurrent(
+            results, last_h, last_c, *_ = recurrent(
                 x, w, u, b_ih, b_hh, h0[at : at + 1], first_c, None, cell, direction == 1, is_training
             )
             made.append(results[:-1] if direction == 1 else results[1:])

@@ -66,7 +66,9 @@ def _bound(region: Region, given: Sequence[tuple[Sequence[int], Sequence[int]] |
                 raise NotTaken('a result whose memory has gaps')
             graph.fetch(f'y{len(results)}', layout.written(values[node]))
             results.append((layout, promised.dtype))
-    bound = _BoundRegion(graph, layouts, results, region.device, region.settings.uses_graph, making.has_seed)
+    bound = _BoundRegion(
+        graph, layouts, results, region.device, region.settings.uses_graph, making.has_seed, making.has_layers
+    )
     bound.has_gaps = has_gaps
     return bound
 

@@ -83,6 +83,7 @@ class Making:
         self.dtypes: list[DType] = []
         self.device: torch.device | None = None
         self.streams = 0
+        self.has_layers = False  # recurrent ones in f32, of which PyTorch has a setting of its own
         self._seed: Value | None = None
 
     @property
