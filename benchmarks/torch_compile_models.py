@@ -170,7 +170,7 @@ WAYS = {
     'inductor': {},
     'inductor, reduce-overhead': {'mode': 'reduce-overhead'},
     'paoding': {'backend': 'paoding'},
-    'paoding, reduce-overhead': {'backend': 'paoding', 'options': {'uses_graph': True}},
+    'paoding, without graphs': {'backend': 'paoding', 'options': {'uses_graph': False}},
 }
 
 

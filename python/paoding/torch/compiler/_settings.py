@@ -25,15 +25,15 @@ class Settings:
     strict: bool = False
     min_nodes: int = 5
     max_regions: int = 8
-    uses_graph: bool = False
+    uses_graph: bool = True
 
     @staticmethod
     def of(options: dict[str, Any] | None, mode: str | None) -> Settings:
         if mode not in _MODES:
             raise ArgumentError(f"torch.compile(mode='{mode}'): paoding knows {', '.join(map(repr, _MODES[1:]))}")
         given = dict(options or {})
-        if mode == 'reduce-overhead':
-            given.setdefault('uses_graph', True)
+        if mode == 'max-autotune-no-cudagraphs':
+            given.setdefault('uses_graph', False)
         fields = {each.name: type(each.default) for each in dataclasses.fields(Settings)}
         for name, value in given.items():
             if name not in fields:
