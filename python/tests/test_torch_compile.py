@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import paoding.torch as pt
-from paoding.torch.compiler import _ops_recurrent
+from paoding.torch.compiler import _fused_cells, _ops_recurrent
 from paoding.errors import ArgumentError, UnsupportedError
 from paoding.torch import compiler
 from paoding.torch.compiler import _backend as backend
@@ -180,6 +180,38 @@ def test_layers_that_pytorch_rounds_otherwise_than_products_are_calls_beside_reg
     assert all('allow_tf32' not in str(left) for graph in found.graphs for left in graph.left)  # called as they are
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(model, backend='paoding')(ids), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('has_bias', [True, False])
+@pytest.mark.parametrize('dtype', [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize('kind', [nn.LSTMCell, nn.GRUCell])
+def test_cells_as_pytorchs_cuda_library_has_them_are_the_cells_and_their_gradients(kind, dtype, has_bias):
+    cell = kind(5, 4, bias=has_bias).double()
+    x, h, c = torch.randn(3, 5).double(), *(torch.randn(3, 4).double().requires_grad_() for _ in range(2))
+    products = [torch.mm(x, cell.weight_ih.t()), torch.mm(h, cell.weight_hh.t())]
+    biases = [cell.bias_ih, cell.bias_hh] if has_bias else [None, None]
+    is_lstm = kind is nn.LSTMCell
+    wanted = cell(x, (h, c)) if is_lstm else (cell(x, h),)
+    given = [None if each is None else each.detach().to(dtype) for each in (*products, c if is_lstm else h, *biases)]
+    made = (_fused_cells.lstm_cell if is_lstm else _fused_cells.gru_cell)(*given)
+    near = {'rtol': 1e-12, 'atol': 1e-12} if dtype == torch.float64 else {'rtol': 0.03, 'atol': 0.03}
+    for ours, theirs in zip(made, wanted):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.double(), theirs, **near)
+    seeds = [torch.randn_like(each) for each in wanted]
+    leaves = [each.detach().requires_grad_() for each in products]
+    previous = (c if is_lstm else h).detach().requires_grad_()
+    again = (_fused_cells.lstm_cell if is_lstm else _fused_cells.gru_cell)(*leaves, previous, *biases)[: len(wanted)]
+    by = [*leaves, previous, *(each for each in biases if each is not None)]
+    expected = torch.autograd.grad(again, by, seeds)  # of ops that are PyTorch's own
+    seeds = [each.to(dtype) for each in seeds]
+    if is_lstm:
+        d_gates, d_c, d_b = _fused_cells.lstm_cell_backward(*seeds, given[2], made[1], made[2], has_bias)
+        found = [d_gates, d_gates, d_c, d_b, d_b]
+    else:
+        found = list(_fused_cells.gru_cell_backward(*seeds, made[1], has_bias))
+    for ours, theirs in zip([each for each in found if each is not None], expected, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, **near)
 
 
 def test_an_lstm_that_projects_is_a_graph_break_and_eagers():
@@ -510,6 +542,32 @@ def test_gradients_through_a_loop_of_python_are_eagers():
     leaves = [x, *model.parameters()]
     for made, wanted in zip(*(torch.autograd.grad(call(x).square().sum(), leaves) for call in (compiled, model))):
         same(made, wanted, 3e-5)
+
+
+class OverCells(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.cell, self.out = kind(5, 6), nn.Linear(6, 4)
+
+    def forward(self, x):
+        state = x.new_zeros(x.shape[1], 6)
+        if isinstance(self.cell, nn.LSTMCell):
+            state = (state, state)
+        made = []
+        for t in range(x.shape[0]):
+            state = self.cell(x[t], state)
+            made.append(state[0] if isinstance(state, tuple) else state)
+        return self.out(torch.stack(made))
+
+
+@pytest.mark.parametrize('kind', [nn.LSTMCell, nn.GRUCell])
+def test_loops_over_cells_of_torch_nn_are_loops_in_both_directions(kind):
+    model, x = OverCells(kind), torch.randn(9, 3, 5)
+    compare(model, x)
+    torch._dynamo.reset()
+    found = pt.explain(model, x)
+    assert [(graph.left, len(graph.regions)) for graph in found.graphs] == [([], 1)] * 2
+    assert len(found.graphs[0].loops) == 1
 
 
 def test_the_gradient_of_a_loop_of_python_is_a_loop():

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...errors import ArgumentError
+from . import _fused_cells
 
 _MODES = (None, 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs')
 
@@ -60,11 +61,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions
 
     whole = set(_WHOLE.split())
-    return {
+    taken = {
         op: decompose
         for op, decompose in core_aten_decompositions().items()
         if not (isinstance(op, torch._ops.OpOverload) and op.namespace == 'aten' and op._opname in whole)
     }
+    return {**taken, **_fused_cells.decompositions()}
 
 
 def by_aot(forward: Any, backward: Any, inference: Any, split: Any) -> Callable[..., Any]:
