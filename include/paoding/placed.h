@@ -20,8 +20,8 @@ struct PlacedOptions {
   /// outside in PlacedGraph::fault_words(). They are cleared by every run.
   bool reports_faults = false;
   /// On a GPU: a run whose addresses have come before is one launch of a CUDA graph, of which the last few sets of
-  /// addresses have one each. Off, since it has not been measured on a GPU. A graph with loops that are decided while
-  /// they run, or with branches that hold much, is run so in any case.
+  /// addresses have one each. For callers whose addresses come back, as an allocator's do. A graph with loops that are
+  /// decided while they run, or with branches that hold much, is run so in any case.
   bool uses_graph = false;
 };
 
@@ -69,6 +69,12 @@ class PlacedGraph {
   /// Throws the error that a run has left in its fault words, copied to the host after it. Nothing where there is none.
   /// Errors: those that Program::run throws for such values.
   void check(const void* fault_words) const;
+  /// For callers who do not wait for their runs. follow_faults(), called behind a run in its stream, which must not be
+  /// captured, has its words read without waiting; raise_faults() throws the error of the oldest followed run that has
+  /// one, of those that have ended or, with `waits`, of all, once. Of more than 64 runs under way the oldest is waited
+  /// for, and its error is follow_faults()'s. Errors: as check().
+  void follow_faults(const void* workspace, void* stream);
+  void raise_faults(bool waits = false);
 
   /// Makes the values that follow from parameters written since, and waits until runs may be captured: a capture cannot
   /// wait for those who write parameters. A graph that was captured reads the parameters that are there when it is

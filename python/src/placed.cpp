@@ -67,6 +67,21 @@ void bind_placed(nb::module_& module) {
           "check", [](const PlacedGraph& self, Address words) { self.check(reinterpret_cast<const void*>(words)); },
           "words"_a, "Raises the error of a run that left these, at an address of the host.")
       .def(
+          "follow_faults",
+          [](PlacedGraph& self, Address workspace, Address stream) {
+            const WithoutGil free;
+            self.follow_faults(reinterpret_cast<const void*>(workspace), reinterpret_cast<void*>(stream));
+          },
+          "workspace"_a, "stream"_a, "Has the faults of the run in front of it in the stream read, without waiting.")
+      .def(
+          "raise_faults",
+          [](PlacedGraph& self, bool waits) {
+            const WithoutGil free;
+            self.raise_faults(waits);
+          },
+          "waits"_a = false,
+          "Raises the error of the oldest followed run that has one: of those that have ended, or of all.")
+      .def(
           "run",
           [](PlacedGraph& self, const std::vector<Address>& inputs, const std::vector<Address>& results,
              Address workspace, Address stream) {

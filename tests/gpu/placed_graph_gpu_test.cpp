@@ -226,6 +226,24 @@ TEST(PlacedGraphOnAGpu, ReportsPositionsThatAreOutsideToACallerWhoAsks) {
   const std::string outside = run({0, 6, 2});
   EXPECT_TRUE(has(outside, "6") && has(outside, "table")) << outside;
   EXPECT_EQ(run({5, 5, 5}), "no error") << "the next run begins without the fault of the one before";
+
+  // ---- of callers who do not wait ----
+  const auto raised = [&](bool waits) { return message_of([&] { placed.raise_faults(waits); }); };
+  const auto follow = [&](const std::vector<std::int64_t>& positions) {
+    run(positions);
+    return message_of([&] { placed.follow_faults(workspace.at(), stream.get()); });
+  };
+  EXPECT_EQ(raised(true), "no error") << "no run is followed";
+  for (const std::int64_t position : {1, 7, 2, 9}) ASSERT_EQ(follow({0, position, 0}), "no error");
+  const std::string first = raised(true), second = raised(true);
+  EXPECT_TRUE(has(first, "7") && has(first, "table")) << first;
+  EXPECT_TRUE(has(second, "9") && has(second, "table")) << second;
+  EXPECT_EQ(raised(true), "no error") << "each is raised once";
+  ASSERT_EQ(follow({0, 8, 0}), "no error");
+  std::string of_oldest = "no error";
+  for (int i = 0; i < 70 && of_oldest == "no error"; ++i) of_oldest = follow({0, 1, 0});
+  EXPECT_TRUE(has(of_oldest, "8")) << of_oldest << ": more runs are under way than are followed at once";
+  EXPECT_EQ(raised(true), "no error");
 }
 
 // A recording has every kernel of every run, by stamps; runs that the caller captures get none, as nobody would read

@@ -4,22 +4,15 @@ in words of its workspace, which a copy brings to the host. They are raised at a
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections import deque
 
 import torch
 from torch import Tensor
 
 from .. import _paoding
-from ._memory import address, at, is_captured
+from ._memory import address, at, current_stream, is_captured
 
 _everything: weakref.WeakSet[Faults] = weakref.WeakSet()
-
-
-def _of_host(shape: torch.Size) -> Tensor:
-    """Memory that a copy fills while nobody waits for it."""
-    return torch.empty(shape, dtype=torch.int64, device='cpu', pin_memory=True)
 
 
 class Faults:
@@ -29,8 +22,6 @@ class Faults:
         self._graph = graph
         self.device = device
         self._first, self._bytes = graph.fault_words
-        self._under_way: deque[tuple[Tensor, torch.cuda.Event]] = deque()
-        self._lock = threading.Lock()
         # In the memory of the device the first fault of each launch in graphs that were captured: a graph runs whenever
         # somebody replays it.
         self._of_replays = torch.full((self._bytes // 8,), -1, dtype=torch.int64, device=device)
@@ -39,44 +30,27 @@ class Faults:
 
     def follow(self, workspace: Tensor) -> None:
         """Called after a run in this workspace, in its stream."""
-        words = workspace[self._first : self._first + self._bytes].view(torch.int64)
-        if is_captured(self.device):
-            self._is_captured = True
-            kept, new = self._of_replays.view(-1, 2), words.view(-1, 2)
-            is_free = (kept == -1).all(dim=1, keepdim=True)
-            kept.copy_(torch.where(is_free, new, kept))
+        if not is_captured(self.device):
+            self._graph.follow_faults(address(workspace), current_stream(self.device))
             return
-        host = _of_host(words.shape)
-        host.copy_(words, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        with self._lock:
-            self._under_way.append((host, event))
+        self._is_captured = True
+        words = workspace[self._first : self._first + self._bytes].view(torch.int64)
+        kept, new = self._of_replays.view(-1, 2), words.view(-1, 2)
+        is_free = (kept == -1).all(dim=1, keepdim=True)
+        kept.copy_(torch.where(is_free, new, kept))
 
     def raise_ended(self) -> None:
         """Raises the fault of a run that has ended; does not wait."""
-        if self._under_way and not is_captured(self.device):
-            self._raise(only_ended=True)
+        if not is_captured(self.device):
+            self._graph.raise_faults()
 
     def raise_all(self) -> None:
         """The same when all work of the device is done."""
-        self._raise(only_ended=False)
+        self._graph.raise_faults(waits=True)
         if self._is_captured:
             words = self._of_replays.to('cpu', copy=True)
             self._of_replays.fill_(-1)
             self._graph.check(address(words))
-
-    @staticmethod
-    def _has_ended(event: torch.cuda.Event) -> bool:
-        return bool(event.query())
-
-    def _raise(self, only_ended: bool) -> None:
-        while True:
-            with self._lock:
-                if not self._under_way or (only_ended and not self._has_ended(self._under_way[0][1])):
-                    return
-                host, _ = self._under_way.popleft()
-            self._graph.check(address(host))
 
 
 def faults_of(graph: _paoding.PlacedGraph, device: torch.device) -> Faults | None:

@@ -131,6 +131,9 @@ void PlacedGraph::check(const void* fault_words) const {
   state_->plan->check(static_cast<const std::uint64_t*>(fault_words));
 }
 
+void PlacedGraph::follow_faults(const void* workspace, void* stream) { state_->plan->follow_faults(workspace, stream); }
+void PlacedGraph::raise_faults(bool waits) { state_->plan->raise_faults(waits); }
+
 void PlacedGraph::prepare() {
   State& s = *state_;
   if (!s.store) return;

@@ -46,6 +46,11 @@ class PlacedPlan : public StoreUser {
   std::int64_t fault_bytes() const { return fault_bytes_; }
   /// Throws the error of the first launch that left a fault; `words` are on the host.
   virtual void check(const std::uint64_t* /*words*/) const {}
+  /// Reads the fault words of the run that was enqueued last, without waiting; where too many are under way, waits for
+  /// the oldest, and throws its error.
+  virtual void follow_faults(const void* /*workspace*/, void* /*stream*/) {}
+  /// Throws the error of the first of those that has one: of runs that have ended or, with `waits`, of all.
+  virtual void raise_faults(bool /*waits*/) {}
   /// Whether the stream is captured.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   /// Called in front of a run that reads a store, for precede() and follow(); they stand still while it is captured.

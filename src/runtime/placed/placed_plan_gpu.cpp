@@ -13,6 +13,7 @@
 #include "runtime/gpu/choices.h"
 #include "runtime/gpu/copy_span.h"
 #include "runtime/gpu/entry_capture.h"
+#include "runtime/gpu/fault_reads.h"
 #include "runtime/gpu/fused_kernels.h"
 #include "runtime/gpu/kernels.h"
 #include "runtime/gpu/stamps.h"
@@ -31,6 +32,7 @@ class PlacedGpuPlan : public PlacedPlan {
         behind_(device_),
         choices_(device_, schedule(), *plan().target, GpuChoices::Words::placed) {
     options.reports_faults ? add_faults() : refuse_faults(plan().steps);
+    if (fault_bytes() > 0) faults_.emplace(device_, fault_bytes());
     choice_offset_ = add_to_workspace(choices_.word_bytes());
     device_.make_current();
     fused_ = FusedKernels(schedule());
@@ -64,6 +66,16 @@ class PlacedGpuPlan : public PlacedPlan {
     PD_CUDA(gpu::required_driver().cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, nullptr, nullptr,
                                                           nullptr, nullptr, nullptr));
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
+  void follow_faults(const void* workspace, void* stream) override {
+    if (!faults_) return;
+    device_.make_current();
+    faults_->follow(static_cast<const std::byte*>(workspace) + fault_offset(), static_cast<CUstream>(stream),
+                    [this](const std::uint64_t* words) { check(words); });
+  }
+  void raise_faults(bool waits) override {
+    if (faults_) faults_->each_ended(waits, [this](const std::uint64_t* words) { check(words); });
   }
 
   // ---- of runs that read a store ----
@@ -265,6 +277,7 @@ class PlacedGpuPlan : public PlacedPlan {
   std::optional<EntryCapture> capture_;  // where there are conditional nodes
   std::optional<AddressGraphs> graphs_;
   std::optional<GpuStamps> stamps_;
+  std::optional<FaultReads> faults_;  // where a run may have one
 };
 
 }  // namespace
