@@ -28,6 +28,17 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   return {problem, ""};
 }
 
+CLI::Validator real_number(double least, double most) {
+  const auto problem = [least, most](const std::string& text) {
+    double value = least - 1;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_number = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+    if (is_number && value >= least && value <= most) return std::string();
+    return fmt::format("'{}' is no number from {:g} to {:g}", text, least, most);
+  };
+  return {problem, ""};
+}
+
 void CompileFlags::add_to(CLI::App& app, bool has_dtype) {
   app.add_option("--device", device, "cpu, cuda, cuda:N, or best: the first GPU that works, else the CPU")
       ->type_name("DEVICE")

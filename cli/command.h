@@ -56,6 +56,8 @@ void add_verify(CLI::App& app, Commands* commands);
 
 /// Checks that an option is a whole number from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+/// The same for any number; CLI::Range would let "nan" pass.
+CLI::Validator real_number(double least, double most);
 
 /// Wrong use of the command line that the parser cannot see: exit code 2.
 class UsageError : public std::runtime_error {

@@ -75,6 +75,13 @@ void check_best(const ModelChoice& choice) {
   }
 }
 
+void check_drawing(const ModelChoice& choice, const models::Task& task) {
+  if (choice.search.temperature == 0) return;
+  if (!task.draws())
+    throw UsageError(fmt::format("--temperature is for models that write texts; {} searches", task.name()));
+  if (choice.search.best > 1) throw UsageError("--temperature draws one prediction per input: leave out --best");
+}
+
 int predict(PredictCommand& command) {
   ModelChoice& choice = command.choice;
   const bool is_file = is_model_file(choice.model);
@@ -91,6 +98,7 @@ int predict(PredictCommand& command) {
     loaded = load_model(choice, false);
   }
   const models::Task& task = is_file ? served->task() : *loaded.task;
+  check_drawing(choice, task);
   for (const std::string& input : inputs_of(command, is_file)) {
     if (!task.predicts_lines()) {
       const auto found = loaded.predictor->predict_file(input, choice.search);
@@ -136,7 +144,8 @@ void add_predict(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "predict",
       "What a trained model says about words, sentences or images\n"
-      "g2p: words to phonemes; translate: sentences; lm: how lines go on; one line in, one line out, in their order.\n"
+      "g2p: words to phonemes; translate: sentences; lm, gpt: how lines go on; one line in, one line out, in their "
+      "order.\n"
       "fashion: files of images (IDX, gzipped or not, or PGM). With --best, each line out has the input, the log\n"
       "probability and the prediction, split by tabs.");
   const auto command = add_common(
@@ -149,6 +158,12 @@ void add_predict(CLI::App& app, Commands* commands) {
       ->check(whole_number(1, 1000))
       ->type_name("N")
       ->capture_default_str();
+  sub->add_option("--temperature", command->choice.search.temperature,
+                  "Draw texts: 1: by their probabilities, below 1: likely ones more often; 0: search. gpt alone")
+      ->check(real_number(0, 100))
+      ->type_name("NUMBER")
+      ->capture_default_str();
+  sub->add_option("--seed", command->choice.search.seed, "Of what is drawn")->type_name("N")->capture_default_str();
   sub->add_flag("--each-line", command->each_line, "Answer each line when it comes, as on a terminal: slower");
   sub->footer(
       "Examples:\n"
@@ -156,6 +171,7 @@ void add_predict(CLI::App& app, Commands* commands) {
       "  echo paoding | paoding predict g2p runs/g2p\n"
       "  paoding predict g2p runs/g2p/step-00001200 --json < words.txt\n"
       "  paoding predict translate runs/translate sentences.txt --beam 5\n"
+      "  echo 'In the beginning' | paoding predict gpt runs/gpt --temperature 0.8 --seed 3\n"
       "  paoding predict g2p.pd words.txt                      # a model that `paoding export` wrote\n"
       "  paoding predict fashion runs/fashion data/fashion/t10k-images-idx3-ubyte.gz");
   commands->push_back({sub, [command] { return predict(*command); }});

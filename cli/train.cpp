@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <filesystem>
 
 #include "base/check.h"
@@ -30,15 +29,6 @@ std::string free_folder(std::string_view task) {
   std::filesystem::path path = base;
   for (int i = 2; std::filesystem::exists(path); ++i) path = fmt::format("{}-{}", base.string(), i);
   return path.string();
-}
-
-// CLI::Range would let "nan" pass, which never is time to save.
-std::string problem_with_minutes(const std::string& text) {
-  constexpr double kMost = 1e6;
-  double minutes = -1;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), minutes);
-  const bool is_number = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-  return is_number && minutes >= 0 && minutes <= kMost ? "" : fmt::format("'{}' is no number from 0 to 1e6", text);
 }
 
 // An empty name is an error, not the default folder: a shell makes one of an unset variable.
@@ -90,7 +80,7 @@ int train(TrainCommand& command) {
 void add_train(CLI::App& app, Commands* commands) {
   CLI::App* group = app.add_subcommand(
       "train",
-      "Train a model on real data: g2p, translate, lm, fashion\n"
+      "Train a model on real data: g2p, translate, lm, gpt, fashion\n"
       "It keeps checkpoints, goes on after a stop with the same bits, and ends with scores and a picture of the loss.");
   group->footer(
       "Examples:\n"
@@ -120,7 +110,7 @@ void add_train(CLI::App& app, Commands* commands) {
     CLI::Option* save =
         sub->add_option("--save-minutes", r.save_minutes,
                         "Between checkpoints within an epoch; 0: after every step. Each epoch ends with one")
-            ->check(CLI::Validator(problem_with_minutes, ""))
+            ->check(real_number(0, 1e6))
             ->type_name("NUMBER")
             ->capture_default_str();
     CLI::Option* ahead = sub->add_option("--read-ahead", r.read_ahead,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/one_line.h"
 #include "command.h"
 #include "io/json_text.h"
 
@@ -129,6 +130,13 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
                          state.epoch + (state.is_within_epoch ? 1 : 0), state.epochs, state.step, loss,
                          scale_text(state), part, fmt::join(texts, ", "), speed,
                          clock_text(seconds_between(start_, Clock::now()))));
+}
+
+void TrainLog::sample(const TrainState& state, const std::string& text) {
+  if (is_json_) {
+    return print_line(JsonObject().add("event", "sample").add("step", state.step).add("text", text).text());
+  }
+  print_line(fmt::format("  sample: {}", one_line(text)));
 }
 
 void TrainLog::saved(const TrainState& state, const std::string& path) {

@@ -42,6 +42,8 @@ class TrainLog {
   void step(const TrainState& state, double loss, std::int64_t items, double seconds);
   void scores(const TrainState& state, const std::string& part, const std::vector<models::Score>& scores,
               double seconds);
+  /// A text that the model made.
+  void sample(const TrainState& state, const std::string& text);
   void saved(const TrainState& state, const std::string& path);
   /// Everything that JSON's reader should have at the end: key and JSON.
   void end(const std::vector<std::pair<std::string, std::string>>& members);

@@ -254,7 +254,11 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
       cosine_decay(s.learning_rate, std::max<std::int64_t>(last_step_, s.warmup + 1), s.last_learning_rate, s.warmup);
   Optimizer optimizer = Adam{.learning_rate = rate};
   if (s.weight_decay > 0) optimizer = AdamW{.learning_rate = rate, .weight_decay = s.weight_decay};
+  // Biases, and the scales of norms, are not pulled to 0.
+  const ParameterGroup no_matrices{
+      .predicate = [](const std::string&, const Type& type) { return type.shape.rank() < 2; }, .weight_decay = 0};
   MinimizeOptions options{.clip_norm = s.clip_norm, .skip_nonfinite = true, .stop_at_nonfinite = true};
+  if (s.weight_decay > 0) options.groups = {no_matrices};
   if (request_.compile.precision == f16) options.loss_scale = LossScale{};
   const TrainingStep step = minimize(loss, optimizer, options);
   graph->fetch("loss", loss);
@@ -455,8 +459,16 @@ void Training::validate(bool is_end_of_epoch) {
     manifest_.score_name = scores[0].name;
     manifest_.scores.emplace_back(manifest_.step, scores[0].value);
     log_.scores(refreshed(), "validation", scores, seconds_since(start));
+    show_sample();
   }
   save(scores.empty() ? std::nan("") : scores[0].value);
+}
+
+// Another text at each step, and the same one where a run goes on.
+void Training::show_sample() {
+  if (request_.show == 0) return;
+  const std::string text = predictor_->sample(static_cast<std::uint64_t>(task_.settings.seed + manifest_.step));
+  if (!text.empty()) log_.sample(refreshed(), text);
 }
 
 void Training::save(double score) {

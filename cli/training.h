@@ -59,6 +59,7 @@ class Training {
   void take_back(std::int64_t runs);
   void note_loss(double loss);
   void validate(bool is_end_of_epoch);
+  void show_sample();
   void save(double score);
   void stop();
   void finish();

@@ -10,6 +10,7 @@ namespace paoding::models {
 
 std::unique_ptr<Task> make_fashion();
 std::unique_ptr<Task> make_g2p();
+std::unique_ptr<Task> make_gpt();
 std::unique_ptr<Task> make_lm();
 std::unique_ptr<Task> make_translate();
 

@@ -23,9 +23,7 @@ struct Entry {
   std::unique_ptr<Task> (*make)();
 };
 constexpr std::array kTasks{
-    Entry{"fashion", make_fashion},
-    Entry{"g2p", make_g2p},
-    Entry{"lm", make_lm},
+    Entry{"fashion", make_fashion},     Entry{"g2p", make_g2p}, Entry{"gpt", make_gpt}, Entry{"lm", make_lm},
     Entry{"translate", make_translate},
 };
 
@@ -40,7 +38,7 @@ Options TrainingSettings::options() {
       {"last-learning-rate", "At the end of the last epoch; half a cosine from the first", &last_learning_rate, 0, 100},
       {"warmup", "Updates over which the learning rate rises from 0", &warmup, 0, 1e12},
       {"clip-norm", "Gradients are scaled down to this norm; 0: no limit", &clip_norm, 0},
-      {"weight-decay", "Of AdamW", &weight_decay, 0, 1},
+      {"weight-decay", "Of AdamW, of matrices alone", &weight_decay, 0, 1},
       {"seed", "Of initial values, dropout, and the order of the examples", &seed, 0, 1e15},
       {"validate", "Validation examples scored after each epoch; 0: all", &validate, 0, 1e15},
       {.name = "dtype",

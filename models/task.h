@@ -84,6 +84,10 @@ struct SearchOptions {
   /// Few inputs of many lengths run together, which is faster; their sums may round otherwise than those of inputs of
   /// one length.
   bool packs = false;
+  /// Above 0: predictions are drawn by softmax(logits / temperature), one per input, rather than searched for; where
+  /// Task::draws(). Equal seeds give equal texts.
+  double temperature = 0;
+  std::uint64_t seed = 0;
 };
 
 /// A model with parameters: its scores and its predictions. Keeps its programs; lives as long as the task and the
@@ -95,6 +99,9 @@ class Predictor {
   virtual std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) = 0;
   /// Some examples of the test part with the model's predictions, for people to read.
   virtual std::string show(const SearchOptions& search, std::int64_t count) = 0;
+  /// A text that the model makes from nothing, shown while it is trained; "": it makes none. Equal seeds
+  /// and parameters give equal texts.
+  virtual std::string sample(std::uint64_t) { return {}; }
   /// Predictions for each line of text, or for the bytes of each image (Task::input_bytes()); or for the content of a
   /// file, where Task::predicts_lines() is false. Error (file, argument) when an input is none that the model knows.
   virtual std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search);
@@ -150,7 +157,9 @@ class Task {
   virtual std::unique_ptr<Predictor> predictor(const Trained& trained) const = 0;
   /// Whether it predicts from lines of text, rather than from files.
   virtual bool predicts_lines() const { return true; }
-  /// Where it does not: how many bytes an image has, as Predictor::predict() takes it.
+  /// Whether it can draw predictions (SearchOptions::temperature).
+  virtual bool draws() const { return false; }
+  /// Where it does not predict from lines: how many bytes an image has, as Predictor::predict() takes it.
   virtual std::int64_t input_bytes() const { return 0; }
   /// How many predictions of an input there may be, of a search with so many hypotheses.
   virtual std::int64_t most_predictions(std::int64_t beam) const { return beam; }

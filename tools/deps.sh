@@ -89,7 +89,7 @@ install_python() {
 }
 
 # PyPI's PyTorch, which is for GPUs too and so brings NVIDIA's libraries along: 4.8 GB.
-install_torch() { environment .venv-torch 'torch==2.11.*' expecttest; }
+install_torch() { environment .venv-torch 'torch==2.11.*' 'transformers==4.57.*' expecttest; }
 
 install_aarch64() {
   # A cross compiler and qemu; the libraries' packages of arm64 are unpacked into .deps-aarch64/, not installed: some

@@ -14,6 +14,7 @@ import sys
 import torch
 
 import torch_attention
+import torch_gpt
 import torch_image_nets
 import torch_kernels
 import torch_models
@@ -25,7 +26,7 @@ ON_GPU = DEVICE == "cuda"
 KEEPS_PAGES = os.environ.get("KEEPS_PAGES") == "1"
 WAYS = os.environ.get("TORCH_WAYS", "all")
 WORKS = {**torch_kernels.WORKS, **torch_attention.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS,
-         **torch_image_nets.WORKS}
+         **torch_image_nets.WORKS, **torch_gpt.WORKS}
 if not ON_GPU:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 

@@ -53,7 +53,8 @@ Initializer value(const Tensor& tensor);
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::f32;
-  Initializer initial = {};  // of the weight; uniform in +-1 / sqrt(inputs), as PyTorch has it, when absent
+  Initializer initial = {};       // of the weight; uniform in +-1 / sqrt(inputs), as PyTorch has it, when absent
+  Initializer bias_initial = {};  // of the bias; the same when absent
 };
 
 /// x weight + bias over the last axis: [.., inputs] to [.., outputs].
@@ -119,6 +120,7 @@ struct MultiHeadAttentionOptions {
   double rotary_base = 0;
   DType dtype = DType::f32;
   Initializer initial = {};  // of the projections of queries, keys and values; xavier_uniform when absent, as PyTorch
+  Initializer output_initial = {};  // of the last projection; uniform in +-1 / sqrt(width), as PyTorch, when absent
 };
 
 /// Keys and values as their projections give them: [B, heads, S, width / heads].

@@ -12,6 +12,7 @@ void bind_extents(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_training(nb::module_& module);
 void bind_layers(nb::module_& module);
+void bind_transformer_layers(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_profile(nb::module_& module);

@@ -1,61 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding.nn: layers and initial values, as paoding/nn.h has them.
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
-#include "bindings.h"
-#include "fronts.h"
-#include "paoding/nn.h"
+#include "layer_classes.h"
 
 namespace paoding::python {
 namespace {
-
-using namespace nb::literals;
-using MaybeGraph = std::optional<GraphHandle>;
-using MaybeInitial = std::optional<Initializer>;
-
-Graph& layer_graph_of(const MaybeGraph& given, const char* layer) {
-  return graph_for(given ? &*given : nullptr, layer);
-}
-Initializer initial_of(const MaybeInitial& given) { return given ? *given : Initializer{}; }
-
-/// A layer that Python holds: it keeps the graph that its parameters are of.
-template <class Layer>
-struct Kept {
-  std::shared_ptr<GraphOwner> owner;
-  Layer layer;
-};
-
-template <class Layer, class... Arguments>
-void construct(Kept<Layer>* self, Graph& graph, const Arguments&... arguments) {
-  new (self) Kept<Layer>{root_of(graph), Layer(graph, arguments...)};
-}
-
-template <class Layer>
-auto layer_class(nb::module_& module, const char* name, const char* doc) {
-  return nb::class_<Kept<Layer>>(module, name, doc);
-}
 
 struct ResultHandle {  // RecurrentResult
   ValueHandle outputs;
   std::vector<ValueHandle> last_h, last_c;
 };
-
-// layer(x)
-template <class Layer>
-ValueHandle applied(const Kept<Layer>& self, const ValueHandle& x) {
-  self.owner->get();
-  return wrap(self.layer(x));
-}
-
-template <class Layer, class Class>
-void bind_value_of(Class& type, const char* name, Value Layer::*member) {
-  type.def_prop_ro(name, [member](const Kept<Layer>& self) { return wrap_if_any(self.layer.*member); });
-}
 
 void bind_linear(nb::module_& module) {
   auto linear = layer_class<nn::Linear>(module, "Linear", "x weight + bias over the last axis.");
@@ -255,6 +211,7 @@ void bind_layers(nb::module_& module) {
   bind_linear(module);
   bind_norm_layers(module);
   bind_attention_layer(module);
+  bind_transformer_layers(module);
   nb::class_<ResultHandle>(module, "RecurrentResult", "What a stack of recurrent layers gives.")
       .def_ro("outputs", &ResultHandle::outputs, "[T, B, H], [T, B, 2H] when bidirectional")
       .def_ro("last_h", &ResultHandle::last_h, "Per layer and direction.")

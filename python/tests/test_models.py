@@ -297,3 +297,23 @@ def test_einsum_and_sampling():
     assert np.allclose(got['y'].numpy(), np.einsum('bij,bjk->kib', feeds['a'], feeds['b']), atol=1e-5)
     assert (got['greedy'].numpy() == feeds['a'].argmax(-1)).all()
     assert (got['drawn'].numpy() < 4).all()
+
+
+def test_layers_of_transformers_say_what_they_take():
+    with pd.Graph() as graph:
+        x, memory = graph.input('x', pd.f32, (2, 5, 8)), graph.input('memory', pd.f32, (2, 3, 8))
+        alone = pd.nn.TransformerDecoderLayer('a', 8, 2, memory=False)
+        both = pd.nn.TransformerDecoderLayer('b', 8, 2, activation='gelu', norm_first=True)
+        encoder = pd.nn.TransformerEncoderLayer('e', 8, 2, feed_forward=12, initial=pd.nn.constant(0.5))
+        graph.fetch('y', both(alone(pd.nn.LearnedPositions('p', 5, 8)(x)), encoder(memory)))
+        with pytest.raises(pd.ArgumentError, match="it is 'relu', 'gelu' or 'gelu_tanh'"):
+            pd.nn.TransformerEncoderLayer('f', 8, 2, activation='elu')
+        with pytest.raises(pd.ArgumentError, match='needs the memory'):
+            both(x)
+        with pytest.raises(pd.ArgumentError, match='was made without'):
+            alone(x, memory)
+    parameters = pd.Parameters(graph)
+    assert parameters['e/in/weight'].shape == (8, 12)
+    assert set(np.asarray(parameters['e/out/weight']).ravel()) == {0.5} and not np.asarray(parameters['e/out/bias']).any()
+    got = pd.Program(graph, parameters=parameters)(x=floats(2, 5, 8), memory=floats(2, 3, 8))['y']
+    assert got.shape == (2, 5, 8) and np.isfinite(got).all()

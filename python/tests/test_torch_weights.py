@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import paoding as pd
-
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch
 
 import paoding.torch as pt
 

@@ -47,7 +47,9 @@ Linear::Linear(Graph& graph, std::string_view name, std::int64_t inputs, std::in
   const Initializer plain = within_root(inputs);
   weight = graph.parameter(joined(name, "weight"), options.dtype, {inputs, outputs},
                            options.initial ? options.initial : plain);
-  if (options.bias) bias = graph.parameter(joined(name, "bias"), options.dtype, {outputs}, plain);
+  if (!options.bias) return;
+  bias = graph.parameter(joined(name, "bias"), options.dtype, {outputs},
+                         options.bias_initial ? options.bias_initial : plain);
 }
 
 Value Linear::operator()(const Value& x) const {

@@ -51,7 +51,8 @@ MultiHeadAttention::MultiHeadAttention(Graph& graph, std::string_view name, std:
     key_weight = parameter("key/weight", {key_width, width}, initial);
     value_weight = parameter("value/weight", {value_width, width}, initial);
   }
-  output_weight = parameter("out/weight", {width, width}, within_root(width));
+  output_weight =
+      parameter("out/weight", {width, width}, options.output_initial ? options.output_initial : within_root(width));
   if (!options.bias) return;
   bias = parameter("in/bias", {3 * width}, {});
   output_bias = parameter("out/bias", {width}, {});

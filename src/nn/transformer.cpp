@@ -13,13 +13,19 @@ namespace {
 
 std::string part(std::string_view layer, const char* what) { return fmt::format("{}/{}", layer, what); }
 
+Initializer last_initial(const TransformerOptions& options) {
+  return options.last_initial ? options.last_initial : options.initial;
+}
+
 MultiHeadAttention attention(Graph& graph, const std::string& name, std::int64_t width, std::int64_t heads,
                              const TransformerOptions& options, double rotary_base) {
   return {graph, name, width, heads,
           MultiHeadAttentionOptions{.dropout = options.dropout,
                                     .training = options.training,
                                     .rotary_base = rotary_base,
-                                    .dtype = options.dtype}};
+                                    .dtype = options.dtype,
+                                    .initial = options.initial,
+                                    .output_initial = last_initial(options)}};
 }
 
 LayerNorm norm(Graph& graph, const std::string& name, std::int64_t width, const TransformerOptions& options) {
@@ -27,8 +33,10 @@ LayerNorm norm(Graph& graph, const std::string& name, std::int64_t width, const 
 }
 
 Linear linear(Graph& graph, const std::string& name, std::int64_t inputs, std::int64_t outputs,
-              const TransformerOptions& options) {
-  return {graph, name, inputs, outputs, LinearOptions{.dtype = options.dtype}};
+              const TransformerOptions& options, const Initializer& initial) {
+  const Initializer bias = options.initial ? constant(0) : Initializer{};
+  return {graph, name, inputs, outputs,
+          LinearOptions{.dtype = options.dtype, .initial = initial, .bias_initial = bias}};
 }
 
 std::int64_t inner_width(std::string_view name, std::int64_t width, const TransformerOptions& options) {
@@ -47,7 +55,9 @@ Value residual(const Value& x, const LayerNorm& norm, const TransformerOptions& 
 
 Value feed_forward(const Value& x, const Linear& in, const Linear& out, const TransformerOptions& options) {
   const Value inner = in(x);
-  const Value active = options.activation == FeedForwardKind::relu ? relu(inner) : gelu(inner);
+  const Value active = options.activation == FeedForwardKind::relu   ? relu(inner)
+                       : options.activation == FeedForwardKind::gelu ? gelu(inner)
+                                                                     : gelu(inner, "tanh");
   return out(dropout(active, options.dropout, options.training));
 }
 
@@ -80,8 +90,8 @@ TransformerEncoderLayer::TransformerEncoderLayer(Graph& graph, std::string_view 
       self_(attention(graph, part(name, "self"), width, heads, options, options.rotary_base)),
       norm1_(norm(graph, part(name, "norm1"), width, options)),
       norm2_(norm(graph, part(name, "norm2"), width, options)),
-      in_(linear(graph, part(name, "in"), width, inner_width(name, width, options), options)),
-      out_(linear(graph, part(name, "out"), inner_width(name, width, options), width, options)),
+      in_(linear(graph, part(name, "in"), width, inner_width(name, width, options), options, options.initial)),
+      out_(linear(graph, part(name, "out"), inner_width(name, width, options), width, options, last_initial(options))),
       options_(options) {}
 
 Value TransformerEncoderLayer::operator()(const Value& x, const AttentionOptions& options) const {
@@ -96,8 +106,8 @@ TransformerDecoderLayer::TransformerDecoderLayer(Graph& graph, std::string_view 
       self_(attention(graph, part(name, "self"), width, heads, options, options.rotary_base)),
       norm1_(norm(graph, part(name, "norm1"), width, options)),
       norm2_(norm(graph, part(name, "norm2"), width, options)),
-      in_(linear(graph, part(name, "in"), width, inner_width(name, width, options), options)),
-      out_(linear(graph, part(name, "out"), inner_width(name, width, options), width, options)),
+      in_(linear(graph, part(name, "in"), width, inner_width(name, width, options), options, options.initial)),
+      out_(linear(graph, part(name, "out"), inner_width(name, width, options), width, options, last_initial(options))),
       options_(options) {
   if (!options.memory) return;
   memory_.push_back(attention(graph, part(name, "memory"), width, heads, options, 0));

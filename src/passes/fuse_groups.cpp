@@ -108,9 +108,11 @@ class Fusion {
 
   // ---- values that go to their readers ----
 
-  // Marks values made of one image (and of less) for one op alone, which has to wait for sums or a kernel after the
-  // image: made where the image is made it would be written beside it.
+  // Marks values made of one image (and of less) for ops alone that have to wait for sums or a kernel after the image:
+  // made where the image is made they would be written beside it. The derivative of an activation, for one, is made of
+  // the activation's argument by the kernel that multiplies with it.
   void find_late() {
+    const std::vector<Ref> origins = origins_of_images();
     std::vector<int> waits(static_cast<std::size_t>(size_), 0);  // for how many of those, one after the other
     for (NodeId id = 0; id < size_; ++id) {
       for (const Ref& ref : node(id).inputs) {
@@ -137,11 +139,33 @@ class Fusion {
       is_read |= late * kNarrowest > size_bytes(node(id).types[0].dtype);
       is_stored_[at] = !kernel(id).is_group || is_fetched(id) || is_read;
       const bool is_formula = node(id).op->kind == OpKind::formula && !is_fetched(id);
-      if (!is_formula || users.size() != 1 || node(id).types[0].shape.elements() < kLeastOfImage) continue;
-      const bool is_for_group = kernels_[static_cast<std::size_t>(users[0])].is_group;
-      is_late_[at] = is_for_group && large_inputs(id) == 1 &&
-                     (waits_longer(users[0], id) || is_late_[static_cast<std::size_t>(users[0])] != 0);
+      if (!is_formula || users.empty() || node(id).types[0].shape.elements() < kLeastOfImage) continue;
+      const bool is_for_those_who_wait = std::ranges::all_of(users, [&](NodeId user) {
+        const auto reader = static_cast<std::size_t>(user);
+        return kernels_[reader].is_group && (waits_longer(user, id) || is_late_[reader] != 0);
+      });
+      is_late_[at] = is_for_those_who_wait && (large_inputs(id) == 1 || origins[at].valid());
     }
+  }
+
+  // Per node: the one value as large that formulas make it of, if there is just one; one made of several is such a
+  // value for its readers.
+  std::vector<Ref> origins_of_images() const {
+    std::vector<Ref> origins(static_cast<std::size_t>(size_));
+    for (NodeId id = 0; id < size_; ++id) {
+      if (node(id).op->kind != OpKind::formula) continue;
+      bool is_one = true;
+      Ref& mine = origins[static_cast<std::size_t>(id)];
+      for (const Ref& ref : inputs(id)) {
+        if (graph_.type(ref).shape.elements() != node(id).types[0].shape.elements()) continue;
+        const Ref made_of = origins[static_cast<std::size_t>(ref.node)];
+        const Ref origin = made_of.valid() ? made_of : ref;
+        is_one = is_one && (!mine.valid() || mine == origin);
+        mine = origin;
+      }
+      if (!is_one) mine = {};
+    }
+    return origins;
   }
   std::ptrdiff_t large_inputs(NodeId id) const {
     return std::ranges::count_if(inputs(id), [&](const Ref& ref) {

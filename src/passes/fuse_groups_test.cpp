@@ -343,6 +343,22 @@ TEST(FuseGroups, LeavesWhatWaitsForASumToItsReader) {
   EXPECT_EQ(evaluate_graph(g, feeds), before);
 }
 
+// dx = f'(x) (dy w^T): all ops of the derivative are of x alone, and x is in memory for f. So they are made where the
+// product is read, and nothing but x and f(x) is written before it.
+TEST(FuseGroups, MakesADerivativeWhereItIsMultiplied) {
+  Graph g;
+  const Shape image{512, 256};
+  const Value x = g.input("a", f32, image) + g.input("b", f32, image), w = g.input("w", f32, {256, 8});
+  const Value y = matmul(gelu(x, "tanh"), w);
+  g.fetch("y", y);
+  g.fetch("dx", gradients(std::array{sum(y * y)}, std::array{x})[0]);
+  for (const auto& pass : kPasses) {
+    PassNotes notes;
+    pass(g, notes);
+  }
+  EXPECT_EQ(written_by_groups(g, image), 3) << to_text(g);
+}
+
 // Two that wait for sums of their own read one image in place of one each.
 TEST(FuseGroups, WritesOneImageForTwoWhoWait) {
   Graph g;

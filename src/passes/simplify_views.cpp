@@ -298,7 +298,18 @@ class Simplifier {
     }
     if (std::ranges::is_sorted(long_axes) && shape(from).elements() > 0) return reshape(value(from), shape(ref));
     if (node(from).op->kind == OpKind::formula) return transposed_away(from, permutation, 0);
-    return {};
+    return node(from).op->contracts ? transposed_product(from, permutation) : Value();
+  }
+
+  // (a b)^T = b^T a^T, where nobody reads the product as it is: it is written the way its reader wants it.
+  Value transposed_product(Ref product, std::vector<int> permutation) {
+    const std::size_t last = permutation.size() - 1;
+    std::swap(permutation[last], permutation[last - 1]);
+    if (rewriter_.uses(product.node) > 1 || !std::ranges::is_sorted(permutation)) return {};
+    const Node made = node(product);  // a copy: call() may move the nodes
+    const Attrs flags{{"transpose_a", !made.attrs.get_bool("transpose_b")},
+                      {"transpose_b", !made.attrs.get_bool("transpose_a")}};
+    return call(*made.op, Values{value(made.inputs[1]), value(made.inputs[0])}, flags).front();
   }
 
   // transpose(ref, permutation) without a transpose, where those in front of an elementwise chain cancel it: the chain

@@ -49,6 +49,20 @@ TEST_F(SimplifyViews, JoinsSlices) {
   EXPECT_EQ(only(g, "slice").attrs.get_ints("start"), (Ints{1, 3}));
   EXPECT_EQ(only(g, "slice").attrs.get_ints("end"), (Ints{3, 5}));
 }
+TEST_F(SimplifyViews, WritesAProductTheWayItsOnlyReaderWantsIt) {
+  const Value product = matmul(x, y, false, true);
+  EXPECT_EQ(shown(g, transpose(product, Ints{1, 0})), "matmul");
+  EXPECT_EQ(only(g, "matmul").types[0].shape, (Shape{2, 4}));
+  EXPECT_TRUE(only(g, "matmul").attrs.get_bool("transpose_b"));
+  Graph batched;
+  const Value a = batched.input("a", f32, {3, 4, 5}), b = batched.input("b", f32, {3, 5, 2});
+  EXPECT_EQ(shown(batched, transpose(matmul(a, b), Ints{0, 2, 1})), "matmul");
+  Graph read;  // by another as it is
+  const Value both = matmul(read.input("a", f32, {4, 5}), read.input("b", f32, {5, 2}));
+  read.fetch("as it is", both);
+  shown(read, transpose(both, Ints{1, 0}));
+  EXPECT_EQ(only(read, "transpose").types[0].shape, (Shape{2, 4}));
+}
 TEST_F(SimplifyViews, DropsSlicesOfEverything) { EXPECT_EQ(shown(g, slice(x, 1, 0, 6)), "x"); }
 TEST_F(SimplifyViews, FindsThePieceThatASliceReads) {
   EXPECT_EQ(shown(g, slice(concat(std::array{x, y, x}, 0), 0, 4, 6)), "other");

@@ -2,11 +2,11 @@
 // Concatenations and pads go the other way round than views: their parts are written where they belong, also through
 // views that only rename elements (the reshape in a stack), and padding is written beside them.
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "group/lower.h"
 #include "ops/views.h"
-#include "passes/count_uses.h"
 #include "plan/planner.h"
 
 namespace paoding {
@@ -76,15 +76,25 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
   return operand;
 }
 
+// How often each value is read, by nodes and by fetches: of one with several outputs, each for itself.
+std::map<Ref, int> uses_of_values(const Graph& graph) {
+  std::map<Ref, int> uses;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    for (const Ref& ref : graph.node(id).inputs) ++uses[ref];
+  }
+  for (const Graph::Fetch& fetch : graph.fetches()) ++uses[fetch.ref];
+  return uses;
+}
+
 // Whether `ref` is a transposed view of a value that others read as well, products as a rule: they want it as it is
 // made.
-bool is_transposed_for_one(const Graph& graph, Ref ref, const std::vector<int>& uses) {
+bool is_transposed_for_one(const Graph& graph, Ref ref, const std::map<Ref, int>& uses) {
   bool is_transposed = false, is_shared = false;
   for (const Node* node = &graph.node(ref.node); node->op->kind == OpKind::view && node->inputs.size() == 1;
        node = &graph.node(ref.node)) {
     is_transposed |= node->op->view == ViewForm::transposed;
     ref = node->inputs[0];
-    is_shared |= uses[static_cast<std::size_t>(ref.node)] > 1;
+    is_shared |= uses.at(ref) > 1;
   }
   return is_transposed && is_shared;
 }
@@ -127,7 +137,7 @@ void Planner::propose_destination(Frame& frame, Ref ref, const Operand& where) c
 
 void Planner::assign_destinations(Frame& frame) {
   if (!options_.alias_views) return;
-  const std::vector<int> uses = count_uses(frame.graph);
+  const std::map<Ref, int> uses = uses_of_values(frame.graph);
   for (NodeId id = frame.graph.size() - 1; id >= 0; --id) {
     const Node& node = frame.graph.node(id);
     const Ref self{id, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that no model was trained on, of g2p and of translate, by `paoding predict` and `paoding serve`: one line out
+// Lines that no model was trained on, of g2p, translate and gpt, by `paoding predict` and `paoding serve`: one line out
 // for every line in, in order, and nothing is made up of nothing.
 #include "tests/cli/serving_run.h"
 #include "tests/support/small_corpora.h"
@@ -78,6 +78,13 @@ TEST_F(PredictLines, OfG2pHaveOneLineEach) {
 TEST_F(PredictLines, OfTranslateHaveOneLineEach) {
   odd_lines("translate",
             "--hidden=16 --batch-size=16 --epochs=1 --vocabulary 100 --data " + small_corpora::all().path().string());
+}
+
+TEST_F(PredictLines, OfGptHaveOneLineEach) {
+  odd_lines("gpt",
+            "--hidden=16 --heads=2 --context=32 --batch-size=16 --steps=200 --learning-rate 0.01 --dropout 0 "
+            "--continue 8 --data " +
+                small_corpora::all().path().string());
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class LearnedPositions {
   std::string name_;
 };
 
-enum class FeedForwardKind : std::uint8_t { relu, gelu };
+enum class FeedForwardKind : std::uint8_t { relu, gelu, gelu_tanh };  // gelu_tanh: the approximation of gelu with tanh
 
 struct TransformerOptions {
   std::int64_t feed_forward = 0;  // width between the two products of the feed-forward part; 4 times the width when 0
@@ -37,6 +37,8 @@ struct TransformerOptions {
   bool memory = true;       // of a decoder: it attends to a memory; without, it is a language model's layer
   bool training = true;
   DType dtype = DType::f32;
+  Initializer initial = {};       // of matrices, and then biases start 0; as MultiHeadAttention and Linear when absent
+  Initializer last_initial = {};  // of the matrices whose result is added to x; `initial` when absent
 };
 
 /// norm(x + f(x)), or x + f(norm(x)): self-attention, then a feed-forward part, as PyTorch's TransformerEncoderLayer

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding.nn: layers of transformers, as paoding/nn/transformer.h has them.
+#include "layer_classes.h"
+#include "paoding/nn/transformer.h"
+
+namespace paoding::python {
+namespace {
+
+nn::FeedForwardKind activation_of(const std::string& name) {
+  if (name == "relu") return nn::FeedForwardKind::relu;
+  if (name == "gelu") return nn::FeedForwardKind::gelu;
+  if (name == "gelu_tanh") return nn::FeedForwardKind::gelu_tanh;
+  throw Error(ErrorKind::argument, "activation is '" + name + "'; it is 'relu', 'gelu' or 'gelu_tanh'");
+}
+
+template <class Layer>
+void construct_layer(Kept<Layer>* self, const char* kind, const std::string& name, std::int64_t width,
+                     std::int64_t heads, std::int64_t feed_forward, const std::string& activation, double dropout,
+                     bool norm_first, double epsilon, double rotary_base, bool memory, bool training,
+                     const nb::object& dtype, const MaybeInitial& initial, const MaybeInitial& last_initial,
+                     const MaybeGraph& graph) {
+  construct(self, layer_graph_of(graph, kind), name, width, heads,
+            nn::TransformerOptions{.feed_forward = feed_forward,
+                                   .activation = activation_of(activation),
+                                   .dropout = dropout,
+                                   .norm_first = norm_first,
+                                   .epsilon = epsilon,
+                                   .rotary_base = rotary_base,
+                                   .memory = memory,
+                                   .training = training,
+                                   .dtype = dtype_of(dtype),
+                                   .initial = initial_of(initial),
+                                   .last_initial = initial_of(last_initial)});
+}
+
+void bind_encoder_layer(nb::module_& module) {
+  using Layer = nn::TransformerEncoderLayer;
+  layer_class<Layer>(module, "TransformerEncoderLayer",
+                     "Self-attention, then a feed-forward part, each added to its input (Vaswani et al. 2017): [B, T, "
+                     "width]. `initial` is of all matrices, `last_initial` of those whose result is added.")
+      .def(
+          "__init__",
+          [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
+             std::int64_t feed_forward, const std::string& activation, double dropout, bool norm_first, double epsilon,
+             double rotary_base, bool training, nb::object dtype, const MaybeInitial& initial,
+             const MaybeInitial& last_initial, const MaybeGraph& graph) {
+            construct_layer(self, "TransformerEncoderLayer", name, width, heads, feed_forward, activation, dropout,
+                            norm_first, epsilon, rotary_base, true, training, dtype, initial, last_initial, graph);
+          },
+          "name"_a, "width"_a, "heads"_a, nb::kw_only(), "feed_forward"_a = 0, "activation"_a = "relu",
+          "dropout"_a = 0.0, "norm_first"_a = false, "epsilon"_a = 1e-5, "rotary_base"_a = 0.0, "training"_a = true,
+          "dtype"_a = DType::f32, "initial"_a = nb::none(), "last_initial"_a = nb::none(), "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, width: int, heads: int, *, feed_forward: int = 0, activation: str = "
+                  "'relu', dropout: float = 0, norm_first: bool = False, epsilon: float = 1e-5, rotary_base: float = "
+                  "0, training: bool = True, dtype: DType | str = 'f32', initial: Initializer | None = None, "
+                  "last_initial: Initializer | None = None, graph: Graph | None = None) -> None"))
+      .def(
+          "__call__",
+          [](const Kept<Layer>& self, const ValueHandle& x, const MaybeValue& mask, const MaybeValue& lengths,
+             bool causal) {
+            self.owner->get();
+            return wrap(self.layer(x, attention_of(mask, lengths, causal, 0, 0)));
+          },
+          "x"_a, "mask"_a = nb::none(), "lengths"_a = nb::none(), "causal"_a = false);
+}
+
+void bind_decoder_layer(nb::module_& module) {
+  using Layer = nn::TransformerDecoderLayer;
+  layer_class<Layer>(module, "TransformerDecoderLayer",
+                     "The same, where self-attention never looks ahead, with attention to a memory in between; without "
+                     "`memory` a layer of a language model.")
+      .def(
+          "__init__",
+          [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
+             std::int64_t feed_forward, const std::string& activation, double dropout, bool norm_first, double epsilon,
+             double rotary_base, bool memory, bool training, nb::object dtype, const MaybeInitial& initial,
+             const MaybeInitial& last_initial, const MaybeGraph& graph) {
+            construct_layer(self, "TransformerDecoderLayer", name, width, heads, feed_forward, activation, dropout,
+                            norm_first, epsilon, rotary_base, memory, training, dtype, initial, last_initial, graph);
+          },
+          "name"_a, "width"_a, "heads"_a, nb::kw_only(), "feed_forward"_a = 0, "activation"_a = "relu",
+          "dropout"_a = 0.0, "norm_first"_a = false, "epsilon"_a = 1e-5, "rotary_base"_a = 0.0, "memory"_a = true,
+          "training"_a = true, "dtype"_a = DType::f32, "initial"_a = nb::none(), "last_initial"_a = nb::none(),
+          "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, width: int, heads: int, *, feed_forward: int = 0, activation: str = "
+                  "'relu', dropout: float = 0, norm_first: bool = False, epsilon: float = 1e-5, rotary_base: float = "
+                  "0, memory: bool = True, training: bool = True, dtype: DType | str = 'f32', initial: Initializer | "
+                  "None = None, last_initial: Initializer | None = None, graph: Graph | None = None) -> None"))
+      .def(
+          "__call__",
+          [](const Kept<Layer>& self, const ValueHandle& x, const MaybeValue& memory, const MaybeValue& memory_mask,
+             const MaybeValue& memory_lengths) {
+            self.owner->get();
+            return wrap(self.layer(x, value_of(memory), attention_of(memory_mask, memory_lengths, false, 0, 0)));
+          },
+          "x"_a, "memory"_a = nb::none(), "memory_mask"_a = nb::none(), "memory_lengths"_a = nb::none());
+}
+
+}  // namespace
+
+void bind_transformer_layers(nb::module_& module) {
+  auto positions = layer_class<nn::LearnedPositions>(module, "LearnedPositions",
+                                                     "A learned row for each place, which is added to x.");
+  positions
+      .def(
+          "__init__",
+          [](Kept<nn::LearnedPositions>* self, const std::string& name, std::int64_t places, std::int64_t width,
+             nb::object dtype, const MaybeGraph& graph) {
+            construct(self, layer_graph_of(graph, "LearnedPositions"), name, places, width, dtype_of(dtype));
+          },
+          "name"_a, "positions"_a, "width"_a, nb::kw_only(), "dtype"_a = DType::f32, "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, positions: int, width: int, *, dtype: DType | str = 'f32', graph: "
+                  "Graph | None = None) -> None"))
+      .def(
+          "__call__",
+          [](const Kept<nn::LearnedPositions>& self, const ValueHandle& x, const MaybeValue& first) {
+            self.owner->get();
+            return wrap(self.layer(x, value_of(first)));
+          },
+          "x"_a, "first"_a = nb::none());
+  bind_value_of(positions, "weight", &nn::LearnedPositions::weight);
+  bind_encoder_layer(module);
+  bind_decoder_layer(module);
+}
+
+}  // namespace paoding::python
