@@ -2,10 +2,13 @@
 #include "launch.h"
 
 #include <fcntl.h>
+#include <omp.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,6 +18,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "base/one_line.h"
 #include "command.h"
 #include "interruption.h"
@@ -193,6 +197,56 @@ class Launched {
 int launch_ranks(const Launch& launch) {
   const SavesWhenInterrupted waits;  // for the ranks to save
   return Launched(launch).wait();
+}
+
+std::pair<CLI::Option*, CLI::Option*> RankFlags::add_to(CLI::App& app) {
+  CLI::Option* some =
+      app.add_option("--ranks", ranks,
+                     "Processes that work together, each on its part of every batch; on a GPU each has its own.\n"
+                     "Started on this machine, unless torchrun, mpirun or srun has done so: docs/howto/several_gpus.md")
+          ->check(whole_number(1, 1024))
+          ->type_name("N");
+  return {some, app.add_option("--gpus", gpus, "The same, on so many GPUs of this machine")
+                    ->check(whole_number(1, 1024))
+                    ->type_name("N")};
+}
+
+std::optional<RankPlace> RankFlags::place() const {
+  if (ranks > 0 && gpus > 0 && ranks != gpus) {
+    throw UsageError("--ranks and --gpus are both given, and differ: every rank has a GPU of its own");
+  }
+  std::optional<RankPlace> place = rank_of_environment();
+  if (place && asked() > 0 && place->size != asked()) {
+    throw UsageError(
+        fmt::format("{} says that there are {} ranks, --ranks or --gpus {}", place->told_by, place->size, asked()));
+  }
+  if (place && place->size == 1) place.reset();
+  return place;
+}
+
+Device RankFlags::device(const std::string& text, const std::optional<RankPlace>& place) const {
+  Device device = gpus > 0 && text == "cpu" ? Device::cuda() : parse_device(text);
+  if (!place) return device;
+  if (text.starts_with("cuda:")) {
+    throw UsageError("--device names a GPU: every rank has its own, that of its number (--device cuda)");
+  }
+  if (device.kind == DeviceKind::cuda) device.index = place->local_rank;
+  return device;
+}
+
+int RankFlags::launch(const std::string& device, bool says_threads, const std::string& log_folder,
+                      const std::vector<std::string>& more) const {
+  const bool on_gpus = gpus > 0 || device.starts_with("cuda");
+  if (const std::string missing = missing_for_ranks(on_gpus ? DeviceKind::cuda : DeviceKind::cpu); !missing.empty()) {
+    fail(ErrorKind::unsupported, "ranks: {}", missing);
+  }
+  Launch launch{.ranks = static_cast<int>(asked()), .words = own_words(), .folder = log_folder};
+  launch.words.insert(launch.words.end(), more.begin(), more.end());
+  if (!says_threads && !env_value("OMP_NUM_THREADS")) {
+    launch.variables["OMP_NUM_THREADS"] = std::to_string(std::max<std::int64_t>(1, omp_get_max_threads() / asked()));
+  }
+  if (!env_value("NCCL_NVLS_ENABLE")) launch.variables["NCCL_NVLS_ENABLE"] = "0";
+  return launch_ranks(launch);
 }
 
 std::vector<std::string> own_words() {

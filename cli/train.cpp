@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -23,7 +22,8 @@ struct TrainCommand {
   std::unique_ptr<TaskOptions> options;
   TrainRequest request;
   std::string device = "cpu";
-  std::int64_t threads = 0, ranks = 0, gpus = 0;
+  std::int64_t threads = 0;
+  RankFlags ranks;
   bool is_folder_ours = false;            // nobody said where
   std::vector<const CLI::Option*> again;  // to be said again when it goes on: no checkpoint has them
 };
@@ -52,50 +52,14 @@ std::string log_folder(const TrainRequest& request) {
   return (std::filesystem::path(request.folder) / "ranks").string();
 }
 
-// Starts this command once for every rank.
-int launch(const TrainCommand& command, std::int64_t count) {
-  const TrainRequest& request = command.request;
-  const bool on_gpus = command.gpus > 0 || command.device.starts_with("cuda");
-  if (const std::string missing = missing_for_ranks(on_gpus ? DeviceKind::cuda : DeviceKind::cpu); !missing.empty()) {
-    fail(ErrorKind::unsupported, "ranks: {}", missing);
-  }
-  Launch launch{.ranks = static_cast<int>(count), .words = own_words(), .folder = log_folder(request)};
-  if (command.is_folder_ours) launch.words.insert(launch.words.end(), {"--out", request.folder});
-  const bool says_threads = command.threads > 0 || env_value("OMP_NUM_THREADS").has_value();
-  if (!says_threads) {
-    launch.variables["OMP_NUM_THREADS"] = std::to_string(std::max<std::int64_t>(1, omp_get_max_threads() / count));
-  }
-  if (!env_value("NCCL_NVLS_ENABLE")) launch.variables["NCCL_NVLS_ENABLE"] = "0";
-  return launch_ranks(launch);
-}
-
-// The place of this process where somebody started it as one of several ranks.
-std::optional<RankPlace> place_of(const TrainCommand& command) {
-  if (command.ranks > 0 && command.gpus > 0 && command.ranks != command.gpus) {
-    throw UsageError("--ranks and --gpus are both given, and differ: every rank has a GPU of its own");
-  }
-  const std::int64_t asked = std::max(command.ranks, command.gpus);
-  std::optional<RankPlace> place = rank_of_environment();
-  if (place && asked > 0 && place->size != asked) {
-    throw UsageError(
-        fmt::format("{} says that there are {} ranks, --ranks or --gpus {}", place->told_by, place->size, asked));
-  }
-  if (place && place->size == 1) place.reset();
-  return place;
-}
-
-void join_ranks(const TrainCommand& command, const RankPlace& place, TrainRequest* request) {
-  Device& device = request->compile.device;
-  const bool names_gpu = command.device.starts_with("cuda:");
-  if (names_gpu) throw UsageError("--device names a GPU: every rank has its own, that of its number (--device cuda)");
-  if (device.kind == DeviceKind::cuda) device.index = place.local_rank;
+void join_ranks(const RankPlace& place, TrainRequest* request) {
   if (place.rank > 0) print_into(fmt::format("{}/rank{}.log", log_folder(*request), place.rank), false);
-  request->ranks = std::make_shared<TrainingRanks>(place, device);
+  request->ranks = std::make_shared<TrainingRanks>(place, request->compile.device);
 }
 
 int train(TrainCommand& command) {
   TrainRequest& request = command.request;
-  const std::optional<RankPlace> place = place_of(command);
+  const std::optional<RankPlace> place = command.ranks.place();
   if (place && request.folder.empty()) {
     throw UsageError("--out is needed: all ranks train into one folder");
   }
@@ -133,11 +97,14 @@ int train(TrainCommand& command) {
     }
     if (!request.profile_steps) request.profile_steps = request.cupti_steps;
   }
-  const std::int64_t asked = std::max(command.ranks, command.gpus);
-  if (!place && asked > 1) return launch(command, asked);
-  request.compile.device = command.gpus > 0 && command.device == "cpu" ? Device::cuda() : parse_device(command.device);
+  if (!place && command.ranks.asked() > 1) {
+    return command.ranks.launch(
+        command.device, command.threads > 0, log_folder(request),
+        command.is_folder_ours ? std::vector<std::string>{"--out", request.folder} : std::vector<std::string>());
+  }
+  request.compile.device = command.ranks.device(command.device, place);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
-  if (place) join_ranks(command, *place, &request);
+  if (place) join_ranks(*place, &request);
   Training(*command.task, *command.options, request).run();
   return kOk;
 }
@@ -218,16 +185,7 @@ void add_train(CLI::App& app, Commands* commands) {
             ->check(whole_number(0, 4096))
             ->type_name("N")
             ->capture_default_str();
-    CLI::Option* ranks =
-        sub->add_option(
-               "--ranks", command->ranks,
-               "Processes that train together, each on its part of every batch; on a GPU each has its own.\n"
-               "Started on this machine, unless torchrun, mpirun or srun has done so: docs/howto/several_gpus.md")
-            ->check(whole_number(1, 1024))
-            ->type_name("N");
-    CLI::Option* gpus = sub->add_option("--gpus", command->gpus, "The same, on so many GPUs of this machine")
-                            ->check(whole_number(1, 1024))
-                            ->type_name("N");
+    const auto [ranks, gpus] = command->ranks.add_to(*sub);
     sub->add_option("--bucket-bytes", r.compile.bucket_bytes,
                     "With several ranks: gradients are sent in messages of about so many bytes")
         ->check(whole_number(0, std::int64_t{1} << 40))
