@@ -30,7 +30,7 @@ struct RanksBench {
   bool tf32 = false;
 };
 
-// What a process measures: a graph, and feeds of its rank, of `ranks`.
+// The work of a process: a graph, and feeds of its rank, of `ranks`.
 struct Work {
   Graph graph;
   std::map<std::string, Tensor> feeds;

@@ -11,7 +11,7 @@
 namespace paoding::testing_program {
 namespace {
 
-using Build = std::function<void(Graph&)>;
+using BuildRanks = std::function<void(Graph&)>;
 
 // The rank's own numbers.
 Dense numbers(std::int64_t count, int rank, unsigned seed = 1) {
@@ -28,7 +28,7 @@ CompileOptions on(const std::shared_ptr<Communicator>& communicator) {
 }
 
 // Fetch "y" of every rank, where input "x" has the rank's numbers.
-std::vector<Dense> results(int ranks, const Build& build, unsigned seed = 3) {
+std::vector<Dense> results(int ranks, const BuildRanks& build, unsigned seed = 3) {
   ThreadRanks all(ranks, seed);
   std::vector<Dense> made(static_cast<std::size_t>(ranks));
   const auto errors = all.run([&](int rank, const std::shared_ptr<Communicator>& communicator) {
@@ -51,12 +51,14 @@ TEST_P(Collectives, AllReduceIsTheSumMeanMaxOrMinOnEveryRank) {
   for (const DType dtype : {f64, f32, bf16, f16, i64, i32}) {
     for (const std::string reduction : {"sum", "mean", "max", "min"}) {
       if (reduction == "mean" && !is_float(dtype)) continue;
-      const auto got = results(ranks, [&](Graph& g) { g.fetch("y", all_reduce(g.input("x", dtype, {5, 3}), reduction)); });
+      const auto got = results(ranks, [&](Graph& g) {
+        g.fetch("y", all_reduce(g.input("x", dtype, {5, 3}), reduction));
+      });
       for (std::size_t i = 0; i < 15; ++i) {
         double expected = rounded(Type{dtype, {15}}, numbers(15, 0))[i];
         for (int rank = 1; rank < ranks; ++rank) {
           const double other = rounded(Type{dtype, {15}}, numbers(15, rank))[i];
-          expected = reduction == "max" ? std::max(expected, other)
+          expected = reduction == "max"   ? std::max(expected, other)
                      : reduction == "min" ? std::min(expected, other)
                                           : expected + other;
         }
@@ -70,10 +72,10 @@ TEST_P(Collectives, AllReduceIsTheSumMeanMaxOrMinOnEveryRank) {
 TEST_P(Collectives, PartsAreScatteredAndGatheredInTheOrderOfTheRanks) {
   const int ranks = GetParam();
   const std::int64_t part = 6;
-  const auto scattered = results(
-      ranks, [&](Graph& g) { g.fetch("y", reduce_scatter(g.input("x", f32, {2 * ranks, 3}), ranks)); });
-  const auto gathered =
-      results(ranks, [&](Graph& g) { g.fetch("y", all_gather(g.input("x", f32, {2, 3}), ranks)); });
+  const auto scattered = results(ranks, [&](Graph& g) {
+    g.fetch("y", reduce_scatter(g.input("x", f32, {2 * ranks, 3}), ranks));
+  });
+  const auto gathered = results(ranks, [&](Graph& g) { g.fetch("y", all_gather(g.input("x", f32, {2, 3}), ranks)); });
   for (int rank = 0; rank < ranks; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     ASSERT_EQ(scattered[at].size(), 6u);
@@ -94,15 +96,14 @@ TEST_P(Collectives, BroadcastGivesTheRootsValueAndIsRankTellsThem) {
   const int ranks = GetParam(), root = ranks - 1;
   const auto got = results(ranks, [&](Graph& g) { g.fetch("y", broadcast(g.input("x", f32, {7}), root)); });
   for (const Dense& each : got) EXPECT_EQ(each, numbers(7, root));
-  const auto told = results(ranks, [&](Graph& g) {
-    g.fetch("y", select(is_rank(g, root), g.input("x", f32, {2}), full(g, {2}, 100, f32)));
-  });
+  const auto told = results(
+      ranks, [&](Graph& g) { g.fetch("y", select(is_rank(g, root), g.input("x", f32, {2}), full(g, {2}, 100, f32))); });
   for (int rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(told[static_cast<std::size_t>(rank)], rank == root ? numbers(2, rank) : Dense({100, 100}));
   }
 }
 
-// Of the sum of the ranks' losses, each of which depends on all ranks' x: against differences.
+// Compares the gradient of the sum of the ranks' losses, each of which depends on all ranks' x, with differences.
 TEST_P(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
   const int ranks = GetParam();
   const std::map<std::string, std::function<Value(const Value&)>> ops = {
@@ -123,7 +124,7 @@ TEST_P(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
         const auto at = static_cast<std::size_t>(rank);
         Graph g;
         const Value x = g.input("x", f64, {count}), y = op(x);
-        // Weights differ from rank to rank, so that what goes back to a rank is not what it sent.
+        // Weights differ from rank to rank, so that a rank gets back another gradient than its own.
         const Value loss = sum(sin(y) * (y * 0.25 + static_cast<double>(rank + 1)));
         g.fetch("loss", loss);
         g.fetch("dx", gradients(std::array{loss}, std::array{x})[0]);
@@ -164,13 +165,14 @@ TEST(CollectivePrograms, OfOneRankAreGoneFromThePlan) {
     if (has_ops) y = all_gather(reduce_scatter(all_reduce(broadcast(y, 0), "mean"), 1), 1);
     g.fetch("y", tanh(y));
     ThreadRanks one(1);
-    return to_string(compile_plan(g, has_ops ? on(one.rank(0)) : CompileOptions(), std::make_shared<const Target>()).plan);
+    return to_string(
+        compile_plan(g, has_ops ? on(one.rank(0)) : CompileOptions(), std::make_shared<const Target>()).plan);
   };
   EXPECT_EQ(plan_of(true), plan_of(false));
 }
 
 TEST(CollectivePrograms, SayWhatIsWrong) {
-  const auto message = [](const Build& build, bool has_ranks = true, const Device& device = Device::cpu()) {
+  const auto message = [](const BuildRanks& build, bool has_ranks = true, const Device& device = Device::cpu()) {
     ThreadRanks all(2, 0, device);
     return message_of([&] {
       Graph g;
@@ -178,7 +180,7 @@ TEST(CollectivePrograms, SayWhatIsWrong) {
       Program program(g, has_ranks ? on(all.rank(0)) : CompileOptions());
     });
   };
-  const Build reduces = [](Graph& g) {
+  const BuildRanks reduces = [](Graph& g) {
     const Scope scope(g, "head");
     g.fetch("y", all_reduce(g.input("x", f32, {4})));
   };

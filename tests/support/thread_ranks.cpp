@@ -43,8 +43,7 @@ class OneOfThreads : public Communicator {
     const auto all = meet("all_reduce " + text(dtype, reduction), count, in, count, dtype);
     store(sum(all, reduction), out, dtype);
   }
-  void reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, Reduction reduction,
-                      void*) override {
+  void reduce_scatter(const void* in, void* out, std::int64_t count, DType dtype, Reduction reduction, void*) override {
     const auto all = meet("reduce_scatter " + text(dtype, reduction), count, in, count * size(), dtype);
     const std::vector<double> whole = sum(all, reduction);
     store({whole.begin() + rank_ * count, whole.begin() + (rank_ + 1) * count}, out, dtype);
@@ -112,8 +111,7 @@ std::vector<std::vector<double>> ThreadRanks::meet(int rank, const CollectiveCal
   meeting->in[at] = std::move(in);
   ++meeting->come;
   changed_.notify_all();
-  const bool all_came =
-      changed_.wait_for(lock, kTooLong, [&] { return meeting->come == size_ || !gone_.empty(); });
+  const bool all_came = changed_.wait_for(lock, kTooLong, [&] { return meeting->come == size_ || !gone_.empty(); });
   if (meeting->come != size_) {
     fail(ErrorKind::device, "rank {}: {}", rank, all_came ? gone_ : "the others do not come");
   }
@@ -126,8 +124,7 @@ void ThreadRanks::leave(int rank, const std::string& why) {
   changed_.notify_all();
 }
 
-std::vector<std::string> ThreadRanks::run(
-    const std::function<void(int rank, std::shared_ptr<Communicator>)>& work) {
+std::vector<std::string> ThreadRanks::run(const std::function<void(int rank, std::shared_ptr<Communicator>)>& work) {
   std::vector<std::string> errors(static_cast<std::size_t>(size_));
   std::vector<std::thread> threads;
   for (int number = 0; number < size_; ++number) {

@@ -35,8 +35,8 @@ class ThreadRanks {
 
   int size() const { return size_; }
   std::shared_ptr<Communicator> rank(int number);
-  /// Runs `work` once on every rank, each in a thread; returns the text of the error of each, "" where there was none. A
-  /// rank that throws is gone for the others.
+  /// Runs `work` once on every rank, each in a thread; returns the text of the error of each, "" where there was none.
+  /// A rank that throws is gone for the others.
   std::vector<std::string> run(const std::function<void(int rank, std::shared_ptr<Communicator>)>& work);
   /// The calls of a rank so far.
   const std::vector<CollectiveCall>& calls(int rank) const { return calls_[static_cast<std::size_t>(rank)]; }
@@ -47,8 +47,8 @@ class ThreadRanks {
   friend class OneOfThreads;
   struct Meeting {
     CollectiveCall call;
-    int first = -1;                        // rank that came first
-    std::vector<std::vector<double>> in;   // by rank
+    int first = -1;                       // rank that came first
+    std::vector<std::vector<double>> in;  // by rank
     int come = 0, left = 0;
     explicit Meeting(int size) : in(static_cast<std::size_t>(size)) {}
   };
