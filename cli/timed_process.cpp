@@ -29,22 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kProcessPollTime = std::chrono::milliseconds(100);  // for an interrupt
 constexpr auto kPatience = std::chrono::milliseconds(2000);        // with a process that was told to end
 
-std::string last_lines(const std::filesystem::path& path) {
-  constexpr std::streamoff kMostBytes = 4000;
-  constexpr int kMostLines = 20;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - kMostBytes);
-  file.seekg(from);
-  std::string text(static_cast<std::size_t>(size - from), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  while (text.ends_with('\n')) text.pop_back();
-  std::size_t at = text.size();
-  for (int line = 0; line < kMostLines && at != text.npos && at > 0; ++line) at = text.rfind('\n', at - 1);
-  if (at != text.npos && at > 0) text.erase(0, at + 1);
-  return text;
-}
-
 // Runs in the child, so only async-signal-safe calls are allowed (between fork and exec).
 [[noreturn]] void become(char* const* arguments, char* const* environment, int output, int problem) {
   setpgid(0, 0);
@@ -56,23 +40,6 @@ std::string last_lines(const std::filesystem::path& path) {
   const int why = errno;
   [[maybe_unused]] const auto told = write(problem, &why, sizeof why);
   _exit(127);
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> made;
-  for (std::string& text : texts) made.push_back(text.data());
-  made.push_back(nullptr);
-  return made;
-}
-
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
-  std::vector<std::string> all;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string_view text = *one;
-    if (!variables.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
-  }
-  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
-  return all;
 }
 
 // Waits on a thread of its own, so that the time of the end is that of the end, while this one looks for interrupts.
@@ -111,6 +78,39 @@ class Waiting {
 };
 
 }  // namespace
+
+std::string last_lines(const std::filesystem::path& path) {
+  constexpr std::streamoff kMostBytes = 4000;
+  constexpr int kMostLines = 20;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - kMostBytes);
+  file.seekg(from);
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  while (text.ends_with('\n')) text.pop_back();
+  std::size_t at = text.size();
+  for (int line = 0; line < kMostLines && at != text.npos && at > 0; ++line) at = text.rfind('\n', at - 1);
+  if (at != text.npos && at > 0) text.erase(0, at + 1);
+  return text;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> made;
+  for (std::string& text : texts) made.push_back(text.data());
+  made.push_back(nullptr);
+  return made;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> all;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text = *one;
+    if (!variables.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
+  }
+  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+  return all;
+}
 
 TimedProcess run_timed(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables,
                        const std::filesystem::path& output) {

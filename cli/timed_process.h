@@ -22,4 +22,13 @@ struct TimedProcess {
 TimedProcess run_timed(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables,
                        const std::filesystem::path& output);
 
+// ---- parts of starting a process, for those who start one in another way ----
+
+/// The texts as exec() takes them, which must outlive the result.
+std::vector<char*> pointers(std::vector<std::string>& texts);
+/// The environment of this process, with these variables in place of those of their names.
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables);
+/// The last lines of a file; empty where there is none.
+std::string last_lines(const std::filesystem::path& path);
+
 }  // namespace paoding::cli

@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <optional>
 
 #include "base/check.h"
 #include "base/env.h"
 #include "command.h"
+#include "launch.h"
 #include "training.h"
 
 namespace paoding::cli {
@@ -20,6 +22,8 @@ struct TrainCommand {
   TrainRequest request;
   std::string device = "cpu";
   std::int64_t threads = 0;
+  RankFlags ranks;
+  bool is_folder_ours = false;            // nobody said where
   std::vector<const CLI::Option*> again;  // to be said again when it goes on: no checkpoint has them
 };
 
@@ -34,13 +38,27 @@ std::string free_folder(std::string_view task) {
 // An empty name is an error, not the default folder: a shell makes one of an unset variable.
 std::string problem_with_folder(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
 
+std::string log_folder(const TrainRequest& request) {
+  return (std::filesystem::path(request.folder) / "ranks").string();
+}
+
+void join_ranks(const RankPlace& place, TrainRequest* request) {
+  if (place.rank > 0) print_into(fmt::format("{}/rank{}.log", log_folder(*request), place.rank), false);
+  request->ranks = std::make_shared<TrainingRanks>(place, request->compile.device);
+}
+
 int train(TrainCommand& command) {
   TrainRequest& request = command.request;
+  const std::optional<RankPlace> place = command.ranks.place();
+  if (place && request.folder.empty()) {
+    throw UsageError("--out is needed: all ranks train into one folder");
+  }
   if (request.resume && request.folder.empty()) {
     throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
   }
   if (request.other_data && !request.resume)
     throw UsageError("--other-data goes with --resume: a new run takes what is there");
+  command.is_folder_ours = request.folder.empty();
   if (request.folder.empty()) request.folder = free_folder(command.task->name());
   request.go_on = fmt::format("paoding train {} --out {} --resume", command.task->name(), shell_word(request.folder));
   for (const CLI::Option* option : command.again) {
@@ -69,8 +87,14 @@ int train(TrainCommand& command) {
     }
     if (!request.profile_steps) request.profile_steps = request.cupti_steps;
   }
-  request.compile.device = parse_device(command.device);
+  if (!place && command.ranks.asked() > 1) {
+    return command.ranks.launch(
+        command.device, command.threads > 0, log_folder(request),
+        command.is_folder_ours ? std::vector<std::string>{"--out", request.folder} : std::vector<std::string>());
+  }
+  request.compile.device = command.ranks.device(command.device, place);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
+  if (place) join_ranks(*place, &request);
   Training(*command.task, *command.options, request).run();
   return kOk;
 }
@@ -151,7 +175,13 @@ void add_train(CLI::App& app, Commands* commands) {
             ->check(whole_number(0, 4096))
             ->type_name("N")
             ->capture_default_str();
-    command->again = {data, save, ahead, device, threads};
+    const auto [ranks, gpus] = command->ranks.add_to(*sub);
+    sub->add_option("--bucket-bytes", r.compile.bucket_bytes,
+                    "With several ranks: gradients are sent in messages of about so many bytes")
+        ->check(whole_number(0, std::int64_t{1} << 40))
+        ->type_name("N")
+        ->capture_default_str();
+    command->again = {data, save, ahead, device, threads, ranks, gpus};
     sub->footer(
         fmt::format("Examples:\n"
                     "  paoding train {0} --out runs/a                    checkpoints and curve.svg in runs/a\n"

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "base/check.h"
 #include "base/one_line.h"
 #include "command.h"
 #include "io/json_text.h"
@@ -66,6 +68,14 @@ void TrainLog::print_line(const std::string& line) {
   show_progress("");
   print("{}\n", line);
   flush_output();  // who reads a log wants to see where it is
+  if (kept_.is_open()) kept_ << line << std::endl;
+}
+
+void TrainLog::keep_in(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  kept_.open(path);
+  if (!kept_) fail(ErrorKind::file, "{}: it cannot be written", path);
 }
 
 void TrainLog::say(const std::string& text) {

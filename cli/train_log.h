@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class TrainLog {
   const RunningMean& mean_loss() const { return mean_loss_; }
   void set_mean_loss(const RunningMean& mean) { mean_loss_ = mean; }
 
+  /// Lines go to the file as well. Error (file) when it cannot be written.
+  void keep_in(const std::string& path);
   /// A line about how things are: text, or for JSON an event with a message.
   void say(const std::string& text);
   /// After every step; shows something when it is time for it. `items` and `seconds` are the step's.
@@ -61,6 +64,7 @@ class TrainLog {
   double items_ = 0, seconds_ = 0;  // of steps, old ones forgotten by and by
   double all_seconds_ = 0;          // of steps alone
   RunningMean mean_loss_;
+  std::ofstream kept_;
 };
 
 /// "2:13" or "1:02:13".

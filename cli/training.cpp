@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,20 +19,18 @@
 #include "interruption.h"
 #include "io/checkpoint_names.h"
 #include "io/files.h"
-#include "io/json_text.h"
 #include "io/safetensors.h"
-#include "loss_curve.h"
 #include "model_checkpoint.h"
 #include "paoding/data/batches.h"
 #include "paoding/debug.h"
 #include "paoding/optimizer.h"
+#include "paoding/version.h"
 
 namespace paoding::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
-constexpr const char* kCurveFile = "curve.svg";
 // Keys in a checkpoint: the last step that was scored, and the sum of the losses since the curve's last point.
 constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
 constexpr const char *kMeanLoss = "mean_loss_sum", *kMeanLossWeight = "mean_loss_weight";  // TrainLog::mean_loss()
@@ -43,12 +42,17 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 // The sign of a NaN means nothing.
 std::string number_text(double number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 }  // namespace
 
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 Training::Training(models::Task& task, TaskOptions& options, const TrainRequest& request)
-    : task_(task), options_(options), request_(request), log_(std::string(task.item()), request.json) {
+    : task_(task),
+      options_(options),
+      request_(request),
+      ranks_(*request.ranks),
+      log_(std::string(task.item()), request.json) {
+  request_.compile.communicator = ranks_.communicator();
   const std::optional<Checkpoint> checkpoint = last_checkpoint();
   apply_options();
   parse_dtype(task.settings.dtype, &request_.compile.precision);  // one of three: its option says so
@@ -57,6 +61,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     check_restorable_from(request.folder, *checkpoint, task);
   }
 
+  if (ranks_.are_several() && ranks_.is_first()) log_.keep_in(request.folder + "/ranks/rank0.log");
   const auto start = Clock::now();
   show_progress("reading and preparing data ...");
   task.read(request.data_folder);
@@ -80,11 +85,12 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     if (request_.compile.precision == f16) {
       state_.overflows = *parameters_->get("optimizer/overflows").data<std::int64_t>();
     }
-  } else {
+  } else if (ranks_.is_first()) {
     folder_.emplace(request.folder);
     check_free();  // now that nobody else can train into it
   }
   note_surroundings();
+  check_ranks(*graph);
   programs_.emplace(
       task.extents(), [this](const Programs::Key& sizes) { return training_graph(task_.bucket_of(sizes)); },
       request_.compile, &*parameters_);
@@ -93,9 +99,10 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   const std::int64_t count = parameters_->elements(ParameterRole::model);
   const models::TrainingSettings& settings = task.settings;
   saves_.emplace();
+  std::string where = to_string(request.compile.device);
+  if (ranks_.are_several()) where = fmt::format("{} ranks, each on {}", ranks_.size(), ranks_.communicator()->name());
   log_.say(fmt::format("{} parameters, {} steps of {} {} in {} epochs on {}, checkpoints in {}", count, last_step_,
-                       settings.batch_size, task.item(), settings.epochs, to_string(request.compile.device),
-                       folder_->path().string()));
+                       settings.batch_size, task.item(), settings.epochs, where, request.folder));
 }
 
 // The most frequent first, which are likely to come first. A training of a few steps asks for a few only.
@@ -132,7 +139,7 @@ void Training::restore_all(const Checkpoint& checkpoint) {
 // Nothing is overwritten.
 void Training::check_free() const {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(request_.folder, ignored)) return;
+  if (!ranks_.is_first() || !std::filesystem::is_directory(request_.folder, ignored)) return;
   if (!checkpoints::latest_in(request_.folder).empty()) {
     fail(ErrorKind::argument,
          "{} has checkpoints already\nhint: --resume goes on with the last of them; or give another --out",
@@ -151,7 +158,7 @@ std::optional<Checkpoint> Training::last_checkpoint() {
     return std::nullopt;
   }
   std::error_code ignored;
-  if (std::filesystem::is_directory(request_.folder, ignored)) folder_.emplace(request_.folder);
+  if (ranks_.is_first() && std::filesystem::is_directory(request_.folder, ignored)) folder_.emplace(request_.folder);
   const auto curve = std::filesystem::symlink_status(std::filesystem::path(request_.folder) / kCurveFile, ignored);
   if (std::filesystem::exists(curve) && !is_regular_file(curve) && !is_symlink(curve)) {
     fail(ErrorKind::file, "{}/{} is there and is no file: delete it, the curve goes there", request_.folder,
@@ -211,6 +218,20 @@ void Training::check_data(bool is_resumed) {
   before = now;
 }
 
+// All train the same model with the same data, from the same step.
+void Training::check_ranks(const Graph& graph) {
+  if (!ranks_.are_several()) return;
+  const std::string text = to_text(graph);
+  ranks_.require_equal("the version of paoding", PAODING_VERSION);
+  for (const auto& [name, value] : manifest_.options) ranks_.require_equal("option " + name, value);
+  ranks_.require_equal("the data", manifest_.notes[kData]);
+  ranks_.require_equal("the step to go on after", std::to_string(manifest_.step));
+  ranks_.require_equal("--dtype, --tf32 or --tune", fmt::format("{} {} {}", to_string(request_.compile.precision),
+                                                                request_.compile.allow_tf32, request_.compile.tune));
+  ranks_.require_equal("the graph", fmt::format("{:016x}", fnv1a(text)));
+  ranks_.meet();
+}
+
 // Notes the examples, the threads and the device, on which a bitwise equal result depends besides the options. A change
 // is no error, but the user is told.
 void Training::note_surroundings() {
@@ -219,10 +240,12 @@ void Training::note_surroundings() {
   const std::pair<const char*, std::string> all[] = {
       {"examples", fmt::format("{} ({:016x})", buckets_.size(), hash)},
       {"threads", std::to_string(omp_get_max_threads())},
+      {"ranks", std::to_string(ranks_.size())},
       {"device", to_string(request_.compile.device)},
       {"products of f32", request_.compile.allow_tf32 ? "in TF32" : "exact"},
   };
   for (const auto& [name, now] : all) {
+    if (now == "1" && name == std::string_view("ranks") && !manifest_.notes.contains(name)) continue;
     std::string& before = manifest_.notes[name];
     if (!before.empty() && before != now) {
       log_.say(
@@ -239,6 +262,7 @@ void Training::plan_steps() {
   const models::TrainingSettings& settings = task_.settings;
   const auto batches = data::shuffled_batches(buckets_, settings.batch_size, 0, 0);
   for (const data::BatchExamples& batch : batches) rows_ = std::max(rows_, static_cast<std::int64_t>(batch.size()));
+  rows_ = ranks_.rows_of(rows_);
   const auto in_epoch = static_cast<std::int64_t>(batches.size());
   const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - manifest_.epoch);
   const std::int64_t left = std::max<std::int64_t>(0, epochs_left * in_epoch - std::min(manifest_.batch, in_epoch));
@@ -260,13 +284,20 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
   MinimizeOptions options{.clip_norm = s.clip_norm, .skip_nonfinite = true, .stop_at_nonfinite = true};
   if (s.weight_decay > 0) options.groups = {no_matrices};
   if (request_.compile.precision == f16) options.loss_scale = LossScale{};
+  Value rank;
+  if (ranks_.are_several()) {
+    rank = TrainingRanks::add_input(*graph);
+    options.data_parallel = true;
+    options.loss_weight = TrainingRanks::weight_in(rank);
+  }
   const TrainingStep step = minimize(loss, optimizer, options);
-  graph->fetch("loss", loss);
+  graph->fetch("loss", step.loss);
   graph->fetch("norm", step.gradient_norm);
   if (options.loss_scale) {
     graph->fetch("is_overflow", step.is_overflow);
     graph->fetch("loss_scale", step.loss_scale);
   }
+  if (ranks_.are_several()) graph->fetch("totals", TrainingRanks::totals_in(rank));
   return graph;
 }
 
@@ -282,13 +313,15 @@ TrainState& Training::refreshed() {
 void Training::run() {
   refreshed();
   try {
-    const CancelScope scope(interruption());  // a step that takes long is called off, and leaves no trace
+    // A step that takes long is called off, and leaves no trace; of several ranks none may stop by itself.
+    const CancelScope scope(ranks_.are_several() ? Cancellation() : interruption());
     while (!is_finished()) run_epoch();
     finish();
   } catch (const Interrupted&) {
     stop();
     throw;
   } catch (const Error& error) {
+    if (ranks_.are_several() && error.kind() == ErrorKind::device) check_interrupted();  // others have stopped before
     if (error.kind() != ErrorKind::cancelled) throw;
     stop();
     check_interrupted();
@@ -313,8 +346,7 @@ void Training::run_epoch() {
       std::max<std::int64_t>(0, count),
       [&](std::int64_t i) {
         const ProfileRange seen("read a batch");
-        const data::BatchExamples& examples = batches[static_cast<std::size_t>(first + i)];
-        return task_.batch(models::Part::train, examples, buckets_[static_cast<std::size_t>(examples[0])], rows_);
+        return batch_of(batches[static_cast<std::size_t>(first + i)]);
       },
       static_cast<std::size_t>(request_.read_ahead));
   while (true) {
@@ -342,7 +374,7 @@ void Training::run_epoch() {
     loop_seconds_ += seconds;
     seconds_since_save_ += seconds;
     if (seconds_since_save_ >= 60 * request_.save_minutes) save(std::nan(""));
-    check_interrupted();
+    check_stop();
   }
   finish_step();
   Profiler* profiler = profiler_ ? &*profiler_ : profiled_ ? profiled_->profiler() : nullptr;
@@ -353,16 +385,37 @@ void Training::run_epoch() {
   validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
+// The rank's part.
+models::Batch Training::batch_of(const data::BatchExamples& examples) const {
+  bool counts = true;
+  const auto part = ranks_.part_of(examples, &counts);
+  models::Batch batch = task_.batch(models::Part::train, part, buckets_[static_cast<std::size_t>(examples[0])], rows_);
+  if (!counts) batch.weight = 0, batch.items = 0;
+  return batch;
+}
+
+// All ranks stop after the same step: the one that began after some rank had had a signal.
+void Training::check_stop() {
+  if (!ranks_.are_several()) return check_interrupted();
+  if (!is_to_stop_) return;
+  check_interrupted();
+  throw Interrupted{kSignal + SIGTERM};
+}
+
 // Starts the step before it reads the loss of the previous one, so that the device never waits for the host.
 void Training::run_step(models::Batch batch) {
   const auto start = Clock::now();
   std::optional<StartedStep> next;
   try {
     Program& program = programs_->at(task_.sizes(batch.bucket));
+    if (ranks_.are_several()) {
+      batch.feeds.push_back(TrainingRanks::value_of(batch.weight, interruption().is_cancelled(), batch.items));
+    }
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
     program.run();
     next = StartedStep{std::move(batch), program.fetch_later(0), program.fetch_later(1), start};
-    if (program.fetch_names().size() == 4) next->scaled = {program.fetch_later(2), program.fetch_later(3)};
+    if (request_.compile.precision == f16) next->scaled = {program.fetch_later(2), program.fetch_later(3)};
+    if (ranks_.are_several()) next->totals = program.fetch_later(program.fetch_index("totals"));
   } catch (...) {
     finish_step();  // it was whole
     throw;
@@ -374,7 +427,7 @@ void Training::run_step(models::Batch batch) {
 
 // `behind`: steps that have been started since.
 void Training::finish_step(std::int64_t behind) {
-  const std::optional<StartedStep> step = std::exchange(under_way_, std::nullopt);
+  std::optional<StartedStep> step = std::exchange(under_way_, std::nullopt);
   if (!step) return;
   const double loss = step->loss.value().to_doubles()[0], norm = step->norm.value().to_doubles()[0];
   const bool is_overflow = !step->scaled.empty() && step->scaled[0].value().to_doubles()[0] != 0;
@@ -384,6 +437,11 @@ void Training::finish_step(std::int64_t behind) {
   }
   if (!std::isfinite(loss) || (!std::isfinite(norm) && !is_overflow)) {
     fail_nonfinite(step->batch, loss, norm, behind);
+  }
+  if (step->totals) {
+    const std::vector<double> totals = step->totals->value().to_doubles();
+    is_to_stop_ |= totals[0] > 0;
+    step->batch.items = std::llround(totals[1]);
   }
   const double seconds = seconds_since(std::max(step->start, last_finish_));
   last_finish_ = Clock::now();
@@ -406,12 +464,14 @@ void Training::fail_nonfinite(const models::Batch& batch, double loss, double no
     feeds[graph->node(graph->inputs()[i]).name.str()] = batch.feeds[i];
   }
   take_back(1 + behind);
+  if (ranks_.are_several() && !is_saved_) save(std::nan(""));  // a rank that finds it ends, and with it the others
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile);
   if (!is_saved_) save(std::nan(""));
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it, and "
        "what was trained before is in {}\n{}",
-       manifest_.step + 1, number_text(loss), number_text(norm), folder_->latest().string(),
+       manifest_.step + 1, number_text(loss), number_text(norm),
+       ranks_.is_first() ? folder_->latest().string() : request_.folder,
        found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
@@ -442,7 +502,7 @@ void Training::note_loss(double loss) {
 void Training::validate(bool is_end_of_epoch) {
   const auto start = Clock::now();
   std::vector<models::Score> scores;
-  if (!task_.buckets(models::Part::validation).empty()) {
+  if (ranks_.is_first() && !task_.buckets(models::Part::validation).empty()) {
     try {
       scores = predictor_->evaluate(models::Part::validation, {}, task_.settings.validate);
     } catch (const Error&) {
@@ -473,6 +533,11 @@ void Training::show_sample() {
 
 void Training::save(double score) {
   finish_step();
+  if (!ranks_.is_first()) {
+    seconds_since_save_ = 0;
+    is_saved_ = true;
+    return;
+  }
   manifest_.score = score;
   manifest_.notes[kScoredStep] = std::to_string(scored_step_);
   manifest_.notes[kLossSum] = fmt::format("{}", loss_sum_);
@@ -483,75 +548,6 @@ void Training::save(double score) {
   seconds_since_save_ = 0;
   is_saved_ = true;
   log_.saved(refreshed(), path.string());
-}
-
-void Training::write_curve() const {
-  LossCurve curve;
-  curve.title = fmt::format("{}: {} steps", task_.name(), manifest_.step);
-  for (const auto& [step, loss] : manifest_.losses) curve.losses.emplace_back(static_cast<double>(step), loss);
-  for (const auto& [step, score] : manifest_.scores) curve.scores.emplace_back(static_cast<double>(step), score);
-  curve.score_name = manifest_.score_name;
-  const std::string svg = to_svg(curve);
-  files::AtomicFile file(folder_->path() / kCurveFile, [](std::string_view) { return true; });  // the name is ours
-  file.write(svg.data(), svg.size());
-  file.commit();
-}
-
-// Times of the steps by shape: its inputs, the number of steps, and their median.
-std::string Training::shapes_json() {
-  std::vector<std::string> items;
-  for (const auto& [bucket, all] : seconds_of_) {
-    std::vector<float> sorted = all;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    const Program& program = programs_->at(task_.sizes(bucket));
-    std::vector<std::string> inputs;
-    for (const std::string& name : program.input_names()) {
-      inputs.push_back(name + " " + to_string(program.input_type(program.input_index(name))));
-    }
-    items.push_back(JsonObject()
-                        .add("inputs", fmt::format("{}", fmt::join(inputs, ", ")))
-                        .add("steps", static_cast<std::int64_t>(all.size()))
-                        .add("median_ms", 1e3 * static_cast<double>(*middle))
-                        .text());
-  }
-  return json_array(items);
-}
-
-void Training::finish() {
-  write_curve();
-  std::vector<std::pair<std::string, std::string>> members;
-  const auto best = folder_->best();
-  if (!best.empty() && best != folder_->latest()) {
-    restore(&*parameters_, load_checkpoint(best).tensors);
-    log_.say(fmt::format("the best checkpoint is {}", best.string()));
-  }
-  const bool has_test = !task_.buckets(models::Part::test).empty();
-  if (request_.test && has_test) {
-    const auto start = Clock::now();
-    const auto scores = predictor_->evaluate(models::Part::test, request_.search, 0);
-    log_.scores(refreshed(), "test", scores, seconds_since(start));
-    for (const models::Score& score : scores) members.emplace_back(score.name, json_number(score.value));
-  }
-  if (request_.show > 0 && !log_.is_json() && has_test) {
-    log_.say("\n" + predictor_->show(request_.search, request_.show));
-  }
-  if (!report_.empty())
-    log_.say(log_.is_json() ? report_ : (request_.profile_steps ? "" : "The last steps:\n\n") + report_);
-  const std::string work =
-      state_.steps_done == 0
-          ? "nothing was left to train"
-          : fmt::format("{} steps took {} (of it {:.1f} s waiting for data); {} programs bound in {:.1f} s",
-                        state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
-                        programs_->milliseconds() / 1e3);
-  log_.say(fmt::format("{}; loss curve {}", work, (folder_->path() / kCurveFile).string()));
-  members.emplace_back("step_seconds", json_number(step_seconds_));
-  members.emplace_back("loop_seconds", json_number(loop_seconds_));
-  members.emplace_back("wait_seconds", json_number(wait_seconds_));
-  members.emplace_back("bind_seconds", json_number(programs_->milliseconds() / 1e3));
-  members.emplace_back("checkpoint", json_string(best.string()));
-  if (log_.is_json()) members.emplace_back("shapes", shapes_json());
-  log_.end(members);
 }
 
 }  // namespace paoding::cli

@@ -14,8 +14,14 @@
 #include "report_flags.h"
 #include "task_options.h"
 #include "train_log.h"
+#include "training_ranks.h"
 
 namespace paoding::cli {
+
+inline constexpr const char* kCurveFile = "curve.svg";  // in the run's folder
+
+/// Seconds from then to now.
+double seconds_since(std::chrono::steady_clock::time_point start);
 
 struct TrainRequest {
   std::string data_folder = "data", folder;  // of data sets; of the run's checkpoints
@@ -32,6 +38,7 @@ struct TrainRequest {
   bool test = true;        // score the test part at the end
   models::SearchOptions search = {};
   CompileOptions compile = {};
+  std::shared_ptr<TrainingRanks> ranks = std::make_shared<TrainingRanks>();
 };
 
 class Training {
@@ -44,16 +51,19 @@ class Training {
 
  private:
   std::unique_ptr<Graph> training_graph(std::int64_t bucket) const;
+  models::Batch batch_of(const data::BatchExamples& examples) const;
   void check_free() const;
   void apply_options();
   void prepare_programs();
   void restore_all(const Checkpoint& checkpoint);
   std::optional<Checkpoint> last_checkpoint();
   void check_data(bool is_resumed);
+  void check_ranks(const Graph& graph);
   void note_surroundings();
   void plan_steps();
   void run_epoch();
   void run_step(models::Batch batch);
+  void check_stop();
   void finish_step(std::int64_t behind = 0);
   [[noreturn]] void fail_nonfinite(const models::Batch& batch, double loss, double norm, std::int64_t behind);
   void take_back(std::int64_t runs);
@@ -74,9 +84,10 @@ class Training {
   models::Task& task_;
   TaskOptions& options_;
   TrainRequest request_;
+  TrainingRanks& ranks_;
   TrainLog log_;
   std::vector<std::int64_t> buckets_;  // of the training part
-  std::int64_t rows_ = 0;              // of a batch: the batch size, or fewer when no bucket has that many
+  std::int64_t rows_ = 0;  // of a rank's batch: its part of the batch size, or of fewer when no bucket has that many
   std::int64_t last_step_ = 0;
   std::optional<SavesWhenInterrupted> saves_;  // set when training begins
   std::optional<CheckpointFolder> folder_;
@@ -93,12 +104,14 @@ class Training {
     models::Batch batch;
     Fetched loss, norm;
     std::chrono::steady_clock::time_point start;
-    std::vector<Fetched> scaled = {};  // with a loss scale: whether a gradient overflowed, and the scale
+    std::vector<Fetched> scaled = {};    // with a loss scale: whether a gradient overflowed, and the scale
+    std::optional<Fetched> totals = {};  // with several ranks: TrainingRanks::totals_in()
   };
   std::optional<StartedStep> under_way_;
   std::chrono::steady_clock::time_point last_finish_;
   TrainState state_;
   std::int64_t scored_step_ = -1;  // the last that was
+  bool is_to_stop_ = false;        // some rank has had a signal when the step began that was finished last
   bool is_saved_ = false;          // whether a checkpoint has the present manifest_ and parameters
   double loss_sum_ = 0;            // since the last point of the curve
   std::int64_t loss_count_ = 0;

@@ -28,12 +28,27 @@ if(PAODING_ISAL)
   endif()
 endif()
 
+# Ranks on CPUs; a build without it says what is missing when it is asked for them.
+option(PAODING_GLOO "Ranks on CPUs by Gloo where it is found" ON)
+set(PAODING_WITH_GLOO 0)
+if(PAODING_GLOO AND NOT PAODING_FUZZ)
+  find_path(GLOO_INCLUDE_DIR gloo/config.h)
+  find_library(GLOO_LIBRARY gloo)
+  if(GLOO_INCLUDE_DIR AND GLOO_LIBRARY)
+    set(PAODING_WITH_GLOO 1)
+  endif()
+endif()
+
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
   ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR} ${ZSTD_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
   fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB SQLite::SQLite3 ${ZSTD_LIBRARY} hwy::hwy
   ${SENTENCEPIECE_TRAIN_LIBRARY} ${SENTENCEPIECE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
+if(PAODING_WITH_GLOO)
+  target_include_directories(paoding_libraries SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
+  target_link_libraries(paoding_libraries INTERFACE ${GLOO_LIBRARY})
+endif()
 if(PAODING_WITH_ISAL)
   target_include_directories(paoding_libraries SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
   target_link_libraries(paoding_libraries INTERFACE ${ISAL_LIBRARY})

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 build=${PAODING_BUILD:-build}
 
 # The folders of src/, first to last: a file includes only from its own folder or one before it.
-folders="base scalar graph ops text io autodiff nn group passes profile trace findings plan cpu gpu schedule runtime debug capi data"
+folders="base scalar graph ops text io autodiff nn group passes profile trace findings plan cpu gpu schedule runtime distributed debug capi data"
 warn_lines=400
 most_lines=600
 forbidden="manager handler controller proxy generic helper util context impl data"

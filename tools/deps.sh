@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # Needed to build and test; then what the checks and speed gain from.
 build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-dev libcli11-dev libfmt-dev
   libsimdjson-dev zlib1g-dev libzstd-dev libsqlite3-dev libsentencepiece-dev libgtest-dev)
-build_likes=(ccache clang-format-14 libbenchmark-dev libisal-dev)
+build_likes=(ccache clang-format-14 libbenchmark-dev libisal-dev libgloo-dev)
 docs_needs=(doxygen)
 docs_likes=(doxygen-awesome-css)
 browser_needs=(chromium-headless-shell)

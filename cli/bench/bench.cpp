@@ -11,6 +11,7 @@
 #include "cli/bench/ladder.h"
 #include "cli/bench/lerp.h"
 #include "cli/bench/options.h"
+#include "cli/bench/ranks.h"
 #include "cli/bench/recurrent.h"
 #include "cli/bench/seq2seq.h"
 #include "cli/bench/table.h"
@@ -310,6 +311,7 @@ void add_bench(CLI::App& app, Commands* commands) {
   add_lstm(*sub, commands);
   add_seq2seq(*sub, commands, "g2p", "A training step that spells, in sizes of one's own", g2p_size());
   add_seq2seq(*sub, commands, "seq2seq", "A training step that translates, in sizes of one's own", translation_size());
+  add_ranks(*sub, commands);
   sub->footer(
       "Examples:\n"
       "  paoding bench --list\n"

@@ -74,8 +74,9 @@ void build_seq2seq_step(Graph& graph, const Seq2SeqSize& s, DType dtype) {
   const bool keeps_f32 = dtype == DType::bf16 || dtype == DType::f16;
   MinimizeOptions minimized{.clip_norm = 5, .skip_nonfinite = true, .master_weights = keeps_f32};
   if (s.scales_loss) minimized.loss_scale = LossScale{};
+  minimized.data_parallel = s.data_parallel;
   const TrainingStep step = minimize(loss, Adam{}, minimized);
-  graph.fetch("loss", loss);
+  graph.fetch("loss", step.loss);
   graph.fetch("norm", step.gradient_norm);
 }
 

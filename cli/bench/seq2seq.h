@@ -12,6 +12,7 @@ struct Seq2SeqSize {
   std::int64_t batch = 64, source_steps = 10, target_steps = 10;
   bool has_lengths = false;     // source positions beyond a row's length are not seen
   bool scales_loss = false;     // as training in f16 does
+  bool data_parallel = false;   // trained by several ranks
   bool sums_over_time = false;  // loss: mean over the batch, summed over time, rather than the mean of all
 };
 /// Spelling: 2+2 LSTM layers of 256, 30 letters, 42 phonemes, 10 x 10 steps, batch 64.

@@ -120,6 +120,7 @@ struct OpDef {
   BodyUse bodies = BodyUse::none;
   Conversion conversion = Conversion::none;
   Indexing indexing = Indexing::none;
+  Collective collective = Collective::none;
   std::optional<Prim> reduces_with = {};  // of a reduction: add, mul, minimum or maximum
   /// Multiplies matrices: inputs 0 and 1 are [.., m, k] and [.., k, n] with leading axes that broadcast, and are summed
   /// over k. Attributes transpose_a and transpose_b say that an input lies the other way round.

@@ -100,6 +100,16 @@ enum class Indexing : std::uint8_t {
   adds_rows,          // adds rows of input 1 at the places that input 0 names
 };
 
+/// A collective over the ranks of a communicator. All ranks run it, whatever their values are.
+enum class Collective : std::uint8_t {
+  none,
+  all_reduce,      // element by element, over the ranks; the attribute `reduction` says how
+  reduce_scatter,  // the same, of which each rank keeps its part of axis 0
+  all_gather,      // the ranks' values along axis 0
+  broadcast,       // the value of the rank that the attribute `root` names
+  rank_test,       // whether it is the rank of the attribute `number`: known when a program is made
+};
+
 /// A convolution of images, or one of its gradients.
 struct Convolution {
   enum class Result : std::uint8_t { image, image_gradient, weight_gradient };

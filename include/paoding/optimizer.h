@@ -163,12 +163,21 @@ struct MinimizeOptions {
   /// update; it starts as the parameter does. averages_of() has them, for a model that predicts (Polyak, Juditsky
   /// 1992).
   double average_decay = 0;
+  /// The ranks of CompileOptions::communicator train together, each on its own part of the data (data parallel). The
+  /// loss that is minimized is the mean of the ranks' losses; gradients, their norm, whether they and the loss are
+  /// finite, and the loss scale are those of that mean, so that all ranks make the same updates.
+  bool data_parallel = false;
+  /// With data_parallel: the weight of this rank's loss in the mean, a scalar float of at least 0, such as the number
+  /// of tokens that the rank's loss is the mean of. All weights together must be above 0. Absent: all ranks count the
+  /// same.
+  Value loss_weight = {};
 };
 
 /// The values of training in a run.
 struct TrainingStep {
+  Value loss;           // that is minimized: the mean over the ranks with data_parallel, else the one given
   Values parameters;    // the trained ones, in the order of the graph
-  Values gradients;     // of the loss, by this run alone, in the same order
+  Values gradients;     // of that loss, by this run alone, in the same order
   Value gradient_norm;  // over all, before clipping; made when it is first needed by clipping or skipping, else absent
   Value learning_rate;  // of parameters in no group, f64
   // With a loss scale, else absent:

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "paoding/communicator.h"
 #include "paoding/device_tensor.h"
 #include "paoding/graph.h"
 #include "paoding/tensor.h"
@@ -60,6 +61,13 @@ struct CompileOptions {
   /// that updates it writes too; no name has it and no checkpoint. f16 wants MinimizeOptions::loss_scale. Error
   /// (argument) unless it is one of the three.
   DType precision = DType::f32;
+  /// The ranks that ops of paoding/ops/collective.h run on; every rank makes the same programs and runs them in the
+  /// same order. With one rank a program is as it would be without such ops. Error (argument) where a graph has them
+  /// and this is missing.
+  std::shared_ptr<Communicator> communicator = nullptr;
+  /// Gradients and other values that are reduced over the ranks go together in messages of about so many bytes, in the
+  /// order in which they are ready, the last in a quarter of it. Error (argument) when it is negative.
+  std::int64_t bucket_bytes = std::int64_t{16} << 20;
   bool assign = true;  // off: parameters keep their values, to evaluate a graph that trains
   /// On a GPU: a CUstream of the caller's, in which everything is enqueued in place of one of the program's own. It
   /// outlives the program and those bound to it.

@@ -14,6 +14,8 @@ __all__ = [
     'add',
     'add_n',
     'all',
+    'all_gather',
+    'all_reduce',
     'any',
     'argmax',
     'argmin',
@@ -22,6 +24,7 @@ __all__ = [
     'attention_grad',
     'avg_pool2d_grad',
     'binary_cross_entropy_with_logits',
+    'broadcast',
     'cast',
     'ceil',
     'check_indices',
@@ -68,6 +71,7 @@ __all__ = [
     'hardswish',
     'hardtanh',
     'huber_loss',
+    'is_rank',
     'isfinite',
     'isinf',
     'isnan',
@@ -112,6 +116,7 @@ __all__ = [
     'prod_others',
     'random_bits',
     'reciprocal',
+    'reduce_scatter',
     'relu',
     'remainder',
     'repeat',
@@ -179,6 +184,16 @@ def all(a: ValueLike, axis: Ints | None = None, keepdims: bool = False) -> Value
     return call_one('all', (a,), {'axes': axis, 'keepdims': keepdims})
 
 
+def all_gather(x: ValueLike, ranks: int) -> Value:
+    """the ranks' x along axis 0, in the order of the ranks."""
+    return call_one('all_gather', (x,), {'ranks': ranks})
+
+
+def all_reduce(x: ValueLike, reduction: str = 'sum') -> Value:
+    """the sum of the ranks' x, or their mean, max or min, on every rank."""
+    return call_one('all_reduce', (x,), {'reduction': reduction})
+
+
 def any(a: ValueLike, axis: Ints | None = None, keepdims: bool = False) -> Value:
     """whether any element is true, or not 0."""
     return call_one('any', (a,), {'axes': axis, 'keepdims': keepdims})
@@ -217,6 +232,11 @@ def avg_pool2d_grad(dy: ValueLike, kernel: Ints, size: Ints, stride: Ints = (1, 
 def binary_cross_entropy_with_logits(prediction: ValueLike, target: ValueLike, reduction: str = 'mean') -> Value:
     """-target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), reduced."""
     return call_one('binary_cross_entropy_with_logits', (prediction, target), {'reduction': reduction})
+
+
+def broadcast(x: ValueLike, root: int = 0) -> Value:
+    """the x of rank root, on every rank."""
+    return call_one('broadcast', (x,), {'root': root})
 
 
 def cast(a: ValueLike, dtype: DType | str) -> Value:
@@ -449,6 +469,11 @@ def huber_loss(prediction: ValueLike, target: ValueLike, reduction: str = 'mean'
     return call_one('huber_loss', (prediction, target), {'reduction': reduction, 'delta': delta})
 
 
+def is_rank(number: int) -> Value:
+    """whether this is the rank of that number."""
+    return call_one('is_rank', (), {'number': number})
+
+
 def isfinite(a: ValueLike) -> Value:
     """whether a is neither NaN nor infinite, a bool."""
     return call_one('isfinite', (a,), {})
@@ -667,6 +692,11 @@ def random_bits(index: ValueLike, stream: ValueLike, seed: ValueLike) -> Value:
 def reciprocal(a: ValueLike) -> Value:
     """1 / a."""
     return call_one('reciprocal', (a,), {})
+
+
+def reduce_scatter(x: ValueLike, ranks: int, reduction: str = 'sum') -> Value:
+    """the rank's part, along axis 0, of the sum of the ranks' x, or of their mean, max or min."""
+    return call_one('reduce_scatter', (x,), {'ranks': ranks, 'reduction': reduction})
 
 
 def relu(a: ValueLike) -> Value:

@@ -64,9 +64,9 @@ bool are_names(const List& list, const NameOf& name_of) {
 
 // The second part of op_facts.h.
 auto facts_of_the_library(const OpDef& op) {
-  return std::tie(op.view, op.bodies, op.conversion, op.indexing, op.reduces_with, op.contracts, op.convolution,
-                  op.cell, op.is_cell_gradient, op.narrow_inputs, op.wide_form, op.narrow_form, op.is_kept,
-                  op.is_uniform, op.has_unused_room);
+  return std::tie(op.view, op.bodies, op.conversion, op.indexing, op.collective, op.reduces_with, op.contracts,
+                  op.convolution, op.cell, op.is_cell_gradient, op.narrow_inputs, op.wide_form, op.narrow_form,
+                  op.is_kept, op.is_uniform, op.has_unused_room);
 }
 
 // Aliases are of kernels, and of inputs that each is there and is the memory of one result alone.

@@ -73,6 +73,8 @@ class Minimize {
   TrainingStep run() {
     choose_parameters();
     take_gradients();
+    made_.loss = loss_;
+    if (options_.data_parallel) reduce_over_ranks();
     const Scope scope(graph_, "optimizer");
     sum_gradients();
     measure();
@@ -104,6 +106,7 @@ class Minimize {
         wrong("a group has no names, no rank and no predicate: it would have every parameter");
       }
     }
+    check_loss_weight();
     if (!options_.loss_scale) return;
     const LossScale& scale = *options_.loss_scale;
     check_range("minimize: loss_scale", "least", scale.least, Range::above(0));
@@ -112,6 +115,15 @@ class Minimize {
     check_range("minimize: loss_scale", "growth", scale.growth, Range::at_least(1));
     check_range("minimize: loss_scale", "backoff", scale.backoff, Range::between(0.001, 1));
     check_range("minimize: loss_scale", "interval", static_cast<double>(scale.interval), Range::at_least(1));
+  }
+
+  void check_loss_weight() const {
+    const Value& weight = options_.loss_weight;
+    if (!weight.valid()) return;
+    if (!options_.data_parallel) wrong("loss_weight is given without data_parallel");
+    if (&weight.graph() != &graph_ || weight.shape().elements() != 1 || !is_float(weight.dtype())) {
+      wrong(fmt::format("loss_weight is {}, needed is a scalar float of the loss's graph", to_string(weight.type())));
+    }
   }
 
   void choose_parameters() {
@@ -159,17 +171,42 @@ class Minimize {
   // Takes gradients of the loss, or of it times the scale, and then divides by that where nothing is rounded to 0 any
   // more.
   void take_gradients() {
-    if (!options_.loss_scale) {
+    Value seed;
+    if (options_.loss_weight.valid()) seed = cast(options_.loss_weight, loss_.dtype());
+    if (options_.loss_scale) {
+      loss_scale_ = state("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
+      const Value scale = cast(loss_scale_, loss_.dtype());
+      seed = seed.valid() ? seed * scale : scale;
+    }
+    if (!seed.valid()) {
       made_.gradients = gradients(std::array{loss_}, made_.parameters);
       return;
     }
-    loss_scale_ = state("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
-    const Value seed = expand(cast(loss_scale_, loss_.dtype()), loss_.shape());
+    seed = expand(reshape(seed, Shape{}), loss_.shape());
     made_.gradients = gradients(std::array{loss_}, made_.parameters, std::array{seed});
+    if (!options_.loss_scale) return;
     const Scope scope(graph_, "optimizer");
     for (Value& gradient : made_.gradients) {
       const DType wide = compute_dtype(gradient.dtype());
       gradient = cast(gradient, wide) * cast(1.0 / loss_scale_, wide);
+    }
+  }
+
+  // Gradients were taken of the loss times its weight; the sums over the ranks are divided by that of the weights.
+  void reduce_over_ranks() {
+    const Scope scope(graph_, "ranks");
+    const Value& weight = options_.loss_weight;
+    if (!weight.valid()) {
+      made_.loss = all_reduce(loss_, "mean");
+      for (Value& gradient : made_.gradients) gradient = all_reduce(gradient, "mean");
+      return;
+    }
+    const Value mine = reshape(weight, Shape{});
+    const Value inverse = 1.0 / all_reduce(mine);
+    made_.loss = all_reduce(loss_ * cast(mine, loss_.dtype())) * cast(inverse, loss_.dtype());
+    for (Value& gradient : made_.gradients) {
+      const DType wide = compute_dtype(gradient.dtype());
+      gradient = cast(all_reduce(gradient), wide) * cast(inverse, wide);
     }
   }
 
@@ -217,7 +254,7 @@ class Minimize {
     }
   }
 
-  Value loss_is_finite() { return isfinite(reshape(loss_, Shape{})); }
+  Value loss_is_finite() { return isfinite(reshape(made_.loss, Shape{})); }
 
   // The gradient with the fewest elements carries on to the last micro-batch that the loss of one was non-finite.
   std::size_t smallest_gradient() const {

@@ -12,6 +12,7 @@ void register_built_in_kernels() {
   register_pooling_cpu();
   register_recurrence_cpu();
   register_attention_cpu();
+  register_collectives_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
   register_attention_gpu();
@@ -30,6 +31,7 @@ void register_built_in_kernels() {
   register_cumsum_gpu();
   register_recurrence_gpu();
   register_cell_step_gpu();
+  register_collectives_gpu();
 #endif
 }
 

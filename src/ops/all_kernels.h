@@ -31,5 +31,7 @@ void register_index_cpu();
 void register_sort_cpu();
 void register_recurrence_cpu();
 void register_attention_cpu();
+void register_collectives_cpu();
+void register_collectives_gpu();
 
 }  // namespace paoding

@@ -39,6 +39,7 @@ void register_built_in_ops() {
   register_sampling_ops();
   register_position_ops();
   register_attention();
+  register_collectives();
   register_recurrent_ops();
   register_lstm_recurrence();
   register_gru_recurrence();

@@ -39,6 +39,7 @@ void register_random_ops();
 void register_sampling_ops();
 void register_position_ops();
 void register_attention();
+void register_collectives();
 void register_recurrent_ops();
 void register_lstm_recurrence();
 void register_gru_recurrence();

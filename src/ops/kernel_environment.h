@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "paoding/communicator.h"
+
 namespace paoding {
 
 /// A library's kernel and ours, timed on the device; or, of a product, the algorithm of a library that was fastest and
@@ -41,6 +43,8 @@ struct KernelEnvironment {
   std::string cta_group = {};                     // PAODING_CTA_GROUP
   bool tells_phases = false;                      // PAODING_PHASES
   std::shared_ptr<TimedChoices> timed = nullptr;  // nothing was timed
+  /// CompileOptions::communicator, on which the program's collectives run.
+  std::shared_ptr<Communicator> communicator = nullptr;
 
   friend bool operator==(const KernelEnvironment&, const KernelEnvironment&) = default;
 };

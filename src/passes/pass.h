@@ -28,6 +28,7 @@ struct PassOptions {
   bool allow_tf32 = false;                              // f32 products may round their operands to TF32
   KernelEnvironmentPtr environment = no_environment();  // decides with the target which kernels there are
   bool preprocesses = false;                            // PassNotes::preprocesses()
+  std::int64_t bucket_bytes = 0;                        // CompileOptions::bucket_bytes
   bool verifies_each = true;                            // the IR is checked after every pass, else after the last
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
@@ -39,8 +40,12 @@ class PassNotes {
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
                      bool allow_tf32 = false)
       : PassNotes({.target = std::move(target), .allow_tf32 = allow_tf32}, precision, true, false) {}
-  PassNotes(KernelSetting kernels, DType precision, bool has_claims, bool preprocesses)
-      : kernels_(std::move(kernels)), precision_(precision), has_claims_(has_claims), preprocesses_(preprocesses) {}
+  PassNotes(KernelSetting kernels, DType precision, bool has_claims, bool preprocesses, std::int64_t bucket_bytes = 0)
+      : kernels_(std::move(kernels)),
+        precision_(precision),
+        has_claims_(has_claims),
+        preprocesses_(preprocesses),
+        bucket_bytes_(bucket_bytes) {}
   const Target& target() const { return *kernels_.target; }
   /// These decide, beside the graph, which kernel runs a node.
   const KernelSetting& kernel_setting() const { return kernels_; }
@@ -52,6 +57,8 @@ class PassNotes {
   /// Whether values that follow from parameters alone are made when they change, not in every run
   /// (runtime/parameter_preprocessing.h).
   bool preprocesses() const { return preprocesses_; }
+  /// CompileOptions::bucket_bytes.
+  std::int64_t bucket_bytes() const { return bucket_bytes_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
@@ -59,6 +66,7 @@ class PassNotes {
   KernelSetting kernels_;
   DType precision_;
   bool has_claims_, preprocesses_;
+  std::int64_t bucket_bytes_ = 0;
   std::vector<std::string> notes_;
 };
 
@@ -81,6 +89,10 @@ void reroll_loops(Graph& graph, PassNotes& notes);
 
 /// Before that, whatever is disabled, since gradients have seen scans so: see recognize_recurrences.cpp.
 void recognize_recurrences(Graph& graph, PassNotes& notes);
+
+/// The first of all, whatever is disabled, since kernels run none of the ops that it removes: see
+/// lower_collectives.cpp.
+void lower_collectives(Graph& graph, PassNotes& notes);
 
 /// Between the two, in mixed precision and unless that pass is disabled: see narrow_composed.cpp.
 void narrow_composed(Graph& graph, PassNotes& notes);
@@ -120,6 +132,7 @@ void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void pool_convolutions(Graph& graph, PassNotes& notes);
 void add_to_convolutions(Graph& graph, PassNotes& notes);
+void bucket_collectives(Graph& graph, PassNotes& notes);
 void rematerialize_casts(Graph& graph, PassNotes& notes);
 void rematerialize_masks(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);

@@ -95,6 +95,10 @@ const std::vector<Pass>& pipeline() {
       {"rematerialize_masks",
        "a gradient that is masked for two kernels is masked by each, before groups would store it",
        rematerialize_masks},
+      {"bucket_collectives",
+       "what is reduced over the ranks goes in few messages: when it is known what is ready when, and before groups, "
+       "which write into them",
+       bucket_collectives},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"rematerialize_casts",
        "what kernels would store in f32 of 16 bits that they read is cast by those that want it: when it is known what "
@@ -141,7 +145,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(kernels, options.precision, !is_disabled("claim_composed"), options.preprocesses);
+    PassNotes notes(kernels, options.precision, !is_disabled("claim_composed"), options.preprocesses,
+                    options.bucket_bytes);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -151,6 +156,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
   };
+  PassNotes ranks(kernels, options.precision, false, false);
+  lower_collectives(graph, ranks);
   const std::span<const Pass> listed = pipeline();
   if (!is_disabled(listed[0].name)) run(listed[0]);  // in front of those that are not in the list: they look at scans
   // It is not in the list of passes that can be switched off, since gradients have seen its result.

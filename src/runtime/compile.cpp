@@ -52,6 +52,14 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
     fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));
   }
+  if (options.bucket_bytes < 0) {
+    fail(ErrorKind::argument, "compile: bucket_bytes = {}; it must be at least 0", options.bucket_bytes);
+  }
+  if (options.communicator != nullptr) {
+    auto with_ranks = std::make_shared<KernelEnvironment>(*environment);
+    with_ranks->communicator = options.communicator;
+    environment = std::move(with_ranks);
+  }
   CompiledPlan compiled;
   compiled.graph = source.clone();
   Graph& graph = *compiled.graph;
@@ -62,6 +70,7 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   pass_options.precision = options.precision;
   pass_options.allow_tf32 = options.allow_tf32;
   pass_options.environment = environment;
+  pass_options.bucket_bytes = options.bucket_bytes;
   const auto does = [&](const char* pass) {
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
