@@ -169,10 +169,23 @@ Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool 
   const std::int64_t S = steps[0], T = steps[1];
   const Value source = graph.input("source", i64, {S, rows}), lengths = graph.input("lengths", i64, {rows});
   const Value written = graph.input("written", i64, {T, rows}), labels = graph.input("labels", i64, {T, rows});
+  return loss_of(graph, source, lengths, written, labels, is_training);
+}
+
+Value PairTask::loss_of(Graph& graph, const Value& source, const Value& lengths, const Value& written,
+                        const Value& labels, bool is_training) const {
   Seq2SeqOptions options = model_;
   if (!is_training) options.dropout = 0;
   const Seq2Seq model(graph, options);
   return model.loss(model.encode(source, lengths), written, labels);
+}
+
+BeamSearch PairTask::search_of(Graph& graph, const Value& source, const Value& lengths,
+                               const BeamSearchOptions& search) const {
+  Seq2SeqOptions options = model_;
+  options.dropout = 0;
+  const Seq2Seq model(graph, options);
+  return model.search(model.encode(source, lengths), search);
 }
 
 PairSearch::PairSearch(const PairTask& task, const Trained& trained)
@@ -182,13 +195,10 @@ PairSearch::PairSearch(const PairTask& task, const Trained& trained)
         auto graph = std::make_unique<Graph>();
         const std::int64_t S = key[0], rows = key[1], beam = key[2];
         const Value source = graph->input("source", i64, {S, rows}), lengths = graph->input("lengths", i64, {rows});
-        Seq2SeqOptions options = task.model_;
-        options.dropout = 0;
-        const Seq2Seq model(*graph, options);
         // Half as long again as the source, and at most as long as targets were in training.
         const std::int64_t steps = std::min(task.longest_target(), S + S / 2 + 6);
-        fetch(*graph, model.search(model.encode(source, lengths),
-                                   {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
+        fetch(*graph, task.search_of(*graph, source, lengths,
+                                     {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
         return graph;
       }),
       programs_({task.extents_.specs()[0], {"rows", 1, kSearchRows}, {"beam"}}, trained.graphs_of("search", build_),

@@ -39,6 +39,12 @@ class PairTask : public Task {
   // Leaves `limit` of the examples, chosen at random; all of them for 0.
   static void keep_some(std::vector<std::int64_t>* examples, std::int64_t limit);
 
+  /// The model: that of Seq2Seq, unless a derived task has another.
+  virtual Value loss_of(Graph& graph, const Value& source, const Value& lengths, const Value& written,
+                        const Value& labels, bool is_training) const;
+  virtual BeamSearch search_of(Graph& graph, const Value& source, const Value& lengths,
+                               const BeamSearchOptions& options) const;
+
   const std::vector<Pair>& pairs(Part part) const { return pairs_[static_cast<std::size_t>(part)]; }
 
  private:

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "models/all_tasks.h"
+#include "models/encoder_decoder.h"
 #include "models/pair_task.h"
 #include "models/predictions.h"
 #include "models/symbol_file.h"
@@ -37,7 +38,9 @@ class Translate : public PairTask {
     set_lengths(lengths, lengths);
   }
   std::string_view name() const override { return "translate"; }
-  std::string_view summary() const override { return "English to Italian: attention seq2seq on package descriptions"; }
+  std::string_view summary() const override {
+    return "English to Italian: attention seq2seq or transformer on package descriptions";
+  }
   std::string_view item() const override { return "sentences"; }
   Options options() override {
     Options all = PairTask::options();
@@ -47,11 +50,24 @@ class Translate : public PairTask {
                    .least = 100,
                    .most = 1 << 20,
                    .is_fixed = true});
+    all.push_back(
+        {.name = "model",
+         .meaning = "lstm, or transformer: for that --layers 6, --learning-rate 5e-4 and --warmup 4000 are usual",
+         .value = &kind_,
+         .choices = {"lstm", "transformer"},
+         .is_fixed = true});
+    all.push_back({.name = "heads",
+                   .meaning = "Of the transformer's attention",
+                   .value = &heads_,
+                   .least = 1,
+                   .most = 1024,
+                   .is_fixed = true});
     all.push_back({"sentences", "Pairs to train on, chosen at random; 0: all", &sentences_limit_, 0});
     return all;
   }
 
   void read(const std::filesystem::path& folder) override {
+    if (is_transformer()) check_heads();
     const std::vector<data::SentencePair> corpus = data::read_translations(data::find_translations(folder, "en", "it"));
     content_ = {};
     for (const data::SentencePair& pair : corpus) content_.add(pair.source), content_.add(pair.target);
@@ -105,7 +121,34 @@ class Translate : public PairTask {
   // The texts of a part's examples.
   const std::vector<data::SentencePair>& texts(Part part) const { return texts_[static_cast<std::size_t>(part)]; }
 
+ protected:
+  Value loss_of(Graph& graph, const Value& source, const Value& lengths, const Value& written, const Value& labels,
+                bool is_training) const override {
+    if (!is_transformer()) return PairTask::loss_of(graph, source, lengths, written, labels, is_training);
+    return EncoderDecoder(graph, transformer(is_training)).loss(source, lengths, written, labels);
+  }
+  BeamSearch search_of(Graph& graph, const Value& source, const Value& lengths,
+                       const BeamSearchOptions& options) const override {
+    if (!is_transformer()) return PairTask::search_of(graph, source, lengths, options);
+    return EncoderDecoder(graph, transformer(false)).search(source, lengths, options);
+  }
+
  private:
+  bool is_transformer() const { return kind_ == "transformer"; }
+  void check_heads() const {
+    if (model_.hidden % heads_ == 0) return;
+    throw Error(ErrorKind::argument, fmt::format("hidden is {}, which {} heads do not divide", model_.hidden, heads_));
+  }
+  EncoderDecoderOptions transformer(bool is_training) const {
+    return {.source_vocabulary = model_.source_vocabulary,
+            .target_vocabulary = model_.target_vocabulary,
+            .hidden = model_.hidden,
+            .heads = heads_,
+            .layers = model_.layers,
+            .source_positions = longest_source(),
+            .target_positions = longest_target(),
+            .dropout = is_training ? model_.dropout : 0};
+  }
   void set_pieces(data::SentencePieces source, data::SentencePieces target) {
     source_ = std::move(source);
     target_ = std::move(target);
@@ -116,7 +159,8 @@ class Translate : public PairTask {
   std::optional<data::SentencePieces> source_, target_;
   std::vector<data::SentencePair> texts_[3];
   std::int64_t left_out_[3] = {0, 0, 0};  // of the parts: too long, or empty
-  std::int64_t vocabulary_ = 8000, sentences_limit_ = 0;
+  std::int64_t vocabulary_ = 8000, sentences_limit_ = 0, heads_ = 8;
+  std::string kind_ = "lstm";
 };
 
 class TranslatePredictor : public Predictor {

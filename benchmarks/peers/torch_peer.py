@@ -19,6 +19,7 @@ import torch_image_nets
 import torch_kernels
 import torch_models
 import torch_recurrent
+import torch_transformer
 from protocol import Timing, serve, time_calls
 
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
@@ -26,7 +27,7 @@ ON_GPU = DEVICE == "cuda"
 KEEPS_PAGES = os.environ.get("KEEPS_PAGES") == "1"
 WAYS = os.environ.get("TORCH_WAYS", "all")
 WORKS = {**torch_kernels.WORKS, **torch_attention.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS,
-         **torch_image_nets.WORKS, **torch_gpt.WORKS}
+         **torch_image_nets.WORKS, **torch_gpt.WORKS, **torch_transformer.WORKS}
 if not ON_GPU:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 

@@ -99,6 +99,7 @@ Cases embedding_cases();
 Cases profiler_cases();
 Cases recorder_cases();
 Cases control_cases();
+Cases encoder_decoder_cases();
 Cases gpt_cases();
 Cases transformer_cases();
 Cases attention_cases();

@@ -11,7 +11,7 @@ Cases all_cases() {
   Cases all;
   for (const auto section : {seq2seq_cases, recurrent_cases, streaming_cases, lerp_cases, sum_cases, conv_net_cases,
                              kernel_cases, embedding_cases, control_cases, profiler_cases, recorder_cases, gpt_cases,
-                             transformer_cases, attention_cases, image_net_cases}) {
+                             encoder_decoder_cases, transformer_cases, attention_cases, image_net_cases}) {
     Cases cases = section();
     std::move(cases.begin(), cases.end(), std::back_inserter(all));
   }

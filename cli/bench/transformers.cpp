@@ -11,7 +11,6 @@ Cases transformer_cases() {
     double goal_ms, floor_ms;
   };
   const Asked all[] = {
-      {"transformer/training_bf16", "6+6 layers of 512, B 128, 50 x 50, dropout 0.1", "a fused attention", 6, 3},
       {"gpt2/token_bf16", "one decoded token, B 1, cache of 1,024", "an attention over a cache kept on the device",
        0.12, 0.065},
       {"xlnet_block/training_bf16", "B 32, T 512, d 1024, 16 heads", "a fused attention", 0, 0},
