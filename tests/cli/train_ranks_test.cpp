@@ -169,7 +169,8 @@ TEST_F(TrainRanks, AreThoseThatAnotherLauncherStarts) {
   const std::string command =
       "paoding train g2p --hidden=16 --layers=1 --batch-size=8 --epochs=2 --out two" + std::string(kCommon);
   const std::string port = std::to_string(21000 + getpid() % 20000);
-  for (const std::string& where : {"MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port, "PAODING_STORE=tcp:localhost:" + port}) {
+  for (const std::string& where :
+       {"MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port, "PAODING_STORE=tcp:localhost:" + port}) {
     fs::remove_all(folder_ / "two");
     const Ran ran = shell("export WORLD_SIZE=2 " + where + "; RANK=1 LOCAL_RANK=1 " + command +
                           " >second 2>&1 & RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 " + where + " " + command +
