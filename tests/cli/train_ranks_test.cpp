@@ -162,7 +162,7 @@ TEST_F(TrainRanks, AreInterruptedTogetherAndSaveOnce) {
   expect_same_losses("s", "one");
 }
 
-// As torchrun and others do it, here by hand: a store on a port of this machine.
+// Processes that are started by hand, with the variables of torchrun, and a store on a port of this machine.
 TEST_F(TrainRanks, AreThoseThatAnotherLauncherStarts) {
   if (is_missing()) return;
   trained("one", kCommon);

@@ -44,10 +44,12 @@ TEST(Nccl, HasTheNumbersOfItsHeader) {
     EXPECT_EQ(number_of(name), number) << name;
   }
   EXPECT_TRUE(std::regex_search(text, std::regex("NCCL_UNIQUE_ID_BYTES 128")));
-  const Library library({"libnccl.so.2"}, {.paoding_cuda_path = (folder / "lib").string(), .use_loader = false});
+  SearchPlaces places;
+  places.paoding_cuda_path = (folder / "lib").string();
+  places.use_loader = places.use_system = false;
+  const Library library({"libnccl.so.2"}, places);
   ASSERT_TRUE(library.loaded()) << library.describe();
-#define PD_NCCL_FIND(name, result, parameters) \
-  EXPECT_NE((library.find<result(*) parameters>(#name)), nullptr) << #name;
+#define PD_NCCL_FIND(name, result, parameters) EXPECT_NE((library.find<result(*) parameters>(#name)), nullptr) << #name;
   PD_NCCL_FUNCTIONS(PD_NCCL_FIND)
 #undef PD_NCCL_FIND
   int version = 0;
