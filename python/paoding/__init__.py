@@ -14,7 +14,7 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import _copies, control, errors, functions, nn, numpy_names, ops, programs
+from . import _copies, control, distributed, errors, functions, nn, numpy_names, ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
@@ -22,6 +22,7 @@ from ._paoding import (
     Buckets,
     Checkpoint,
     CheckpointFolder,
+    Communicator,
     DeviceTensor,
     DType,
     Extents,
@@ -135,6 +136,7 @@ __all__ = [
     'causal_mask',
     'Checkpoint',
     'CheckpointFolder',
+    'Communicator',
     'constant',
     'conv1d',
     'conv2d',

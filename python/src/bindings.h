@@ -8,6 +8,7 @@ namespace paoding::python {
 
 void bind_control(nb::module_& module);
 void bind_copies(nb::module_& module);
+void bind_distributed(nb::module_& module);
 void bind_extents(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_training(nb::module_& module);

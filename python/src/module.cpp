@@ -26,6 +26,7 @@ void fill(nb::module_& module) {
   bind_fronts(module);
   bind_control(module);
   bind_extents(module);
+  bind_distributed(module);
   bind_program(module);
   bind_copies(module);
   bind_training(module);

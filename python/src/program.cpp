@@ -6,6 +6,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -170,7 +171,7 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
                        const std::optional<std::string>& device, const std::vector<std::string>& fetches, bool assign,
                        nb::object precision, bool allow_tf32, bool tune, const std::string& execution,
                        const std::vector<std::string>& disabled_passes, std::uintptr_t stream, nb::object on_print,
-                       bool strict) {
+                       bool strict, std::shared_ptr<Communicator> communicator, std::int64_t bucket_bytes) {
   if (!parameters.is_none() && !nb::isinstance<Parameters>(parameters)) {
     throw nb::type_error(("Program: parameters is of type " + type_name_of(parameters) +
                           ", needed is Parameters\nhint: pd.Parameters(graph), then parameters[name] = array")
@@ -188,6 +189,8 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   options.disabled_passes = disabled_passes;
   options.stream = reinterpret_cast<void*>(stream);
   options.on_print = listener_of(on_print);
+  options.communicator = communicator;
+  options.bucket_bytes = bucket_bytes;
   nb::dict given;
   given["device"] = to_string(options.device);
   given["fetches"] = fetches;
@@ -200,6 +203,8 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   given["stream"] = stream;
   given["on_print"] = on_print;
   given["strict"] = strict;
+  given["communicator"] = communicator;
+  given["bucket_bytes"] = bucket_bytes;
   const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
   with_lines(*graph.owner, [&] {
     Program program = run_freely([&] { return Program(*copy, options, store); });
@@ -358,14 +363,15 @@ void bind_program(nb::module_& module) {
            "device"_a = nb::none(), "fetches"_a = std::vector<std::string>{}, "assign"_a = true,
            "precision"_a = DType::f32, "allow_tf32"_a = false, "tune"_a = false, "execution"_a = "captured",
            "disabled_passes"_a = std::vector<std::string>{}, "stream"_a = 0, "on_print"_a = nb::none(),
-           "strict"_a = false,
+           "strict"_a = false, "communicator"_a = nb::none(), "bucket_bytes"_a = CompileOptions().bucket_bytes,
            nb::sig(
                "def __init__(self, graph: Graph, parameters: Parameters | None = None, *, device: str | None = None, "
                "fetches: collections.abc.Sequence[str] = (), assign: bool = True, precision: DType | str = 'f32', "
                "allow_tf32: bool = False, tune: bool = False, "
                "execution: str = 'captured', disabled_passes: collections.abc.Sequence[str] = (), stream: int = 0, "
                "on_print: "
-               "collections.abc.Callable[[str, Tensor, str, int], None] | None = None, strict: bool = False) -> None"),
+               "collections.abc.Callable[[str, Tensor, str, int], None] | None = None, strict: bool = False, "
+               "communicator: Communicator | None = None, bucket_bytes: int = 16777216) -> None"),
            "Feeds of other dtypes and strides are converted, and counted in report; `strict` refuses them.")
       .def(
           "run", &ProgramHandle::run<Tensor>, "feeds"_a = nb::none(), "keep"_a = false,

@@ -24,6 +24,7 @@ struct OptimizerHandle {
   Optimizer optimizer;
 };
 struct StepHandle {  // TrainingStep
+  ValueHandle loss;
   std::vector<ValueHandle> parameters, gradients;
   MaybeValue gradient_norm, learning_rate, loss_scale, is_overflow;
 };
@@ -44,7 +45,8 @@ LearningRate rate_of(nb::object given) {
 
 StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, const std::vector<nb::object>& groups,
                    const std::vector<std::string>& frozen, int accumulate, double clip_norm, bool skip_nonfinite,
-                   const std::optional<LossScale>& loss_scale, bool master_weights, double average_decay) {
+                   const std::optional<LossScale>& loss_scale, bool master_weights, double average_decay,
+                   bool data_parallel, const nb::object& loss_weight) {
   MinimizeOptions options;
   for (const nb::object& group : groups) {
     if (nb::isinstance<ParameterGroup>(group)) {
@@ -66,9 +68,16 @@ StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, co
   options.loss_scale = loss_scale;
   options.master_weights = master_weights;
   options.average_decay = average_decay;
+  options.data_parallel = data_parallel;
+  if (!loss_weight.is_none()) options.loss_weight = input_of(loss_weight, loss, nullptr, "loss_weight");
   const TrainingStep step = minimize(loss, optimizer.optimizer, options);
-  return {wrap(step.parameters),           wrap(step.gradients),         wrap_if_any(step.gradient_norm),
-          wrap_if_any(step.learning_rate), wrap_if_any(step.loss_scale), wrap_if_any(step.is_overflow)};
+  return {wrap(step.loss),
+          wrap(step.parameters),
+          wrap(step.gradients),
+          wrap_if_any(step.gradient_norm),
+          wrap_if_any(step.learning_rate),
+          wrap_if_any(step.loss_scale),
+          wrap_if_any(step.is_overflow)};
 }
 
 void bind_group(nb::module_& module) {
@@ -184,6 +193,7 @@ void bind_training(nb::module_& module) {
           "initial"_a = 65536.0, "growth"_a = 2.0, "backoff"_a = 0.5, "interval"_a = 2000, "least"_a = 1.0,
           "most"_a = 16'777'216.0);
   nb::class_<StepHandle>(module, "TrainingStep", "What training knows about a run.")
+      .def_ro("loss", &StepHandle::loss, "The mean of all ranks with data_parallel.")
       .def_ro("parameters", &StepHandle::parameters, "The trained ones.")
       .def_ro("gradients", &StepHandle::gradients, "Of the loss, in the same order.")
       .def_ro("gradient_norm", &StepHandle::gradient_norm, "Where clipping or skipping needs it.")
@@ -193,11 +203,13 @@ void bind_training(nb::module_& module) {
   module.def("minimize", &trained, "loss"_a, "optimizer"_a, nb::kw_only(), "groups"_a = nb::list(),
              "frozen"_a = nb::list(), "accumulate"_a = 1, "clip_norm"_a = 0.0, "skip_nonfinite"_a = false,
              "loss_scale"_a = nb::none(), "master_weights"_a = false, "average_decay"_a = 0.0,
+             "data_parallel"_a = false, "loss_weight"_a = nb::none(),
              nb::sig("def minimize(loss: Value, optimizer: Optimizer, *, groups: "
                      "collections.abc.Sequence[ParameterGroup | tuple[collections.abc.Sequence[str], Optimizer]] = (), "
                      "frozen: collections.abc.Sequence[str] = (), accumulate: int = 1, clip_norm: float = 0, "
                      "skip_nonfinite: bool = False, "
-                     "loss_scale: LossScale | None = None, master_weights: bool = False, average_decay: float = 0) -> "
+                     "loss_scale: LossScale | None = None, master_weights: bool = False, average_decay: float = 0, "
+                     "data_parallel: bool = False, loss_weight: Value | None = None) -> "
                      "TrainingStep"),
              "Adds to the loss's graph its gradients and the update of every parameter.");
   module.def(

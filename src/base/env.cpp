@@ -14,7 +14,7 @@ std::span<const EnvVariable> env_variables() {
        "none", true},
       {"PAODING_RUN",
        "switches of how every program is fed and read: read_ahead=N, fetch_later=1, pinned_feeds=1, "
-       "double_buffered_feeds=1, with ; between them (paoding verify sets it)",
+       "double_buffered_feeds=1, overlapped_collectives=1, with ; between them (paoding verify sets it)",
        "none", true},
       {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
       {"PAODING_VERIFY", "1: the graph is checked after every pass, not only after the last", "off", true},

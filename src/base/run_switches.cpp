@@ -38,12 +38,14 @@ void set_switch(std::string_view key, std::string_view value, RunSwitches* switc
     switches->fetch_later = flag_of(key, value);
   } else if (key == "pinned_feeds") {
     switches->pinned_feeds = flag_of(key, value);
+  } else if (key == "overlapped_collectives") {
+    switches->overlapped_collectives = flag_of(key, value);
   } else if (key == "double_buffered_feeds") {
     switches->double_buffered_feeds = flag_of(key, value);
   } else {
     fail(ErrorKind::argument,
-         "{}: '{}={}' is no switch, needs to be read_ahead=N, fetch_later=1, pinned_feeds=1 or "
-         "double_buffered_feeds=1, with ; between several",
+         "{}: '{}={}' is no switch, needs to be read_ahead=N, fetch_later=1, pinned_feeds=1, "
+         "double_buffered_feeds=1 or overlapped_collectives=1, with ; between several",
          kVariable, one_line(key), one_line(value));
   }
 }

@@ -25,7 +25,7 @@ std::vector<std::int64_t> reduced(const Plan& plan) {
   return sizes;
 }
 
-// Copies into what is reduced, of more than the weight that is fed.
+// Copies into buckets, of more than the weight that is fed.
 int copies_for_ranks(const Plan& plan) {
   return static_cast<int>(std::ranges::count_if(plan.notes, [](const std::string& note) {
     return has(note, "copies") && has(note, "all_reduce") && !has(note, "copies f32[1]");

@@ -201,6 +201,9 @@ std::string largest_slots(const Plan& plan, std::size_t count);
 /// The same as a list; of those outside of the arena none.
 std::vector<const Slot*> largest_at_peak(const Plan& plan, std::size_t count);
 
+/// Whether the step is a collective over ranks.
+bool is_collective(const Step& step);
+
 /// Whether a run of the step may end in an error, or without end: a kernel that may (KernelImplementation::faults), a
 /// print, whose listener may throw, a loop without a length; or a step with one of these in it.
 bool may_fault(const Step& step);

@@ -53,7 +53,9 @@ std::uint32_t inputs_unmodified_by_previous(const Step& step, const std::set<int
 }
 
 // Lowers steps to the target. Their needs beside their operands lie in slots like everything else. `before`: slots that
-// the launch before the first of them may write; nothing is known of launches before a run.
+// the launch before the first of them may write; nothing is known of launches before a run. A collective may be beside
+// the launches after it: its slots count as written right before each, and the launch in front of it as right before
+// the one after it.
 void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::optional<std::set<int>> before,
                  Plan* plan) {
   const auto book = [&](SlotKind kind, const Step& step, const char* what, std::int64_t bytes) {
@@ -65,6 +67,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     plan->slots.push_back(std::move(slot));
     return static_cast<int>(plan->slots.size()) - 1;
   };
+  std::set<int> collective;  // slots that collectives write
   for (Step& step : steps) {
     if (runs_on_host(*options.target, step)) continue;
     std::set<int> written;
@@ -81,6 +84,12 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
     step.may_be_grouped = step.kind == Step::Kind::kernel && needs.may_be_grouped;
     if (!needs.is_launched) continue;
+    if (before && is_collective(step)) {
+      before->insert(written.begin(), written.end());
+      collective.insert(written.begin(), written.end());
+      continue;
+    }
+    written.insert(collective.begin(), collective.end());
     // Members of a fused launch all have the same launch in front of them.
     if (before && (needs.may_be_grouped || step.pipeline >= 0)) written.insert(before->begin(), before->end());
     before = std::move(written);
@@ -136,6 +145,7 @@ Plan Planner::run(const Graph& graph) {
   drop_alias_copies();
   order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
   fuse_epilogues(&plan_);
+  start_collectives_early();
   order_commit();
   alias_outputs(&plan_);
   find_lives(&plan_);

@@ -151,6 +151,9 @@ class Planner {
   /// Puts steps that write parameters, and those that need their results, after every step that may fail.
   void order_commit();
 
+  // collectives.cpp
+  void start_collectives_early();
+
   // branches.cpp
   void plan_branch(Frame& outer, NodeId id);
   void plan_while(Frame& outer, NodeId id);

@@ -55,6 +55,7 @@ Schedule make_schedule(const Plan& plan, const ScheduleOptions& options) {
   if (!on_gpu && options.batches_groups) batch_groups(plan, &schedule);
   if (is_captured) schedule.results = packed_results(plan);
   order_entries(&schedule, !on_gpu || is_stepwise);
+  if (is_captured) order_streams(plan, &schedule);
   cut_segments(&schedule);
   if (is_captured) schedule.completion = plan_completion(plan, schedule, schedule.results.results.empty());
   return schedule;

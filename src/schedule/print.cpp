@@ -99,17 +99,18 @@ class Printer {
   std::string line_of(const LaunchEntry& entry) const {
     const Launch& launch = s_.launches[entry.launch];
     const Step& step = *launch.step;
+    const std::string waits = entry.waits_for < 0 ? "" : fmt::format(", waits for entry {}", entry.waits_for);
     switch (entry.kind) {
       case Kind::launch:
       case Kind::fused:
-      case Kind::print: return launch_line(entry);
-      case Kind::guard: return "commit guard";
+      case Kind::print: return launch_line(entry) + waits;
+      case Kind::guard: return "commit guard" + waits;
       case Kind::poll: return "cancellation poll";
       case Kind::again: return fmt::format("the choice of step {} again", step.position);
       case Kind::host:
         return fmt::format("from step {} on: {} launches on the CPU", step.position, host_launches(entry));
       case Kind::results:
-        return fmt::format("{} results to the host, {} bytes", s_.results.results.size(), s_.results.bytes);
+        return fmt::format("{} results to the host, {} bytes{}", s_.results.results.size(), s_.results.bytes, waits);
       case Kind::choice:
       case Kind::host_choice: break;
     }
@@ -144,6 +145,7 @@ class Printer {
       text = fmt::format("step {} {}", first.position, one_line(first.label.op));
     }
     if (entry.overlaps_before) text += ", PDL";
+    if (entry.stream != 0) text += ", in the collectives' stream";
     if (entry.branch >= 0) {
       const Branch& branch = s_.branches[static_cast<std::size_t>(entry.branch)];
       text += fmt::format(", in branch {} of step {}", branch.number, s_.launches[branch.select].step->position);

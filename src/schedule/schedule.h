@@ -45,6 +45,8 @@ struct LaunchEntry {
   int body_of = -1;              // the choice, of Schedule::choices, in a body of which the entry stands; -1: in none
   int branch = -1;               // the innermost of Schedule::branches that the entry stands in; -1: in none
   bool overlaps_before = false;  // it may start before the entry in front of it has ended, by PDL
+  int stream = 0;      // 1: of collectives, in which it comes after those before it and after all entries so far
+  int waits_for = -1;  // the last entry of stream 1 that it needs to have ended; -1: none, or waited for before
 };
 
 /// The alternatives of a choice. Bodies are entries, in a row after the choice.
@@ -130,6 +132,8 @@ void fuse_launches(const Plan& plan, Schedule* schedule);
 void batch_groups(const Plan& plan, Schedule* schedule);
 /// Fills `entries`, `choices` and `branches`; `is_stepwise`: the host makes all choices.
 void order_entries(Schedule* schedule, bool is_stepwise);
+/// On a GPU, of a captured run: fills LaunchEntry::stream and waits_for.
+void order_streams(const Plan& plan, Schedule* schedule);
 /// Fills `segments`: a run is cut where the host has something to do, and in front of every commit that values are
 /// printed before.
 void cut_segments(Schedule* schedule);

@@ -2,6 +2,7 @@
 #include "runtime/gpu/captured_graph.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "gpu/profile/cupti_collector.h"
@@ -83,6 +84,8 @@ CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, 
                              const std::function<void(CUstream)>& behind)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
+  const auto entries_here = std::span(schedule.entries).subspan(first, end - first);
+  has_priorities_ = std::ranges::any_of(entries_here, [](const LaunchEntry& each) { return each.stream != 0; });
   try {
     EntryCapture entries(device, schedule, first, end);
     capture(&entries, start, behind, stream.get());
@@ -115,10 +118,11 @@ void CapturedGraph::release() {
 }
 
 void CapturedGraph::instantiate(CUgraphExec* made, CUstream stream) {
-  CUresult result = driver_.cuGraphInstantiate(made, graph_, 0);
+  const unsigned long long flags = has_priorities_ ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+  CUresult result = driver_.cuGraphInstantiate(made, graph_, flags);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     budget_.drop_others();
-    result = driver_.cuGraphInstantiate(made, graph_, 0);
+    result = driver_.cuGraphInstantiate(made, graph_, flags);
   }
   gpu::check(result, "cuGraphInstantiate");
   PD_CUDA(driver_.cuGraphUpload(*made, stream));

@@ -64,6 +64,7 @@ class CapturedGraph : public GraphBudget::Graph {
   GraphBudget& budget_;
   CUgraphExec exec_ = nullptr;
   std::int64_t bytes_ = 0;
+  bool has_priorities_ = false;  // of its nodes: collectives go first
   CUgraph graph_ = nullptr;
   CUgraphExec twin_ = nullptr;
   std::vector<Node> nodes_;

@@ -8,6 +8,12 @@ namespace paoding {
 EntryCapture::EntryCapture(const gpu::GpuDevice& device, const Schedule& schedule, std::size_t first, std::size_t end)
     : device_(device), driver_(gpu::required_driver()), schedule_(schedule), first_(first), end_(end) {
   add_streams(first, end, 0);
+  constexpr int kHighest = -5;  // or the highest there is
+  for (std::size_t k = first; k < end; ++k) {
+    if (schedule.entries[k].stream == 0) continue;
+    if (ended_.empty()) collectives_ = gpu::Stream(device, kHighest), fork_ = gpu::Event(device);
+    ended_.emplace(k, gpu::Event(device));
+  }
 }
 
 void EntryCapture::add_streams(std::size_t first, std::size_t end, std::size_t depth) {
@@ -27,7 +33,24 @@ void EntryCapture::run(CUstream stream, const Start& start, Lasts* lasts) {
   root_ = nullptr;
   handles_.clear(), bodies_.clear();
   body_count_ = 0;
+  last_beside_ = kNone;
   start_all(stream, first_, end_, 0, lasts);
+  if (last_beside_ != kNone) wait_for_collective(stream, last_beside_);
+}
+
+// After all that is in the stream so far, and after the collectives before.
+void EntryCapture::start_beside(CUstream stream, std::size_t k, Lasts* lasts) {
+  fork_.record(stream);
+  collectives_.wait_for(fork_);
+  (*start_)(k, collectives_.get(), 0);
+  ended_.at(k).record(collectives_.get());
+  last_beside_ = k;
+  if (lasts != nullptr) lasts->emplace_back(k, last_node(driver_, collectives_.get()));
+}
+
+void EntryCapture::wait_for_collective(CUstream stream, std::size_t k) {
+  gpu::Stream(stream).wait_for(ended_.at(k));
+  if (k == last_beside_) last_beside_ = kNone;
 }
 
 CUgraphNode EntryCapture::last_node(const gpu::Driver& driver, CUstream stream) {
@@ -40,11 +63,23 @@ CUgraphNode EntryCapture::last_node(const gpu::Driver& driver, CUstream stream) 
 }
 
 void EntryCapture::start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts) {
+  CUgraphNode noted = nullptr;
   const auto note = [&](std::size_t k) {
-    if (lasts != nullptr) lasts->emplace_back(k, last_node(driver_, stream));
+    if (lasts == nullptr) return;
+    const CUgraphNode last = last_node(driver_, stream);
+    // An entry without a node of its own: the last that was captured may be a collective's by now.
+    if (!ended_.empty() && last == noted) return;
+    lasts->emplace_back(k, noted = last);
   };
   for (std::size_t k = first; k < end; ++k) {
     const LaunchEntry& entry = schedule_.entries[k];
+    if (entry.waits_for >= static_cast<int>(first_)) {
+      wait_for_collective(stream, static_cast<std::size_t>(entry.waits_for));
+    }
+    if (entry.stream != 0) {
+      start_beside(stream, k, lasts);
+      continue;
+    }
     if (!schedule_.holds_bodies(entry)) {
       (*start_)(k, stream, entry.kind == LaunchEntry::Kind::again ? handles_.at(entry.choice) : 0);
       note(k);

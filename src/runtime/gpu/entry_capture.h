@@ -44,21 +44,28 @@ class EntryCapture {
 
  private:
   void add_streams(std::size_t first, std::size_t end, std::size_t depth);
+  void start_beside(CUstream stream, std::size_t k, Lasts* lasts);
+  void wait_for_collective(CUstream stream, std::size_t k);
   void start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts);
   CUgraph graph_of(CUstream stream) const;
   CUgraphConditionalHandle new_handle(CUstream stream);
   void add_conditional(CUstream stream, int number, std::size_t depth);
   void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth, std::size_t number);
 
+  static constexpr std::size_t kNone = ~std::size_t{0};
   const gpu::GpuDevice& device_;
   const gpu::Driver& driver_;
   const Schedule& schedule_;
   const std::size_t first_, end_;
   std::vector<gpu::Stream> streams_;  // one for each depth
+  gpu::Stream collectives_;           // entries of stream 1; there where there are some
+  gpu::Event fork_;
+  std::map<std::size_t, gpu::Event> ended_;  // collectives, by their entries
   // The run under way:
   const Start* start_ = nullptr;
   bool is_listed_ = false;
   CUgraph root_ = nullptr;
+  std::size_t last_beside_ = kNone;                  // the last collective that nobody has waited for
   std::map<int, CUgraphConditionalHandle> handles_;  // by the numbers of choices
   std::vector<Body> bodies_;
   std::size_t body_count_ = 0;
