@@ -40,6 +40,7 @@ def rows_of(program, cases, arguments, environment, place):
         os.remove(report)
     command = [program, "bench", "--filter", ",".join(cases), "--device", arguments.device, "--json", report]
     command += ["--quick"] if arguments.quick else []
+    command += ["--no-check"] if arguments.no_check else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.case_seconds * len(cases), env=environment,
                               stdin=subprocess.DEVNULL)
