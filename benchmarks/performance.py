@@ -29,6 +29,7 @@ MACHINES = {
 SECTIONS = [
     ("Training steps of seq2seq models", "seq2seq/|g2p/|compile/|bind/"),
     ("Recurrent layers", "lstm/|gru/|rnn/"),
+    ("Transformers", "gpt|transformer/|xlnet_block/|attention/"),
     ("Image networks", "resnet50/|mobile_net/|conv_net/"),
     ("Interpolation with broadcasting", "lerp"),
     ("Sums and bias gradients", "sum/|relu_grad"),

@@ -312,7 +312,7 @@ def measured(name, kind, is_unrolled, make_inputs, loss):
                 row['ways'][way]['failed'] = f'{phase}: {type(error).__name__}: {str(error)[:400]}'
         if options.profile and IS_GPU and phase == 'train':
             for way, call in calls.items():
-                profiled(way, call)
+                row['ways'][way]['gpu_busy_ms'] = profiled(way, call)
         if options.host and phase == 'train':
             for way, call in calls.items():
                 host_profiled(way, call)
@@ -322,7 +322,7 @@ def measured(name, kind, is_unrolled, make_inputs, loss):
 
 
 def profiled(way, train):
-    """The kernels of a training step that take longest, the time of all of them and their number."""
+    """Prints the kernels of a training step that take longest; returns the ms in which the GPU is busy."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
@@ -346,6 +346,7 @@ def profiled(way, train):
     print(f'  {way}: GPU busy {busy / 4000:.3f} ms of a step; {count:.0f} kernels, {total:.3f} ms if none overlapped')
     for each in kernels[:14]:
         print(f'    {each.self_device_time_total / 4000:8.4f} ms  {each.count / 4:6.1f} x {each.key[:110]}')
+    return round(busy / 4000, 4)
 
 
 def host_profiled(way, train):
