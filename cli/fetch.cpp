@@ -33,7 +33,8 @@ fs::path script() {
 }
 
 int fetch(const FetchOptions& options) {
-  const std::string path = script().string(), set = options.set == "lm" || options.set == "gpt" ? "kjv" : options.set;
+  const std::string path = script().string(),
+                    set = options.set == "lm" || options.set == "gpt" || options.set == "mlm" ? "kjv" : options.set;
   leave_interrupts_to_child();
   execlp("bash", "bash", path.c_str(), set.c_str(), options.folder.c_str(), nullptr);
   fail(ErrorKind::file, "fetch: bash cannot be started: {}", files::reason(errno));
@@ -49,8 +50,8 @@ void add_fetch(CLI::App& app, Commands* commands) {
       "Get the data sets that models are trained on\n\n"
       "Out of Debian's packages and indexes, with apt but without root and without installing anything. What is there\n"
       "already is not fetched again; a data set is put in place whole.");
-  sub->add_option("SET", options->set, "g2p, fashion, translate, lm or gpt (or kjv), or all")
-      ->check(CLI::IsMember({"g2p", "fashion", "translate", "lm", "gpt", "kjv", "all"}).description(""))
+  sub->add_option("SET", options->set, "g2p, fashion, translate, lm, gpt or mlm (or kjv), or all")
+      ->check(CLI::IsMember({"g2p", "fashion", "translate", "lm", "gpt", "mlm", "kjv", "all"}).description(""))
       ->type_name("")
       ->capture_default_str();
   sub->add_option("--data", options->folder, "Folder to put them into; `paoding train` looks there")

@@ -144,7 +144,8 @@ void add_predict(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "predict",
       "What a trained model says about words, sentences or images\n"
-      "g2p: words to phonemes; translate: sentences; lm, gpt: how lines go on; one line in, one line out, in their "
+      "g2p: words to phonemes; translate: sentences; lm, gpt: how lines go on; mlm: lines with each _ filled; one line "
+      "in, one line out, in their "
       "order.\n"
       "fashion: files of images (IDX, gzipped or not, or PGM). With --best, each line out has the input, the log\n"
       "probability and the prediction, split by tabs.");

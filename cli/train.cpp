@@ -104,7 +104,7 @@ int train(TrainCommand& command) {
 void add_train(CLI::App& app, Commands* commands) {
   CLI::App* group = app.add_subcommand(
       "train",
-      "Train a model on real data: g2p, translate, lm, gpt, fashion\n"
+      "Train a model on real data: g2p, translate, lm, gpt, mlm, fashion\n"
       "It keeps checkpoints, goes on after a stop with the same bits, and ends with scores and a picture of the loss.");
   group->footer(
       "Examples:\n"

@@ -12,6 +12,7 @@ std::unique_ptr<Task> make_fashion();
 std::unique_ptr<Task> make_g2p();
 std::unique_ptr<Task> make_gpt();
 std::unique_ptr<Task> make_lm();
+std::unique_ptr<Task> make_mlm();
 std::unique_ptr<Task> make_translate();
 
 }  // namespace paoding::models

@@ -135,7 +135,7 @@ TEST(Tasks, HaveOptionsThatAreTheirOwn) {
     }
   }
   EXPECT_EQ(refusal([] { make_task("gtp"); }),
-            "argument: there is no model named 'gtp'; there are: fashion, g2p, gpt, lm, translate");
+            "argument: there is no model named 'gtp'; there are: fashion, g2p, gpt, lm, mlm, translate");
 }
 
 TEST(Score, ReadsAsAShareWhereItIsOne) {

@@ -23,8 +23,8 @@ struct Entry {
   std::unique_ptr<Task> (*make)();
 };
 constexpr std::array kTasks{
-    Entry{"fashion", make_fashion},     Entry{"g2p", make_g2p}, Entry{"gpt", make_gpt}, Entry{"lm", make_lm},
-    Entry{"translate", make_translate},
+    Entry{"fashion", make_fashion}, Entry{"g2p", make_g2p}, Entry{"gpt", make_gpt},
+    Entry{"lm", make_lm},           Entry{"mlm", make_mlm}, Entry{"translate", make_translate},
 };
 
 }  // namespace

@@ -29,6 +29,7 @@ class TokenText {
   static TokenText from_files(const std::map<std::string, std::string>& files, bool has_pieces);
 
   bool empty() const { return characters_.size() == 0; }
+  bool is_bytes() const { return !pieces_; }
   std::int64_t size() const;  // of the vocabulary
   std::int64_t end() const;   // the token between texts
   Tokens encode(std::string_view text) const;

@@ -134,6 +134,7 @@ void pool_convolutions(Graph& graph, PassNotes& notes);
 void add_to_convolutions(Graph& graph, PassNotes& notes);
 void bucket_collectives(Graph& graph, PassNotes& notes);
 void rematerialize_casts(Graph& graph, PassNotes& notes);
+void rematerialize_images(Graph& graph, PassNotes& notes);
 void rematerialize_masks(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);

@@ -104,6 +104,9 @@ const std::vector<Pass>& pipeline() {
        "what kernels would store in f32 of 16 bits that they read is cast by those that want it: when it is known what "
        "would be stored",
        rematerialize_casts},
+      {"rematerialize_images",
+       "and what they would store of an image in memory with few ops is made again by its readers, for the same reason",
+       rematerialize_images},
       {"pack_weights",
        "weights that products of a loop or of all runs read again and again lie as those want them; no other op could",
        pack_weights},

@@ -334,8 +334,8 @@ TEST_F(Train, NoEpochsLeaveACheckpointThatCanBeGoneOnWith) {
 
 TEST_F(Train, WrongWordsAreExplained) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"train g3p", "(did you mean 'g2p'?); there are: fashion, g2p, gpt, lm, translate"},
-      {"train", "a command is missing; there are: fashion, g2p, gpt, lm, translate"},
+      {"train g3p", "(did you mean 'g2p'?); there are: fashion, g2p, gpt, lm, mlm, translate"},
+      {"train", "a command is missing; there are: fashion, g2p, gpt, lm, mlm, translate"},
       {"train g2p --hiden 3", "no option '--hiden' (did you mean '--hidden'?)"},
       {"train g2p --hidden 0", "hidden is '0', needed is a whole number from 1 to 65536"},
       {"train g2p --epochs 99999999999999999999", "epochs is '99999999999999999999'"},
@@ -349,7 +349,7 @@ TEST_F(Train, WrongWordsAreExplained) {
       {"train g2p --save-minutes -1", "--save-minutes: '-1' is no number from 0 to 1e+06"},
       {"train g2p --show -1", "--show: '-1' is no whole number from 0 to 1073741824"},
       {"train g2p --out \"\"", "--out: the name is empty"},
-      {"predict g3p a", "no model named 'g3p' (did you mean 'g2p'?); there are: fashion, g2p, gpt, lm, translate"},
+      {"predict g3p a", "no model named 'g3p' (did you mean 'g2p'?); there are: fashion, g2p, gpt, lm, mlm, translate"},
       {"predict g2p", "the checkpoint, or the run's folder, of the model 'g2p' is missing"},
       {"predict g2p a --beam 2 --best 3", "--best 3 needs a --beam of at least 3"},
       {"predict gpt a --temperature -1", "--temperature: '-1' is no number from 0 to 100"},
@@ -365,8 +365,8 @@ TEST_F(Train, WrongWordsAreExplained) {
 }
 
 TEST_F(Train, HelpHasExamples) {
-  for (const char* command :
-       {"train", "train g2p", "train fashion", "train gpt", "train lm", "train translate", "predict", "evaluate"}) {
+  for (const char* command : {"train", "train g2p", "train fashion", "train gpt", "train lm", "train mlm",
+                              "train translate", "predict", "evaluate"}) {
     const Ran ran = shell(std::string("paoding ") + command + " --help");
     EXPECT_EQ(ran.code, 0) << command;
     EXPECT_TRUE(has(ran.out, "Examples:\n  paoding ")) << command << "\n" << ran.out;
