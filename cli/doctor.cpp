@@ -14,11 +14,13 @@
 #include "command.h"
 #include "cpu/fused_routine.h"
 #include "cpu/parallel.h"
+#include "paoding/distributed.h"
 #include "paoding/version.h"
 
 #if PAODING_WITH_CUDA
 #include <unistd.h>
 
+#include "distributed/gpu/nccl.h"
 #include "gpu/driver/driver.h"
 #include "gpu/driver/kernel_cache.h"
 #include "gpu/driver/nvrtc.h"
@@ -64,6 +66,8 @@ void print_cpu() {
   print_row("memory", fmt::format("{}, {} available", proc_value("/proc/meminfo", "MemTotal"),
                                   proc_value("/proc/meminfo", "MemAvailable")));
   const dnnl_version_t* version = dnnl_version();
+  const std::string no_gloo = missing_for_ranks(DeviceKind::cpu);
+  print_row("Gloo", no_gloo.empty() ? "yes: several processes can train together (--ranks)" : no_gloo);
   print_row("oneDNN", fmt::format("{}.{}.{}", version->major, version->minor, version->patch));
 }
 
@@ -95,6 +99,10 @@ void print_gpu_libraries() {
       gpu::cudnn_functions() == nullptr ? "" : fmt::format("{}", gpu::cudnn_functions()->cudnnGetVersion());
   print_library("cuDNN", gpu::cudnn_library(), gpu::cudnn_problem(), cudnn_version, "some convolutions on a GPU",
                 "install cuDNN 9 (NVIDIA's pip package nvidia-cudnn-cu13), or name its folder in PAODING_CUDA_PATH");
+  const int nccl = gpu::nccl_version();
+  print_library("NCCL", gpu::nccl_library(), gpu::nccl_problem(),
+                fmt::format("{}.{}.{}", nccl / 10000, nccl / 100 % 100, nccl % 100), "training on several GPUs",
+                "install NVIDIA's pip package nvidia-nccl-cu13, or name its folder in PAODING_CUDA_PATH");
   print_library("CUPTI", gpu::cupti_library(), gpu::cupti_problem(), fmt::format("{}", gpu::cupti_version()),
                 "GPU times in profiles", kInstall);
 }

@@ -101,7 +101,7 @@ class Launched {
   int wait() {
     bool was_interrupted = false;
     const Rank* first_failed = nullptr;
-    LaunchClock::time_point failed_at;
+    LaunchClock::time_point failed_at, saved_at = LaunchClock::now();
     while (look()) {
       if (!was_interrupted && interruption().is_cancelled()) {
         was_interrupted = true;
@@ -112,9 +112,13 @@ class Launched {
         first_failed = &rank;
         failed_at = LaunchClock::now();
       }
-      if (first_failed != nullptr && LaunchClock::now() - failed_at > kTimeToEnd) kill_all(SIGKILL);
+      // Rank 0, which saves, may have been interrupted between two steps, of which the others wait for the next.
+      if (!ranks_[0].is_over || !was_interrupted || first_failed != nullptr) saved_at = LaunchClock::now();
+      const bool has_saved = was_interrupted && LaunchClock::now() - saved_at > kTimeToEnd;
+      if (has_saved || (first_failed != nullptr && LaunchClock::now() - failed_at > kTimeToEnd)) kill_all(SIGKILL);
       std::this_thread::sleep_for(kPollRanks);
     }
+    if (was_interrupted && first_failed == nullptr) return ranks_[0].code();
     for (const Rank& rank : ranks_) {
       if (first_failed == nullptr && rank.has_failed()) first_failed = &rank;
     }

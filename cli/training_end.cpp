@@ -46,6 +46,7 @@ std::string Training::shapes_json() {
 }
 
 void Training::finish() {
+  ranks_.meet();  // none is gone before the last step has ended on all
   if (!ranks_.is_first()) return;
   write_curve();
   std::vector<std::pair<std::string, std::string>> members;

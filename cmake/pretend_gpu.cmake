@@ -15,10 +15,11 @@ function(add_pretended library file_name)
   set_target_properties(${library} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME ${file_name}
     LIBRARY_OUTPUT_DIRECTORY ${pretend_folder})
 endfunction()
-add_pretended(pretended_driver libcuda.so.1 driver.cpp machine.cpp cublaslt.cpp cudnn.cpp cupti.cpp tensor_maps.cpp)
+add_pretended(pretended_driver libcuda.so.1 driver.cpp machine.cpp captured_streams.cpp nccl.cpp cublaslt.cpp cudnn.cpp cupti.cpp tensor_maps.cpp)
 add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that all know the same streams
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcublasLt.so.13
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcudnn.so.9
+  COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libnccl.so.2
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcupti.so.13)
 add_pretended(pretended_nvrtc libnvrtc.so.13 nvrtc.cpp)
 

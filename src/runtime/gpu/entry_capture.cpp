@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/gpu/entry_capture.h"
 
+#include <algorithm>
+#include <span>
+
 #include "runtime/gpu/capture.h"
 
 namespace paoding {
@@ -62,14 +65,23 @@ CUgraphNode EntryCapture::last_node(const gpu::Driver& driver, CUstream stream) 
   return count == 0 ? nullptr : nodes[count - 1];
 }
 
+// Whether the node is among those that the next one will wait for.
+bool EntryCapture::waits_for(CUstream stream, CUgraphNode node) const {
+  CUstreamCaptureStatus status;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  PD_CUDA(driver_.cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count));
+  return node == nullptr ? count == 0 : std::ranges::count(std::span(nodes, count), node) > 0;
+}
+
 void EntryCapture::start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts) {
   CUgraphNode noted = nullptr;
   const auto note = [&](std::size_t k) {
     if (lasts == nullptr) return;
-    const CUgraphNode last = last_node(driver_, stream);
-    // An entry without a node of its own: the last that was captured may be a collective's by now.
-    if (!ended_.empty() && last == noted) return;
-    lasts->emplace_back(k, noted = last);
+    // An entry without a node of its own: beside the last that was captured the next may wait for a collective's.
+    if (!ended_.empty() && waits_for(stream, noted)) return;
+    lasts->emplace_back(k, noted = last_node(driver_, stream));
   };
   for (std::size_t k = first; k < end; ++k) {
     const LaunchEntry& entry = schedule_.entries[k];

@@ -48,6 +48,7 @@ class EntryCapture {
   void wait_for_collective(CUstream stream, std::size_t k);
   void start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts);
   CUgraph graph_of(CUstream stream) const;
+  bool waits_for(CUstream stream, CUgraphNode node) const;
   CUgraphConditionalHandle new_handle(CUstream stream);
   void add_conditional(CUstream stream, int number, std::size_t depth);
   void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth, std::size_t number);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -348,17 +349,17 @@ CUresult cuStreamSynchronize(CUstream stream) {
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   PD_ENTER(cuStreamWaitEvent);
-  gpu().enqueue(stream, {{}, event, event->recorded});
-  return CUDA_SUCCESS;
+  return gpu().wait_for(event, stream);
 }
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
   PD_ENTER(cuStreamBeginCapture);
   stream->captured = new CUgraph_st();
+  stream->lane = 0, stream->last = {};
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   PD_ENTER(cuStreamEndCapture);
-  return *graph = std::exchange(stream->captured, nullptr), CUDA_SUCCESS;
+  return gpu().end_capture(stream, graph);
 }
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
                                 const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
@@ -366,24 +367,24 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, 
   *status = stream->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   if (graph != nullptr) *graph = stream->captured;
   if (nodes == nullptr || !stream->captured) return CUDA_SUCCESS;
-  static const CUgraphEdgeData edge{};
-  const std::vector<Piece>& captured = stream->captured->nodes;
-  stream->captured->last = captured.empty() ? nullptr : node_handle(captured.back().node);
-  *nodes = &stream->captured->last;
-  if (edges != nullptr) *edges = &edge;
-  *count = stream->captured->nodes.empty() ? 0 : 1;
+  static const std::vector<CUgraphEdgeData> of_edges(16);
+  *nodes = stream->last.data();
+  if (edges != nullptr) *edges = of_edges.data();
+  *count = stream->last.size();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode*, const CUgraphEdgeData*,
                                      std::size_t, CUstreamCaptureMode) {
   PD_ENTER(cuStreamBeginCaptureToGraph);
+  stream->lane = 0, stream->last = {};
   return stream->captured = graph, CUDA_SUCCESS;
 }
 // A graph has its nodes in the order of their capture, and each waits for the one in front.
 CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*, std::size_t,
                                            unsigned) {
   PD_ENTER(cuStreamUpdateCaptureDependencies);
-  return *nodes == node_handle(stream->captured->nodes.back().node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (*nodes != node_handle(stream->captured->nodes.back().node)) return CUDA_ERROR_INVALID_VALUE;
+  return stream->last = {*nodes}, CUDA_SUCCESS;
 }
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph, CUcontext, unsigned, unsigned) {
   PD_ENTER(cuGraphConditionalHandleCreate);
@@ -395,7 +396,7 @@ CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* bef
   PD_ENTER(cuGraphAddNode);
   const CUDA_CONDITIONAL_NODE_PARAMS& wanted = params->conditional;
   if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || count != 1 || wanted.type == CU_GRAPH_COND_TYPE_IF ||
-      *before != node_handle(graph->nodes.back().node)) {
+      std::ranges::none_of(graph->nodes, [&](const Piece& each) { return *before == node_handle(each.node); })) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Piece piece;
@@ -409,6 +410,7 @@ CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* bef
   }
   params->conditional.phGraph_out = made.handles.data();
   *node = node_handle(piece.node);
+  ++graph->pieces[0];
   graph->nodes.push_back(std::move(piece));
   return CUDA_SUCCESS;
 }
@@ -416,7 +418,7 @@ CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* bef
 namespace {
 
 std::size_t count_nodes(const CUgraph_st& graph) {
-  std::size_t count = graph.nodes.size();
+  auto count = static_cast<std::size_t>(std::ranges::count_if(graph.nodes, &Piece::is_node));
   for (const auto& [node, condition] : graph.conditions) {
     for (const auto& body : condition.bodies) count += count_nodes(*body);
   }
@@ -430,7 +432,7 @@ std::vector<Piece> cloned_nodes(const CUgraph_st& graph, std::uint32_t number, s
   for (Piece& node : nodes) {
     const auto found = graph.conditions.find(node.node);
     if (found != graph.conditions.end()) conditional.emplace_back(&node, &found->second);
-    node.node = std::uint64_t{number} << 32 | (*next)++;
+    if (node.is_node()) node.node = std::uint64_t{number} << 32 | (*next)++;
     node.graph = number;
   }
   for (const auto& [node, condition] : conditional) {
@@ -452,6 +454,8 @@ CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long
   const auto number = static_cast<std::uint32_t>(gpu().next_number());
   std::uint32_t next = 0;
   *exec = new CUgraphExec_st{cloned_nodes(*graph, number, &next), bytes, number};
+  for (int i = 0; i < graph->events; ++i) (*exec)->events.push_back(gpu().make_event());
+  for (std::size_t i = 1; i < graph->pieces.size(); ++i) (*exec)->streams.push_back(gpu().make_stream());
   gpu().add_graph(static_cast<std::int64_t>(bytes));
   return CUDA_SUCCESS;
 }
@@ -461,22 +465,25 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (exec->is_traced && !gpu().ran) return gpu().broken = CUDA_ERROR_LAUNCH_FAILED;
   exec->is_traced = static_cast<bool>(gpu().ran);
   const auto correlation = static_cast<std::uint32_t>(gpu().next_number());
-  for (Piece node : exec->nodes) {
-    node.correlation = correlation;
-    gpu().enqueue(stream, std::move(node));
-  }
+  gpu().launch(exec, stream, correlation);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph graph) { return delete graph, CUDA_SUCCESS; }
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   PD_ENTER(cuGraphExecDestroy);
   gpu().add_graph(-static_cast<std::int64_t>(exec->bytes));
+  for (const CUstream stream : exec->streams) gpu().drop_stream(stream);
   return delete exec, CUDA_SUCCESS;
 }
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
   PD_ENTER(cuGraphGetNodes);
-  for (std::size_t i = 0; nodes != nullptr && i < *count; ++i) nodes[i] = node_handle(graph->nodes[i].node);
-  return *count = graph->nodes.size(), CUDA_SUCCESS;
+  std::size_t found = 0;
+  for (const Piece& piece : graph->nodes) {
+    if (!piece.is_node()) continue;
+    if (nodes != nullptr && found < *count) nodes[found] = node_handle(piece.node);
+    ++found;
+  }
+  return *count = found, CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* event, unsigned) {
   PD_ENTER(cuEventCreate);
@@ -485,7 +492,9 @@ CUresult cuEventCreate(CUevent* event, unsigned) {
 CUresult cuEventDestroy(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   PD_ENTER(cuEventRecord);
+  if (gpu().stream(stream)->captured != nullptr) return gpu().record(event, stream), CUDA_SUCCESS;
   const std::uint64_t version = ++event->recorded;
+  event->captured = nullptr;
   gpu().enqueue(stream, {[=] { event->done = version, Timed::at()[event] = now_ms(); }});
   return CUDA_SUCCESS;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/pretend_gpu/machine.h"
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace paoding::pretend {
 
@@ -120,6 +122,9 @@ void Machine::enqueue(CUstream given, Piece piece) {
   CUstream_st* to = stream(given);
   if (to->captured != nullptr) {
     piece.node = next_number();
+    piece.lane = to->lane;
+    ++to->captured->pieces[static_cast<std::size_t>(to->lane)];
+    to->last = {node_handle(piece.node)};
     to->captured->nodes.push_back(std::move(piece));
   } else {
     to->queue.push_back(std::move(piece));
@@ -134,7 +139,9 @@ bool Machine::run_one() {
   const auto look = [&](CUstream_st& stream) {
     if (stream.queue.empty()) return;
     const Piece& head = stream.queue.front();
-    if (head.work || head.conditional || head.event->done >= head.version) ready.push_back(&stream);
+    const bool is_ready =
+        head.is_ready ? head.is_ready() : head.work || head.conditional || head.event->done >= head.version;
+    if (is_ready) ready.push_back(&stream);
   };
   look(null_stream_);
   for (const auto& [at, stream] : streams_) look(*stream);
@@ -164,6 +171,11 @@ void Machine::decide(const Piece& node, std::deque<Piece>* queue) {
   queue->insert(queue->begin(), next.begin(), next.end());
 }
 
+bool Machine::waits_for_ranks() const {
+  return std::ranges::any_of(
+      streams_, [](const auto& each) { return !each.second->queue.empty() && each.second->queue.front().is_ready; });
+}
+
 bool Machine::run_until(const std::function<bool()>& is_done) {
   while (!is_done()) {
     if (!run_one()) return false;
@@ -172,7 +184,15 @@ bool Machine::run_until(const std::function<bool()>& is_done) {
 }
 
 CUresult Machine::wait_until(const std::function<bool()>& is_done) {
-  const bool is_over = run_until(is_done);
+  constexpr int kPatience = 100'000;  // of 200 us, with other threads
+  bool is_over = run_until(is_done);
+  // Work of a rank may wait for that of another, whose thread has still to enqueue it.
+  for (int i = 0; !is_over && broken == CUDA_SUCCESS && waits_for_ranks() && i < kPatience; ++i) {
+    mutex.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    mutex.lock();
+    is_over = run_until(is_done);
+  }
   if (broken != CUDA_SUCCESS) return broken;
   return is_over ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
 }

@@ -14,6 +14,13 @@
 
 struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;  // how often
+
+  // ---- recorded last in a capture ----
+  CUgraph captured = nullptr;
+  int number = -1;         // of the graph's events
+  int lane = 0;            // of the stream in which it was recorded
+  std::size_t behind = 0;  // so many pieces of the lane
+  std::uint64_t node = 0;  // the last of the lane
 };
 
 struct Piece;
@@ -31,6 +38,12 @@ struct Piece {
   CUevent event = nullptr;
   std::uint64_t version = 0;
   std::shared_ptr<const Conditional> conditional = {};
+  std::function<bool()> is_ready = {};  // whether it can run, where that is no event's to say
+
+  // ---- in a graph ----
+  int lane = 0;                  // of the stream in which it was captured: 0 of the first
+  int records = -1, waits = -1;  // an event of the graph's: no node
+  bool is_node() const { return records < 0 && waits < 0; }
 
   // ---- for CUPTI's records ----
   enum class Kind { none, kernel, from_host, to_host, same_device, fill } kind = Kind::none;
@@ -43,7 +56,9 @@ struct Piece {
 
 struct CUgraph_st {
   std::vector<Piece> nodes;
-  CUgraphNode last = nullptr;  // as cuStreamGetCaptureInfo gave it
+  int events = 0;
+  std::vector<std::size_t> pieces{0}, joined{0};  // by lane: nodes in it, and up to which lane 0 has waited for it
+  std::vector<CUstream> streams;                  // of the lanes after the first
   /// A conditional node, by its number: until the graph is instantiated its bodies are graphs.
   struct Condition {
     const unsigned* value;
@@ -59,12 +74,18 @@ struct CUgraphExec_st {
   std::vector<Piece> nodes;
   std::size_t bytes;  // of the device
   std::uint32_t number = 0;
-  bool is_traced = false;  // was launched while CUPTI looked: not again when it has gone
+  std::vector<CUevent> events = {};
+  std::vector<CUstream> streams = {};  // of the lanes after the first
+  bool is_traced = false;              // was launched while CUPTI looked: not again when it has gone
 };
 
 struct CUstream_st {
   std::deque<Piece> queue;
-  CUgraph captured = nullptr;  // while it captures
+
+  // ---- while it captures ----
+  CUgraph captured = nullptr;
+  int lane = 0;
+  std::vector<CUgraphNode> last = {};  // the next node waits for them
 };
 
 struct CUfunc_st {
@@ -113,6 +134,11 @@ class Machine : public Gpu {
   void drop_stream(CUstream given);
   /// Puts the piece after the work in the stream, or into the graph that it captures.
   void enqueue(CUstream given, Piece piece);
+  /// Events in a capture, which may bring another stream into it (captured_streams.cpp).
+  void record(CUevent event, CUstream given);
+  CUresult wait_for(CUevent event, CUstream given);
+  CUresult end_capture(CUstream given, CUgraph* graph);
+  void launch(CUgraphExec exec, CUstream stream, std::uint32_t correlation);
   /// Runs work that can run, anywhere, until `is_done`. False when nothing can run any more, or the device has broken.
   bool run_until(const std::function<bool()>& is_done);
   CUresult wait_until(const std::function<bool()>& is_done);
@@ -144,6 +170,7 @@ class Machine : public Gpu {
  private:
   Machine();
   static void decide(const Piece& node, std::deque<Piece>* queue);
+  bool waits_for_ranks() const;
   std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams_;
   std::vector<std::unique_ptr<CUevent_st>> events_;
   CUstream_st null_stream_;
