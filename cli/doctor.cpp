@@ -176,7 +176,8 @@ void print_environment() {
 }
 
 int examine() {
-  print("paoding {}, device {} by default\n\n", PAODING_VERSION, to_string(Device::best()));
+  print("paoding {}, best device {} (train, predict and serve use the CPU unless --device says otherwise)\n\n",
+        PAODING_VERSION, to_string(Device::best()));
   print_cpu();
   print_gpu_parts();
   print_environment();

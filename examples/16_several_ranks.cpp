@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16_several_ranks: training on several processes, each with its part of the rows (docs/howto/several_gpus.md). Alone
-// it is one rank; the losses are the same with any number:
+// it is one rank; the losses are those of any number, up to rounding:
 //   torchrun --nproc-per-node 2 --no-python build/examples/16_several_ranks
 #include <cmath>
 #include <iostream>

@@ -129,20 +129,21 @@ int measure(const RanksBench& bench, const std::optional<RankPlace>& place) {
     return microseconds_since(start) / static_cast<double>(runs);
   };
   for (int i = 0; i < kWarm; ++i) timed(1);
-  std::vector<double> alone, in_a_row;
-  for (int i = 0; i < kWindows; ++i) alone.push_back(timed(1)), in_a_row.push_back(timed(bench.steps));
+  std::vector<double> waited, in_a_row;
+  for (int i = 0; i < kWindows; ++i) waited.push_back(timed(1)), in_a_row.push_back(timed(bench.steps));
   if (compile.communicator != nullptr) compile.communicator->barrier();  // none is gone before all have ended
-  std::ranges::sort(alone), std::ranges::sort(in_a_row);
+  std::ranges::sort(waited), std::ranges::sort(in_a_row);
   const double step = in_a_row[kWindows / 2];
   if (rank != 0) return kOk;
   JsonObject row;
-  row.add("model", bench.model).add("dtype", bench.dtype).add("ranks", std::int64_t{ranks});
+  const bool is_reduction = bench.model == "all_reduce";  // of f32, whatever models compute in
+  row.add("model", bench.model).add("dtype", is_reduction ? "f32" : bench.dtype).add("ranks", std::int64_t{ranks});
   row.add("communicator", compile.communicator == nullptr ? "none" : compile.communicator->name());
   row.add("bucket_bytes", bench.bucket_bytes).add("launches", program.report().launches);
-  if (bench.model == "all_reduce") {
-    row.add("bytes", bench.bytes).add("us_each", step / kReductions);
+  if (is_reduction) {
+    row.add("reduction", "max").add("bytes", bench.bytes).add("us_each", step / kReductions);
   } else {
-    row.add("batch_of_a_rank", bench.batch).add("step_us", step).add("step_us_alone", alone[kWindows / 2]);
+    row.add("batch_of_a_rank", bench.batch).add("step_us", step).add("step_us_waited", waited[kWindows / 2]);
     row.add("least_us", in_a_row.front()).add("most_us", in_a_row.back());
     row.add("items_per_second", static_cast<double>(work.items * ranks) / step * 1e6);
   }
@@ -157,7 +158,8 @@ void add_ranks(CLI::App& parent, Commands* commands) {
   CLI::App* sub = parent.add_subcommand(
       "ranks",
       "Training steps on several GPUs or CPU ranks, each with a batch of its own, as a JSON line\n"
-      "Times are the median of 15; `step_us` of steps in a row. Without --gpus or --ranks: one, with the same batch.");
+      "Times are the median of 15; `step_us` of steps in a row, `step_us_waited` of a step that is\n"
+      "waited for. Without --gpus or --ranks: one, with the same batch.");
   const auto bench = std::make_shared<RanksBench>();
   sub->add_option("--model", bench->model, "seq2seq, resnet50, or all_reduce alone")
       ->check(CLI::IsMember({"seq2seq", "resnet50", "all_reduce"}).description(""))

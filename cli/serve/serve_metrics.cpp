@@ -43,8 +43,9 @@ std::string ServeMetrics::text(const RequestBatches::Counts& batches, std::int64
     text += header(name, kind, meaning) + fmt::format("paoding_{} {}\n", name, value);
   };
   number("batches_total", "counter", "Batches that were run.", batches.batches);
-  number("lines_total", "counter", "Inputs that were in them.", batches.lines);
-  number("left_requests_total", "counter", "Requests whose client left before they were run.", batches.left_requests);
+  number("lines_total", "counter", "Inputs in all batches that were run.", batches.lines);
+  number("left_requests_total", "counter", "Requests that were not run, since their client had left.",
+         batches.left_requests);
   number("waiting_lines", "gauge", "Inputs that wait for an executor.", batches.waiting_lines);
   number("connections", "gauge", "Connections that are open.", connections);
   return text;

@@ -32,17 +32,43 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// With the emulation compiled beforehand.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "paoding_pretend_XXXXXX").string();
-    path = mkdtemp(name.data());
-    std::ofstream(path / "emulation.h") << "#include \"tests/gpu/pretend_gpu/emulated_kernel.h\"\n";
-    if (std::system((kCompile + ("-x c++-header " + (path / "emulation.h").string())).c_str()) != 0) {
-      path.clear();
-    }
+int hash_of_emulation() {
+  std::size_t hash = 0;
+  for (const char* name :
+       {"tests/gpu/cuda_emulation/cuda_emulation.h", "tests/gpu/cuda_emulation/fibers.h",
+        "tests/gpu/cuda_emulation/late_stores.h", "tests/gpu/cuda_emulation/schedules.h",
+        "tests/gpu/cuda_emulation/waiting_ctas.h", "tests/gpu/cuda_emulation/tensor_map_words.h",
+        "tests/gpu/cuda_emulation/tensor_cores.h", "tests/gpu/cuda_emulation/warp_products.h",
+        "tests/gpu/cuda_emulation/square_products.h", "tests/gpu/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
+    hash = hash * 31 + std::hash<std::string>()(text_of(fs::path(PAODING_SOURCE_ROOT) / name));
   }
+  return static_cast<int>(hash % 100'000'000);
+}
+
+fs::path new_folder(const fs::path& under) {
+  fs::create_directories(under);
+  std::string name = (under / "paoding_pretend_XXXXXX").string();
+  return mkdtemp(name.data());
+}
+
+// The emulation compiled beforehand: once for all processes, where kernels are kept on disk, since it takes as long as
+// several kernels do.
+fs::path precompiled(const fs::path& own) {
+  const char* const kept = std::getenv("PAODING_CACHE_DIR");
+  const fs::path under = kept != nullptr ? kept : own.string();
+  const fs::path made = under / ("emulation_" + std::to_string(hash_of_emulation()));
+  if (fs::exists(made / "emulation.h.gch")) return made;
+  const fs::path fresh = new_folder(under);
+  std::ofstream(fresh / "emulation.h") << "#include \"tests/gpu/pretend_gpu/emulated_kernel.h\"\n";
+  if (std::system((kCompile + ("-x c++-header " + (fresh / "emulation.h").string())).c_str()) != 0) return fresh;
+  std::error_code has_been_there;
+  fs::rename(fresh, made, has_been_there);
+  if (has_been_there) fs::remove_all(fresh, has_been_there);
+  return made;
+}
+
+struct Folder {
+  fs::path path = new_folder(fs::temp_directory_path()), emulation = precompiled(path);
   ~Folder() {
     std::error_code ignored;
     fs::remove_all(path, ignored);
@@ -58,16 +84,7 @@ const Folder& folder() {
 
 // Another emulation is another version: kernels that are kept on disk are found by it.
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  std::size_t hash = 0;
-  for (const char* name :
-       {"tests/gpu/cuda_emulation/cuda_emulation.h", "tests/gpu/cuda_emulation/fibers.h",
-        "tests/gpu/cuda_emulation/late_stores.h", "tests/gpu/cuda_emulation/schedules.h",
-        "tests/gpu/cuda_emulation/waiting_ctas.h", "tests/gpu/cuda_emulation/tensor_map_words.h",
-        "tests/gpu/cuda_emulation/tensor_cores.h", "tests/gpu/cuda_emulation/warp_products.h",
-        "tests/gpu/cuda_emulation/square_products.h", "tests/gpu/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
-    hash = hash * 31 + std::hash<std::string>()(text_of(fs::path(PAODING_SOURCE_ROOT) / name));
-  }
-  *major = 13, *minor = static_cast<int>(hash % 100'000'000);
+  *major = 13, *minor = hash_of_emulation();
   return NVRTC_SUCCESS;
 }
 
@@ -94,7 +111,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
   }
   const std::string file = base.string();
   std::ofstream out(file + ".cpp");
-  out << "#include \"" << folder().path.string() << "/emulation.h\"\n" << program->source << '\n';
+  out << "#include \"" << folder().emulation.string() << "/emulation.h\"\n" << program->source << '\n';
   {
     const std::lock_guard lock(mutex);  // std::regex fills tables that all threads share
     const std::regex entry("extern \"C\" __global__ void (?:__launch_bounds__\\([^)]*\\) )?(\\w+)\\(");
