@@ -130,7 +130,7 @@ class Launched {
   }
 
  private:
-  // Of ranks that are found to have failed at about the same time, one that a signal has killed is the reason, unless
+  // Where several ranks are found to have failed at once, one that a signal has killed is the reason, unless
   // the signal was ours.
   static bool comes_before(const Rank& rank, const Rank* other, bool has_killed) {
     return other == nullptr || (!has_killed && WIFSIGNALED(rank.status) && !WIFSIGNALED(other->status));
