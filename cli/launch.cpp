@@ -99,7 +99,7 @@ class Launched {
   Launched& operator=(const Launched&) = delete;
 
   int wait() {
-    bool was_interrupted = false;
+    bool was_interrupted = false, has_killed = false;
     const Rank* first_failed = nullptr;
     LaunchClock::time_point failed_at, saved_at = LaunchClock::now();
     while (look()) {
@@ -108,25 +108,34 @@ class Launched {
         kill_all(signal_that_came());
       }
       for (const Rank& rank : ranks_) {
-        if (first_failed != nullptr || !rank.has_failed()) continue;
+        if (!rank.has_failed() || !comes_before(rank, first_failed, has_killed)) continue;
+        if (first_failed == nullptr) failed_at = LaunchClock::now();
         first_failed = &rank;
-        failed_at = LaunchClock::now();
       }
       // Rank 0, which saves, may have been interrupted between two steps, of which the others wait for the next.
       if (!ranks_[0].is_over || !was_interrupted || first_failed != nullptr) saved_at = LaunchClock::now();
       const bool has_saved = was_interrupted && LaunchClock::now() - saved_at > kTimeToEnd;
-      if (has_saved || (first_failed != nullptr && LaunchClock::now() - failed_at > kTimeToEnd)) kill_all(SIGKILL);
+      if (has_saved || (first_failed != nullptr && LaunchClock::now() - failed_at > kTimeToEnd)) {
+        has_killed = true;
+        kill_all(SIGKILL);
+      }
       std::this_thread::sleep_for(kPollRanks);
     }
     if (was_interrupted && first_failed == nullptr) return ranks_[0].code();
     for (const Rank& rank : ranks_) {
-      if (first_failed == nullptr && rank.has_failed()) first_failed = &rank;
+      if (rank.has_failed() && comes_before(rank, first_failed, has_killed)) first_failed = &rank;
     }
     if (first_failed == nullptr) return ranks_[0].code();
     return told(*first_failed);
   }
 
  private:
+  // Where several ranks are found to have failed at once, one that a signal has killed is the reason, unless
+  // the signal was ours.
+  static bool comes_before(const Rank& rank, const Rank* other, bool has_killed) {
+    return other == nullptr || (!has_killed && WIFSIGNALED(rank.status) && !WIFSIGNALED(other->status));
+  }
+
   void start(int number) {
     Rank rank{.number = number};
     std::vector<std::string> words = launch_.words;

@@ -44,10 +44,9 @@ class TrainRanks : public TrainingRun {
     EXPECT_EQ(got.scores.size(), whole.scores.size());
   }
 
-  std::vector<std::string> arguments(const std::string& out, int ranks) const {
-    std::vector<std::string> all{"train",      "g2p",       "--hidden=16", "--layers=1",  "--batch-size=8",
-                                 "--epochs=2", "--no-test", "--show=0",    "--dropout=0", "--save-minutes=0",
-                                 "--out",      out};
+  std::vector<std::string> arguments(const std::string& out, int ranks, const char* epochs = "--epochs=2") const {
+    std::vector<std::string> all{"train",     "g2p",      "--hidden=16", "--layers=1",       "--batch-size=8", epochs,
+                                 "--no-test", "--show=0", "--dropout=0", "--save-minutes=0", "--out",          out};
     if (ranks > 1) all.insert(all.end(), {"--ranks", std::to_string(ranks)});
     if (!checkpoints(out).empty()) all.push_back("--resume");
     return all;
@@ -107,15 +106,15 @@ TEST_F(TrainRanks, DropOtherElements) {
 
 TEST_F(TrainRanks, ThatAreKilledEndTheOthersWithinSecondsAndTrainingGoesOnWithAnyNumber) {
   if (is_missing()) return;
-  trained("one", kCommon);
+  EXPECT_EQ(ended(start(arguments("one", 1))).code, 0);
   std::mt19937 random(11);
   int kills = 0;
-  for (int turn = 0; turn < 40 && (checkpoints("k").empty() || manifest("k").epoch < 2); ++turn) {
+  for (int turn = 0; turn < 12 && (checkpoints("k").empty() || manifest("k").epoch < 2); ++turn) {
     const int ranks = 2 + static_cast<int>(random() % 3);
     const pid_t launcher = start(arguments("k", ranks));
     const std::vector<pid_t> all = wait_for_ranks(launcher, static_cast<std::size_t>(ranks));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks));
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 500));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200 + random() % 900));
     const std::size_t victim = random() % all.size();
     const auto begin = std::chrono::steady_clock::now();
     const bool was_there = kill(all[victim], SIGKILL) == 0;
@@ -137,11 +136,13 @@ TEST_F(TrainRanks, ThatAreKilledEndTheOthersWithinSecondsAndTrainingGoesOnWithAn
 
 TEST_F(TrainRanks, AreInterruptedTogetherAndSaveOnce) {
   if (is_missing()) return;
-  trained("one", kCommon);
+  std::vector<std::string> whole = arguments("one", 1, "--epochs=6");
+  std::ranges::replace(whole, "--save-minutes=0", "--save-minutes=100");
+  EXPECT_EQ(ended(start(whole)).code, 0);
   std::mt19937 random(3);
   int stops = 0;
-  for (int turn = 0; turn < 12 && (checkpoints("s").empty() || manifest("s").epoch < 2); ++turn) {
-    std::vector<std::string> words = arguments("s", 2 + turn % 2);
+  for (int turn = 0; turn < 12 && (checkpoints("s").empty() || manifest("s").epoch < 6); ++turn) {
+    std::vector<std::string> words = arguments("s", 2 + turn % 2, "--epochs=6");
     std::ranges::replace(words, "--save-minutes=0", "--save-minutes=100");
     const pid_t launcher = start(words);
     wait_for_ranks(launcher, static_cast<std::size_t>(2 + turn % 2));
@@ -158,7 +159,7 @@ TEST_F(TrainRanks, AreInterruptedTogetherAndSaveOnce) {
     EXPECT_TRUE(has(ran.out, "--resume")) << ran.out;
   }
   EXPECT_GE(stops, 1);
-  if (manifest("s").epoch < 2) ended(start(arguments("s", 3)));
+  if (manifest("s").epoch < 6) ended(start(arguments("s", 3, "--epochs=6")));
   expect_same_losses("s", "one");
 }
 
