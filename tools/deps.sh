@@ -39,10 +39,14 @@ install() {  # install <needs...> -- <likes...>
   echo "deps: installing ${missing[*]}"
   local log
   log=$(mktemp)
-  if ! { "${as_root[@]}" apt-get update -qq &&
-         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-           "${missing[@]}"; } >"$log" 2>&1; then
-    tail -n 5 "$log" >&2
+  from_apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1
+  }
+  "${as_root[@]}" apt-get update -qq >"$log" 2>&1 || tail -n 5 "$log" >&2
+  # One package that this system does not have makes apt install none of them.
+  if ! from_apt "${missing[@]}"; then
+    local package
+    for package in "${missing[@]}"; do from_apt "$package" || tail -n 2 "$log" >&2; done
   fi
   rm -f "$log"
   mapfile -t missing < <(missing_of "${needs[@]}")
