@@ -135,11 +135,11 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
     }
     if (least >= ns) continue;  // not slow for its size
     group.add(kernel, ns - most);
-    by_16_bytes = 16 / bytes;
     candidate.most.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(most)));
     candidate.least.push_back(Edit::duration(kernel.span, static_cast<std::int64_t>(least)));
     if (ns - most > worst_saved) {
       worst_saved = ns - most;
+      by_16_bytes = 16 / bytes;
       worst = kernel_title(works, kernel);
       if (work.product) worst += " " + extents_text(*work.product);
     }
