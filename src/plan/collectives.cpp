@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives start as soon as their operands can be there, in that order: the other ranks need not wait for longer,
-// and where a schedule has a stream for them, more is left to compute beside them. What a collective needs is computed
-// in front of all that it does not need; the one that needs least is the first.
+// and where a schedule has a stream for them, more is left to compute beside them. The needs of a collective are
+// computed in front of all else; the one that needs least is the first.
 #include <algorithm>
 #include <utility>
 

@@ -67,7 +67,7 @@ TEST(NodeOrder, LeavesLayersApartThatDependOnEachOtherOrAreUnlike) {
   EXPECT_GT(all.place(all.layers[2]), all.place(all.layers[0]));
 }
 
-// A collective comes right after what it needs, and that in front of what it does not need.
+// A collective comes right after the nodes that it needs, and those in front of the others.
 TEST(NodeOrder, HasCollectivesEarly) {
   Graph g;
   const Value x = g.input("x", f32, {4}), other = exp(x), first = tanh(x), second = sin(first);
