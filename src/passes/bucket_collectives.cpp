@@ -97,7 +97,7 @@ class Buckets {
     is_last_ = true;
     for (std::size_t i = members.size(); i-- > 0;) {
       if (members[i].bytes >= bucket_bytes_) {
-        is_last_ = false;
+        if (open.empty()) is_last_ = false;  // it is the last itself
         continue;
       }
       const std::int64_t most = is_last_ ? bucket_bytes_ / kShareOfLastBucket : bucket_bytes_;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives start as soon as their operands are there, in that order: the other ranks need not wait for longer, and
-// where a schedule has a stream for them, more is left to compute beside them.
+// Collectives start as soon as their operands can be there, in that order: the other ranks need not wait for longer,
+// and where a schedule has a stream for them, more is left to compute beside them. The needs of a collective are
+// computed in front of all else; the one that needs least is the first.
 #include <algorithm>
+#include <utility>
 
+#include "paoding/op.h"
+#include "plan/order.h"
 #include "plan/planner.h"
 #include "plan/step_slots.h"
 
@@ -19,6 +23,40 @@ bool depend(const Step& a, const Step& b) {
 }
 
 }  // namespace
+
+std::vector<NodeId> collectives_early(const Graph& graph, std::vector<NodeId> order) {
+  const auto size = static_cast<std::size_t>(graph.size());
+  struct Early {
+    NodeId id = -1;
+    std::vector<char> needs;
+    std::int64_t count = 0;
+  };
+  std::vector<Early> collectives;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    if (graph.node(id).op->collective == Collective::none) continue;
+    Early& each = collectives.emplace_back(Early{id, std::vector<char>(size, 0)});
+    each.needs[static_cast<std::size_t>(id)] = 1;
+    for (NodeId at = id; at >= 0; --at) {  // nodes come after their inputs
+      if (each.needs[static_cast<std::size_t>(at)] == 0) continue;
+      ++each.count;
+      for (const Ref& ref : graph.node(at).inputs) each.needs[static_cast<std::size_t>(ref.node)] = 1;
+    }
+  }
+  if (collectives.empty()) return order;
+  std::ranges::stable_sort(collectives, {}, &Early::count);
+  std::vector<NodeId> early;
+  std::vector<char> is_in(size, 0);
+  const auto add = [&](NodeId id) {
+    if (std::exchange(is_in[static_cast<std::size_t>(id)], 1) == 0) early.push_back(id);
+  };
+  for (const Early& each : collectives) {
+    for (const NodeId id : order) {
+      if (each.needs[static_cast<std::size_t>(id)] != 0) add(id);
+    }
+  }
+  for (const NodeId id : order) add(id);
+  return early;
+}
 
 bool is_collective(const Step& step) {
   return step.kind == Step::Kind::kernel && step.call.op->collective != Collective::none;

@@ -27,4 +27,7 @@ bool are_alike(const Graph& graph, NodeId a, NodeId b);
 /// for nodes that have such neighbours, how many they are together.
 std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order);
 
+/// The order with collectives early: see collectives.cpp. Nodes of a graph come after their inputs.
+std::vector<NodeId> collectives_early(const Graph& graph, std::vector<NodeId> order);
+
 }  // namespace paoding

@@ -67,5 +67,20 @@ TEST(NodeOrder, LeavesLayersApartThatDependOnEachOtherOrAreUnlike) {
   EXPECT_GT(all.place(all.layers[2]), all.place(all.layers[0]));
 }
 
+// A collective comes right after the nodes that it needs, and those in front of the others.
+TEST(NodeOrder, HasCollectivesEarly) {
+  Graph g;
+  const Value x = g.input("x", f32, {4}), other = exp(x), first = tanh(x), second = sin(first);
+  const Value late = all_reduce(second * other), early = all_reduce(first);
+  for (const auto& [name, value] : {std::pair("late", late), std::pair("early", early)}) g.fetch(name, value);
+  const std::vector<NodeId> order = collectives_early(g, node_order(g, NodeOrder::as_built));
+  const auto place = [&](const Value& value) { return std::ranges::find(order, value.ref().node) - order.begin(); };
+  EXPECT_EQ(static_cast<NodeId>(order.size()), g.size());
+  EXPECT_EQ(place(early), place(first) + 1);
+  EXPECT_LT(place(early), place(other));
+  EXPECT_LT(place(other), place(late));
+  EXPECT_EQ(place(late), g.size() - 1);
+}
+
 }  // namespace
 }  // namespace paoding

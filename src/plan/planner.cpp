@@ -161,7 +161,7 @@ void Planner::plan_nodes(Frame& frame) {
   find_roundings(frame);
   assign_destinations(frame);
   choose_layouts(frame);
-  std::vector<NodeId> order = node_order(frame.graph, order_);
+  std::vector<NodeId> order = collectives_early(frame.graph, node_order(frame.graph, order_));
   if (options_.target->is_gpu()) {
     frame.together = bring_together(frame.graph, &order);
     frame.pipelines = bring_layer_pipelines_together(frame.graph, &order);

@@ -4,7 +4,7 @@
 // graph in front, and PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='*Golden*' adds the rest.
 //
 //   # the effect of the pass, and its reason        at least two lines, for a reader
-//   for: h200, bf16, tf32                           only if it needs them: the target, the precision, TF32
+//   for: h200, bf16, tf32, ranks                    only if it needs them: the target, the precision, TF32, two ranks
 //   --- before
 //   paoding graph 1                                 and so on
 //   --- after
@@ -23,9 +23,12 @@
 #include "ops/matmul/matmul_packed.h"
 #include "passes/pass.h"
 #include "tests/program/golden.h"
+#include "tests/support/thread_ranks.h"
 
 namespace paoding {
 namespace {
+
+using testing_program::ThreadRanks;
 
 using golden::fs::path;
 using Run = void (*)(Graph&, PassNotes&);
@@ -81,11 +84,15 @@ struct Circumstances {
   std::string target_name;
   DType precision = f32;
   bool allow_tf32 = false;
+  ThreadRanks ranks{2};
+  KernelEnvironment environment = {};  // with their communicator where the words say so
 
   explicit Circumstances(const std::vector<std::string>& wanted) {
     for (const std::string& word : wanted) {
       if (word == "tf32") {
         allow_tf32 = true;
+      } else if (word == "ranks") {
+        environment.communicator = ranks.rank(0);
       } else if (word == "bf16" || word == "f16") {
         precision = word == "bf16" ? bf16 : f16;
       } else {
@@ -100,7 +107,11 @@ struct Circumstances {
 std::string behind(const std::string& name, const PassFile& file, const Circumstances& around) {
   const auto graph = parse_graph(file.before);
   const std::string in_front = to_text(*graph);
-  PassNotes notes(around.target, around.precision, around.allow_tf32);
+  constexpr std::int64_t kBucketBytes = 520;  // so that a small graph has several
+  PassNotes notes({.target = around.target,
+                   .allow_tf32 = around.allow_tf32,
+                   .environment = std::make_shared<const KernelEnvironment>(around.environment)},
+                  around.precision, true, false, kBucketBytes);
   passes().at(name)(*graph, notes);
   verify(*graph, name);
   if (to_text(*graph) == in_front) return "";

@@ -291,6 +291,11 @@ TEST(OpSweepCases, AreThereForEveryOp) {
       "assign",              // its input is a parameter: assign_test.cpp
       "scatter_add_sorted",  // its inputs belong together: sort_indices_test.cpp
       "pack_weights",
+      "all_reduce",  // those of several ranks, which need a communicator: collectives_test.cpp
+      "reduce_scatter",
+      "all_gather",
+      "broadcast",
+      "is_rank",
       "matmul_packed",  // the weights between them are in this machine's order: matmul_packed_test.cpp
   };
   for (const OpDef* op : all_ops()) {
