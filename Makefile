@@ -63,7 +63,7 @@ docs: deps-docs   ## Write the guide and the reference as a site, build/docs/htm
 wheels: deps      ## A Python wheel for each of PYTHONS (python3) into build-wheels/, tested in a new environment
 	@python/wheels.sh build-wheels $(PYTHONS)
 
-test: deps        ## Build, then run every test, with a third of the cases of emulated kernels
+test: deps        ## Build, then run every test, with a fifth of the cases of emulated kernels
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
 

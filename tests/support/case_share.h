@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which cases of long lists run. Kernels are compiled by g++ to be emulated, thousands of them; `make test` takes a
-// third of the cases, another third with each commit, and `make test-all` takes all.
+// fifth of the cases, another fifth with each commit, and `make test-all` takes all.
 #pragma once
 
 #include <cstdio>
