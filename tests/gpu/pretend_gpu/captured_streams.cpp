@@ -2,6 +2,8 @@
 // Streams that an event brings into a capture. In the graph each is a lane; a launch runs the lanes beside each other,
 // in an order that the seed decides, and events of the graph order them. A capture that ends before all lanes are
 // joined is an error, as the driver has it.
+#include <utility>
+
 #include "tests/gpu/pretend_gpu/machine.h"
 
 namespace paoding::pretend {
