@@ -60,12 +60,12 @@ TEST(ProofOfGpus, IsWhatDoctorSaysAndAGpuThatIsRefusedIsNotUsed) {
     const std::string text = doctor(capability);
     EXPECT_TRUE(text.starts_with("0 ")) << text;
     EXPECT_NE(text.find(proof_text(proof)), std::string::npos) << capability << "\n" << text;
-    EXPECT_NE(text.find("device cuda:0 by default"), std::string::npos) << text;
+    EXPECT_NE(text.find("best device cuda:0"), std::string::npos) << text;
   }
   const std::string refused = doctor("70");
   EXPECT_TRUE(refused.starts_with("0 ")) << refused;
   EXPECT_NE(refused.find("has compute capability 7.0, needed 7.5 or later"), std::string::npos) << refused;
-  EXPECT_NE(refused.find("device cpu by default"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("best device cpu"), std::string::npos) << refused;
 }
 
 }  // namespace
