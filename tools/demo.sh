@@ -12,7 +12,7 @@ for ((i = 2; ; ++i)); do
   [[ -e $run ]] || break
   run=runs/demo-$i
 done
-"$build/paoding" train g2p --data data --out "$run" --hidden 128 --epochs 3 --learning-rate 3e-3 --profile 10
+"$build/paoding" train g2p --data data --out "$run" --hidden 128 --epochs 1 --learning-rate 4e-3 --profile 10
 echo
 echo "Try it:  echo paoding | $build/paoding predict g2p $run --beam 5 --best 3"
-echo "More:    $build/paoding train --help"
+echo "More:    $build/paoding train --help; --epochs 3 takes three times as long, and errs in a quarter fewer phonemes"
