@@ -15,4 +15,4 @@ done
 "$build/paoding" train g2p --data data --out "$run" --hidden 128 --epochs 1 --learning-rate 4e-3 --profile 10
 echo
 echo "Try it:  echo paoding | $build/paoding predict g2p $run --beam 5 --best 3"
-echo "More:    $build/paoding train --help; --epochs 3 takes three times as long, and errs in a quarter fewer phonemes"
+echo "More:    $build/paoding train --help; --epochs 3 takes three times as long, and errs in a fifth fewer phonemes"
