@@ -67,7 +67,7 @@ test: deps        ## Build, then run every test, with a fifth of the cases of em
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
 
-test-all: deps    ## The same with all cases of emulated kernels: half an hour more on two cores
+test-all: deps    ## The same with all cases of emulated kernels, five times as many
 	$(call build,release,build)
 	@PAODING_CASE_SHARE=1/1 tools/run_tests.sh build $(JOBS)
 

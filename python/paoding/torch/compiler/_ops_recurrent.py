@@ -12,7 +12,7 @@ from ... import _paoding, ops
 from ..._paoding import DType, Value
 from .. import _recurrence as _recurrence  # registers the ops
 from .._memory import may_round_products, may_round_recurrence
-from ._table import FLOATS, Making, NotTaken, cast, has_elements, takes
+from ._table import FLOATS, Making, NotTaken, cast, has_elements, takes, wide
 
 _ours = torch.ops.paoding
 recurrent_ops = (_ours.recurrent.default, _ours.recurrent_backward.default)
@@ -32,19 +32,15 @@ def _check(m: Making, x: Value) -> None:
         )
 
 
-def _zeros(m: Making, dtype: DType, *shape: int) -> Value:
-    return m.full(0, dtype, shape)
-
-
 def _state(m: Making, given: Value | None, dtype: DType, x: Value, hidden: int) -> Value:
     """Of [1, B, H] as [B, H]."""
     shape = (x.shape[1], hidden)
-    return _zeros(m, dtype, *shape) if given is None else cast(ops.reshape(given, shape), dtype)
+    return m.full(0, dtype, shape) if given is None else cast(ops.reshape(given, shape), dtype)
 
 
-def _wide(cell: str, dtype: DType) -> DType:
+def _of_cells(cell: str, dtype: DType) -> DType:
     """As cell_state_dtype has it."""
-    return DType.f32 if cell == 'lstm' and dtype in (DType.f16, DType.bf16) else dtype
+    return wide(dtype) if cell == 'lstm' else dtype
 
 
 def _turned(weight: Value) -> Value:
@@ -71,10 +67,10 @@ def _(
     counts = None if lengths is None else cast(lengths, DType.i32)
     first_h = _state(m, h0, x.dtype, x, hidden)
     xw = ops.matmul(x, w, transpose_b=True)
-    inner = _zeros(m, x.dtype, hidden)
+    inner = m.full(0, x.dtype, (hidden,))
     if b_ih is not None and b_hh is not None:
         if cell == 'gru':  # the last third of its second bias is added to h u before the gate r
-            outer = [b_hh[: 2 * hidden], _zeros(m, x.dtype, hidden)]
+            outer = [b_hh[: 2 * hidden], m.full(0, x.dtype, (hidden,))]
             xw, inner = xw + (b_ih + ops.concat(outer, 0)), b_hh[2 * hidden :]
         else:
             xw = xw + (b_ih + b_hh)
@@ -83,7 +79,7 @@ def _(
         return ops.reshape(value, (1, batch, hidden))
 
     if cell == 'lstm':
-        first_c = _state(m, c0, _wide(cell, x.dtype), x, hidden)
+        first_c = _state(m, c0, _of_cells(cell, x.dtype), x, hidden)
         states, cells, gates, last_h, last_c = ops.lstm_recurrence(
             xw, _turned(u), first_h, first_c, counts, reverse=is_reverse
         )
@@ -167,7 +163,7 @@ def _(
         d_product = d_sums
 
     def summed(value: Value) -> Value:
-        return cast(cast(value, _summed_in(value)).sum([0, 1]), value.dtype)
+        return cast(cast(value, wide(value.dtype)).sum([0, 1]), value.dtype)
 
     def first(value: Value) -> Value:
         return ops.reshape(value, (1, batch, hidden))
@@ -182,7 +178,3 @@ def _(
         first(d_h0),
         first(d_c0) if cell == 'lstm' else None,
     ]
-
-
-def _summed_in(value: Value) -> DType:
-    return DType.f32 if value.dtype in (DType.f16, DType.bf16) else value.dtype
