@@ -5,6 +5,7 @@
 
 #include "paoding/ops/activation.h"
 #include "paoding/ops/attention.h"
+#include "paoding/ops/bitwise.h"
 #include "paoding/ops/collective.h"
 #include "paoding/ops/comparison.h"
 #include "paoding/ops/control.h"

@@ -50,6 +50,16 @@ enum class Prim : std::uint8_t {
   sigmoid,       // 1 / (1 + e^-a)
   erf,           // 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to a
   erfc,          // 1 - erf(a), with all digits for large a
+  asin,          // arc sine, in radians; NaN beyond -1 and 1
+  acos,          // arc cosine, in radians; NaN beyond -1 and 1
+  atan,          // arc tangent, in radians
+  sinh,          // hyperbolic sine
+  cosh,          // hyperbolic cosine
+  asinh,         // inverse of sinh
+  acosh,         // inverse of cosh, >= 0; NaN below 1
+  atanh,         // inverse of tanh; NaN beyond -1 and 1
+  atan2,         // the angle of the point (b, a), in radians from -pi to pi
+  bitwise_and,   // a & b of integers, in two's complement
   less,          // a < b, a bool
   less_equal,    // a <= b, a bool
   equal,         // a == b, a bool
@@ -163,6 +173,16 @@ Scalar tanh(Scalar a);
 Scalar sigmoid(Scalar a);
 Scalar erf(Scalar a);
 Scalar erfc(Scalar a);
+Scalar asin(Scalar a);
+Scalar acos(Scalar a);
+Scalar atan(Scalar a);
+Scalar sinh(Scalar a);
+Scalar cosh(Scalar a);
+Scalar asinh(Scalar a);
+Scalar acosh(Scalar a);
+Scalar atanh(Scalar a);
+Scalar atan2(Scalar a, Scalar b);
+Scalar bitwise_and(Scalar a, Scalar b);
 Scalar equal(Scalar a, Scalar b);
 Scalar logical_and(Scalar a, Scalar b);
 Scalar logical_or(Scalar a, Scalar b);

@@ -9,7 +9,14 @@ from . import ops
 from ._paoding import DType, Value, call_one, constant
 from ._types import Ints, ValueLike
 from .ops import abs as absolute
+from .ops import acos as arccos
+from .ops import acosh as arccosh
 from .ops import add, maximum, minimum
+from .ops import asin as arcsin
+from .ops import asinh as arcsinh
+from .ops import atan as arctan
+from .ops import atan2 as arctan2
+from .ops import atanh as arctanh
 from .ops import div as divide
 from .ops import expand as broadcast_to
 from .ops import gather as take
@@ -28,6 +35,13 @@ __all__ = [
     'add',
     'amax',
     'amin',
+    'arccos',
+    'arccosh',
+    'arcsin',
+    'arcsinh',
+    'arctan',
+    'arctan2',
+    'arctanh',
     'argmax',
     'argmin',
     'broadcast_to',

@@ -11,6 +11,8 @@ from ._types import Ints, ValueLike
 
 __all__ = [
     'abs',
+    'acos',
+    'acosh',
     'add',
     'add_n',
     'all',
@@ -20,10 +22,19 @@ __all__ = [
     'argmax',
     'argmin',
     'argsort',
+    'asin',
+    'asinh',
+    'atan',
+    'atan2',
+    'atanh',
     'attention',
     'attention_grad',
     'avg_pool2d_grad',
     'binary_cross_entropy_with_logits',
+    'bitwise_and',
+    'bitwise_not',
+    'bitwise_or',
+    'bitwise_xor',
     'broadcast',
     'cast',
     'ceil',
@@ -39,6 +50,7 @@ __all__ = [
     'conv2d_pool_grad_input',
     'conv2d_pool_grad_weight',
     'cos',
+    'cosh',
     'crop',
     'cumprod',
     'cumsum',
@@ -58,6 +70,7 @@ __all__ = [
     'flip',
     'floor',
     'floor_divide',
+    'fmod',
     'full_like',
     'gather',
     'gather_elements',
@@ -137,6 +150,7 @@ __all__ = [
     'sign',
     'silu',
     'sin',
+    'sinh',
     'sinusoidal_positions',
     'slice',
     'softmax',
@@ -167,6 +181,16 @@ __all__ = [
 def abs(a: ValueLike) -> Value:
     """|a|."""
     return call_one('abs', (a,), {})
+
+
+def acos(a: ValueLike) -> Value:
+    """arc cosine of a, in radians."""
+    return call_one('acos', (a,), {})
+
+
+def acosh(a: ValueLike) -> Value:
+    """inverse hyperbolic cosine of a."""
+    return call_one('acosh', (a,), {})
 
 
 def add(a: ValueLike, b: ValueLike) -> Value:
@@ -214,6 +238,31 @@ def argsort(a: ValueLike, axis: int = -1, descending: bool = False) -> Value:
     return call_one('argsort', (a,), {'axis': axis, 'descending': descending})
 
 
+def asin(a: ValueLike) -> Value:
+    """arc sine of a, in radians."""
+    return call_one('asin', (a,), {})
+
+
+def asinh(a: ValueLike) -> Value:
+    """inverse hyperbolic sine of a."""
+    return call_one('asinh', (a,), {})
+
+
+def atan(a: ValueLike) -> Value:
+    """arc tangent of a, in radians."""
+    return call_one('atan', (a,), {})
+
+
+def atan2(a: ValueLike, b: ValueLike) -> Value:
+    """the angle of the point (b, a), from -pi to pi."""
+    return call_one('atan2', (a, b), {})
+
+
+def atanh(a: ValueLike) -> Value:
+    """inverse hyperbolic tangent of a."""
+    return call_one('atanh', (a,), {})
+
+
 def attention(q: ValueLike, k: ValueLike, v: ValueLike, bias: ValueLike | None = None, mask: ValueLike | None = None, lengths: ValueLike | None = None, slopes: ValueLike | None = None, first: ValueLike | None = None, run: ValueLike | None = None, seed: ValueLike | None = None, *, scale: float, left: int = -1, right: int = -1, bottom_right: bool = False, has_bias: bool = False, has_mask: bool = False, has_lengths: bool = False, has_slopes: bool = False, dropout: float = 0, stream: int = 0) -> tuple[Value, ...]:
     """softmax(scale q k^T + bias) v over keys that are seen, and the logarithms of the softmax's sums."""
     return call_all('attention', (q, k, v, bias, mask, lengths, slopes, first, run, seed), {'scale': scale, 'left': left, 'right': right, 'bottom_right': bottom_right, 'bias': has_bias, 'mask': has_mask, 'lengths': has_lengths, 'slopes': has_slopes, 'dropout': dropout, 'stream': stream})
@@ -232,6 +281,26 @@ def avg_pool2d_grad(dy: ValueLike, kernel: Ints, size: Ints, stride: Ints = (1, 
 def binary_cross_entropy_with_logits(prediction: ValueLike, target: ValueLike, reduction: str = 'mean') -> Value:
     """-target log(s) - (1 - target) log(1 - s) of s = sigmoid(logits), reduced."""
     return call_one('binary_cross_entropy_with_logits', (prediction, target), {'reduction': reduction})
+
+
+def bitwise_and(a: ValueLike, b: ValueLike) -> Value:
+    """bits that are set in both a and b, integers."""
+    return call_one('bitwise_and', (a, b), {})
+
+
+def bitwise_not(a: ValueLike) -> Value:
+    """bits that are not set in a, an integer."""
+    return call_one('bitwise_not', (a,), {})
+
+
+def bitwise_or(a: ValueLike, b: ValueLike) -> Value:
+    """bits that are set in a or b, integers."""
+    return call_one('bitwise_or', (a, b), {})
+
+
+def bitwise_xor(a: ValueLike, b: ValueLike) -> Value:
+    """bits that are set in a or b, not in both, integers."""
+    return call_one('bitwise_xor', (a, b), {})
 
 
 def broadcast(x: ValueLike, root: int = 0) -> Value:
@@ -307,6 +376,11 @@ def conv2d_pool_grad_weight(x: ValueLike, dy: ValueLike, index: ValueLike, kerne
 def cos(a: ValueLike) -> Value:
     """cosine of a, in radians."""
     return call_one('cos', (a,), {})
+
+
+def cosh(a: ValueLike) -> Value:
+    """hyperbolic cosine of a."""
+    return call_one('cosh', (a,), {})
 
 
 def crop(a: ValueLike, before: Ints, after: Ints) -> Value:
@@ -402,6 +476,11 @@ def floor(a: ValueLike) -> Value:
 def floor_divide(a: ValueLike, b: ValueLike) -> Value:
     """a / b rounded down."""
     return call_one('floor_divide', (a, b), {})
+
+
+def fmod(a: ValueLike, b: ValueLike) -> Value:
+    """a - b * trunc(a / b), with the sign of a."""
+    return call_one('fmod', (a, b), {})
 
 
 def full_like(a: ValueLike, value: float) -> Value:
@@ -797,6 +876,11 @@ def silu(a: ValueLike) -> Value:
 def sin(a: ValueLike) -> Value:
     """sine of a, in radians."""
     return call_one('sin', (a,), {})
+
+
+def sinh(a: ValueLike) -> Value:
+    """hyperbolic sine of a."""
+    return call_one('sinh', (a,), {})
 
 
 def sinusoidal_positions(positions: ValueLike, width: int, base: float = 10000, dtype: DType | str = DType.f32) -> Value:

@@ -23,11 +23,15 @@ ValueHandle one(const char* op, nb::handle inputs, nb::handle attrs = nb::none()
 using Class = nb::class_<ValueHandle>;
 
 // __add__ and __radd__, of the op "add".
-void bind_operator(Class& type, const char* name, const char* op) {
-  const auto bound = [op](bool is_reflected) {
-    return [op, is_reflected](nb::handle self, nb::handle other) -> nb::object {
+bool is_whole(nb::handle self) { return is_integer(Value(nb::cast<ValueHandle&>(self)).dtype()); }
+
+// `of_integers`: another op where the value has integers, as NumPy's & has.
+void bind_operator(Class& type, const char* name, const char* op, const char* of_integers = nullptr) {
+  const auto bound = [op, of_integers](bool is_reflected) {
+    return [op, of_integers, is_reflected](nb::handle self, nb::handle other) -> nb::object {
       if (!is_operand(other)) return nb::borrow(Py_NotImplemented);
-      return nb::cast(one(op, is_reflected ? nb::make_tuple(other, self) : nb::make_tuple(self, other)));
+      const char* chosen = of_integers != nullptr && is_whole(self) ? of_integers : op;
+      return nb::cast(one(chosen, is_reflected ? nb::make_tuple(other, self) : nb::make_tuple(self, other)));
     };
   };
   const std::string plain = std::string("__") + name + "__", reflected = std::string("__r") + name + "__";
@@ -213,9 +217,9 @@ void bind_value(nb::module_& module) {
   bind_operator(type, "truediv", "div");
   bind_operator(type, "floordiv", "floor_divide");
   bind_operator(type, "mod", "remainder");
-  bind_operator(type, "and", "logical_and");
-  bind_operator(type, "or", "logical_or");
-  bind_operator(type, "xor", "logical_xor");
+  bind_operator(type, "and", "logical_and", "bitwise_and");
+  bind_operator(type, "or", "logical_or", "bitwise_or");
+  bind_operator(type, "xor", "logical_xor", "bitwise_xor");
   bind_comparison(type, "__lt__", "less");
   bind_comparison(type, "__le__", "less_equal");
   bind_comparison(type, "__gt__", "greater");
@@ -230,7 +234,8 @@ void bind_value(nb::module_& module) {
       .def(
           "__pos__", [](nb::object self) { return self; }, nb::sig("def __pos__(self) -> Value"))
       .def("__abs__", [](nb::handle self) { return one("abs", nb::make_tuple(self)); })
-      .def("__invert__", [](nb::handle self) { return one("logical_not", nb::make_tuple(self)); })
+      .def("__invert__",
+           [](nb::handle self) { return one(is_whole(self) ? "bitwise_not" : "logical_not", nb::make_tuple(self)); })
       .def("__getitem__", &selected, nb::arg("key").none(), nb::sig("def __getitem__(self, key: typing.Any) -> Value"));
   bind_value_methods(type);
   type.def(

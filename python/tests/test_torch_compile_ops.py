@@ -21,12 +21,14 @@ SETTINGS = Settings(min_nodes=1)
 DEVICE = 'cpu'
 # What draws at random, and what stays an error of AOTAutograd's, whose results depend on data.
 OPS = """
-    add addmm all amax any argmax baddbmm cat clamp constant_pad_nd cumsum eq expand flip gather index_add index_put
-    index_select logsumexp masked_fill max mean min native_layer_norm nn.functional.batch_norm
-    nn.functional.binary_cross_entropy nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d
-    nn.functional.cross_entropy nn.functional.embedding nn.functional.group_norm nn.functional.interpolate
-    nn.functional.max_pool2d permute pow prod repeat roll scatter_add select_scatter slice_scatter softmax sort squeeze sum
-    take_along_dim tile transpose tril unfold var where
+    acosh add addbmm addmm addmv all amax any argmax atan2 baddbmm cat clamp constant_pad_nd cumsum diagonal_scatter
+    eq expand flip floor_divide fmod gather index_add index_put index_select logsumexp masked_fill max mean min
+    native_layer_norm nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.avg_pool2d
+    nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.binary_cross_entropy nn.functional.conv1d
+    nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose2d nn.functional.cross_entropy
+    nn.functional.embedding nn.functional.group_norm nn.functional.interpolate nn.functional.max_pool2d
+    nn.functional.max_pool3d nn.functional.nll_loss permute pow prod remainder repeat roll scatter_add
+    select_scatter slice_scatter softmax sort squeeze sum take_along_dim tile transpose tril unfold var where
 """.split()
 
 

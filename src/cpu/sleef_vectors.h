@@ -17,6 +17,15 @@
   UNARY(tan, u35, u10)                    \
   UNARY(erf, u10, u10)                    \
   UNARY(erfc, u15, u15)                   \
+  UNARY(asin, u10, u10)                   \
+  UNARY(acos, u10, u10)                   \
+  UNARY(atan, u10, u10)                   \
+  UNARY(sinh, u10, u10)                   \
+  UNARY(cosh, u10, u10)                   \
+  UNARY(asinh, u10, u10)                  \
+  UNARY(acosh, u10, u10)                  \
+  UNARY(atanh, u10, u10)                  \
+  BINARY(atan2, u10, u10)                 \
   BINARY(pow, u10, u10)                   \
   BINARY(fmod, , )
 

@@ -97,6 +97,7 @@ template <class T> struct Neg { T operator()(T a, T) const { return T(-Wrapping<
 template <class T> struct Abs { T operator()(T a, T) const { return a < 0 ? T(-Wrapping<T>(a)) : a; } };
 template <class T> struct Minimum { T operator()(T a, T b) const { return a < b ? a : b; } };
 template <class T> struct Maximum { T operator()(T a, T b) const { return a > b ? a : b; } };
+template <class T> struct BitwiseAnd { T operator()(T a, T b) const { return a & b; } };
 template <class T> struct Less { bool operator()(T a, T b) const { return a < b; } };
 template <class T> struct LessEqual { bool operator()(T a, T b) const { return a <= b; } };
 template <class T> struct Equal { bool operator()(T a, T b) const { return a == b; } };
@@ -125,6 +126,7 @@ TileRoutine find_integer(Prim prim, unsigned scalar_args) {
     case Prim::floor_divide:
       return scalar_args == 2 ? divide_by_one<T, false> : pick<T, T, FloorDivide<T>>(scalar_args);
     case Prim::remainder: return scalar_args == 2 ? divide_by_one<T, true> : pick<T, T, Remainder<T>>(scalar_args);
+    case Prim::bitwise_and: return pick<T, T, BitwiseAnd<T>>(scalar_args);
     case Prim::minimum: return pick<T, T, Minimum<T>>(scalar_args);
     case Prim::maximum: return pick<T, T, Maximum<T>>(scalar_args);
     case Prim::neg: return pick_unary<T, Neg<T>>();

@@ -76,6 +76,15 @@ PD_UNARY(Cos, cos)
 PD_UNARY(Tan, tan)
 PD_UNARY(Erf, erf)
 PD_UNARY(Erfc, erfc)
+PD_UNARY(Asin, asin)
+PD_UNARY(Acos, acos)
+PD_UNARY(Atan, atan)
+PD_UNARY(SleefSinh, sinh)
+PD_UNARY(SleefCosh, cosh)
+PD_UNARY(SleefAsinh, asinh)
+PD_UNARY(SleefAcosh, acosh)
+PD_UNARY(Atanh, atanh)
+PD_BINARY(Atan2, atan2)
 PD_BINARY(SleefPow, pow)
 PD_BINARY(SleefFmod, fmod)
 
@@ -104,6 +113,29 @@ struct Log1p {
     return hn::IfThenElse(tiny, a, hn::Add(y, back));
   }
 };
+
+// SLEEF's hyperbolic functions and their inverses are infinite where e^a or a^2 is.
+template <class Sleef, auto kFunction32, auto kFunction64>
+struct FarToo {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a) const {
+    using T = hn::TFromD<D>;
+    const V y = Sleef()(d, a);
+    const auto infinite = hn::IsInf(y);
+    if (HWY_LIKELY(hn::AllFalse(d, infinite))) return y;
+    const auto function = [](T x, T) {
+      if constexpr (sizeof(T) == 4)
+        return kFunction32(x);
+      else
+        return kFunction64(x);
+    };
+    return repaired<D, V, decltype(infinite), T>(d, a, a, y, infinite, function);
+  }
+};
+using Sinh = FarToo<SleefSinh, &::sinhf, static_cast<double (*)(double)>(&::sinh)>;
+using Cosh = FarToo<SleefCosh, &::coshf, static_cast<double (*)(double)>(&::cosh)>;
+using Asinh = FarToo<SleefAsinh, &::asinhf, static_cast<double (*)(double)>(&::asinh)>;
+using Acosh = FarToo<SleefAcosh, &::acoshf, static_cast<double (*)(double)>(&::acosh)>;
 
 // SLEEF's power of doubles is infinite from e^709.78271114955 on; the largest double is e^709.78271289338.
 struct Pow {
@@ -170,6 +202,15 @@ TileRoutine find_for(Prim prim, unsigned scalar_args) {
     case Prim::tan: return unary<T, Tan>;
     case Prim::erf: return unary<T, Erf>;
     case Prim::erfc: return unary<T, Erfc>;
+    case Prim::asin: return unary<T, Asin>;
+    case Prim::acos: return unary<T, Acos>;
+    case Prim::atan: return unary<T, Atan>;
+    case Prim::sinh: return unary<T, Sinh>;
+    case Prim::cosh: return unary<T, Cosh>;
+    case Prim::asinh: return unary<T, Asinh>;
+    case Prim::acosh: return unary<T, Acosh>;
+    case Prim::atanh: return unary<T, Atanh>;
+    case Prim::atan2: return pick<T, Atan2>(scalar_args);
     case Prim::pow: return pick<T, Pow>(scalar_args);
     case Prim::remainder: return pick<T, Remainder>(scalar_args);
     case Prim::floor_divide: return pick<T, FloorDivide>(scalar_args);

@@ -12,6 +12,7 @@ void register_built_in_ops() {
   register_joins();
   register_function_ops();
   register_comparison_ops();
+  register_bitwise_ops();
   register_activation_ops();
   register_reduction_ops();
   register_index_ops();

@@ -87,6 +87,27 @@ void register_elementwise_ops() {
   register_primitive("div", "a / b", Prim::div, 2);
   register_primitive("floor_divide", "a / b rounded down", Prim::floor_divide, 2);
   register_primitive("remainder", "a - b * floor(a / b), with the sign of b", Prim::remainder, 2);
+  register_op({
+      .name = "fmod",
+      .summary = "a - b * trunc(a / b), with the sign of a",
+      .kind = OpKind::formula,
+      .inputs = {"a", "b"},
+      .formula = formula([](Scalar a, Scalar b) {
+        if (!is_float(a.dtype())) {  // no abs of the least integer
+          const Scalar rest = remainder(a, b), zero = rest.constant(0);
+          const Scalar other_sign = logical_or(logical_and(a < zero, zero < rest), logical_and(zero < a, rest < zero));
+          return select(other_sign, rest - b, rest);
+        }
+        const Scalar rest = remainder(abs(a), abs(b));
+        return select(a < 0.0, -rest, rest);
+      }),
+      .gradient =
+          [](const GradCall& call) {
+            const Value &a = call.inputs[0], &b = call.inputs[1], &g = call.grads[0];
+            return Values{call.wanted[0] ? g : Value(), call.wanted[1] ? -(g * trunc(a / b)) : Value()};
+          },
+      .cases = binary_cases(),
+  });
   register_primitive("neg", "-a", Prim::neg, 1);
   register_primitive("abs", "|a|", Prim::abs, 1);
   register_primitive("minimum", "the smaller of a and b", Prim::minimum, 2);
@@ -244,6 +265,7 @@ Value mul(const Value& a, const Value& b) { return call("mul", {a, b}); }
 Value div(const Value& a, const Value& b) { return call("div", {a, b}); }
 Value floor_divide(const Value& a, const Value& b) { return call("floor_divide", {a, b}); }
 Value remainder(const Value& a, const Value& b) { return call("remainder", {a, b}); }
+Value fmod(const Value& a, const Value& b) { return call("fmod", {a, b}); }
 Value minimum(const Value& a, const Value& b) { return call("minimum", {a, b}); }
 Value maximum(const Value& a, const Value& b) { return call("maximum", {a, b}); }
 Value neg(const Value& a) { return call("neg", {a}); }
@@ -257,6 +279,7 @@ Value square(const Value& a) { return call("square", {a}); }
 Value reciprocal(const Value& a) { return call("reciprocal", {a}); }
 Value floor_divide(const Value& a, Number b) { return floor_divide(a, constant_like("floor_divide", a, b)); }
 Value remainder(const Value& a, Number b) { return remainder(a, constant_like("remainder", a, b)); }
+Value fmod(const Value& a, Number b) { return fmod(a, constant_like("fmod", a, b)); }
 Value minimum(const Value& a, Number b) { return minimum(a, constant_like("minimum", a, b)); }
 Value maximum(const Value& a, Number b) { return maximum(a, constant_like("maximum", a, b)); }
 Value clamp(const Value& a, double min, double max) { return call("clamp", {a}, {{"min", min}, {"max", max}}); }

@@ -11,6 +11,7 @@ void register_views();
 void register_view_forms();
 void register_joins();
 void register_function_ops();
+void register_bitwise_ops();
 void register_comparison_ops();
 void register_activation_ops();
 void register_reduction_ops();

@@ -25,6 +25,16 @@ void register_function_ops() {
   function("sigmoid", "1 / (1 + e^-a)", Prim::sigmoid);
   function("erf", "the error function of a", Prim::erf);
   function("erfc", "1 - erf(a), precise for large a", Prim::erfc);
+  function("asin", "arc sine of a, in radians", Prim::asin);
+  function("acos", "arc cosine of a, in radians", Prim::acos);
+  function("atan", "arc tangent of a, in radians", Prim::atan);
+  function("sinh", "hyperbolic sine of a", Prim::sinh);
+  function("cosh", "hyperbolic cosine of a", Prim::cosh);
+  function("asinh", "inverse hyperbolic sine of a", Prim::asinh);
+  function("atanh", "inverse hyperbolic tangent of a", Prim::atanh);
+  // Elements of 1 and less have no inverse.
+  register_primitive("acosh", "inverse hyperbolic cosine of a", Prim::acosh, 1, float_cases());
+  register_primitive("atan2", "the angle of the point (b, a), from -pi to pi", Prim::atan2, 2);
   register_primitive("pow", "a^b", Prim::pow, 2);
 }
 
@@ -43,6 +53,15 @@ Value tanh(const Value& a) { return call("tanh", {a}); }
 Value sigmoid(const Value& a) { return call("sigmoid", {a}); }
 Value erf(const Value& a) { return call("erf", {a}); }
 Value erfc(const Value& a) { return call("erfc", {a}); }
+Value asin(const Value& a) { return call("asin", {a}); }
+Value acos(const Value& a) { return call("acos", {a}); }
+Value atan(const Value& a) { return call("atan", {a}); }
+Value sinh(const Value& a) { return call("sinh", {a}); }
+Value cosh(const Value& a) { return call("cosh", {a}); }
+Value asinh(const Value& a) { return call("asinh", {a}); }
+Value acosh(const Value& a) { return call("acosh", {a}); }
+Value atanh(const Value& a) { return call("atanh", {a}); }
+Value atan2(const Value& a, const Value& b) { return call("atan2", {a, b}); }
 Value pow(const Value& a, const Value& b) { return call("pow", {a, b}); }
 
 }  // namespace paoding

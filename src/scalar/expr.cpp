@@ -151,6 +151,9 @@ Scalar apply_prim(Prim prim, std::span<const Scalar> args) {
     case PrimRule::real:
       if (!is_float(dtype)) fail(ErrorKind::dtype, "{}: takes floats, not {}", row.name, to_string(dtype));
       break;
+    case PrimRule::integer:
+      if (!is_integer(dtype)) fail(ErrorKind::dtype, "{}: takes integers, not {}", row.name, to_string(dtype));
+      break;
     case PrimRule::logical:
       if (!is_bool) fail(ErrorKind::dtype, "{}: takes bools, not {}", row.name, to_string(dtype));
       break;
@@ -224,6 +227,16 @@ Scalar tanh(Scalar a) { return unary(Prim::tanh, a); }
 Scalar sigmoid(Scalar a) { return unary(Prim::sigmoid, a); }
 Scalar erf(Scalar a) { return unary(Prim::erf, a); }
 Scalar erfc(Scalar a) { return unary(Prim::erfc, a); }
+Scalar asin(Scalar a) { return unary(Prim::asin, a); }
+Scalar acos(Scalar a) { return unary(Prim::acos, a); }
+Scalar atan(Scalar a) { return unary(Prim::atan, a); }
+Scalar sinh(Scalar a) { return unary(Prim::sinh, a); }
+Scalar cosh(Scalar a) { return unary(Prim::cosh, a); }
+Scalar asinh(Scalar a) { return unary(Prim::asinh, a); }
+Scalar acosh(Scalar a) { return unary(Prim::acosh, a); }
+Scalar atanh(Scalar a) { return unary(Prim::atanh, a); }
+Scalar atan2(Scalar a, Scalar b) { return binary(Prim::atan2, a, b); }
+Scalar bitwise_and(Scalar a, Scalar b) { return binary(Prim::bitwise_and, a, b); }
 Scalar logical_not(Scalar a) { return unary(Prim::logical_not, a); }
 Scalar select(Scalar condition, Scalar if_true, Scalar if_false) {
   return apply_prim(Prim::select, std::array{condition, if_true, if_false});

@@ -145,6 +145,32 @@ const Primitive kPrimitives[kPrimCount] = {
      [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * (kTwoOverSqrtPi * exp(-(a[0] * a[0]))); }},
     {"erfc", 1, PrimRule::real, [](double a, double, double) { return std::erfc(a); }, "erfcf({0})", "erfc({0})",
      [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * (-kTwoOverSqrtPi * exp(-(a[0] * a[0]))); }},
+    {"asin", 1, PrimRule::real, [](double a, double, double) { return std::asin(a); }, "asinf({0})", "asin({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * rsqrt(1.0 - a[0] * a[0]); }},
+    {"acos", 1, PrimRule::real, [](double a, double, double) { return std::acos(a); }, "acosf({0})", "acos({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = -(g * rsqrt(1.0 - a[0] * a[0])); }},
+    {"atan", 1, PrimRule::real, [](double a, double, double) { return std::atan(a); }, "atanf({0})", "atan({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g / (1.0 + a[0] * a[0]); }},
+    {"sinh", 1, PrimRule::real, [](double a, double, double) { return std::sinh(a); }, "sinhf({0})", "sinh({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * cosh(a[0]); }},
+    {"cosh", 1, PrimRule::real, [](double a, double, double) { return std::cosh(a); }, "coshf({0})", "cosh({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * sinh(a[0]); }},
+    {"asinh", 1, PrimRule::real, [](double a, double, double) { return std::asinh(a); }, "asinhf({0})", "asinh({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * rsqrt(a[0] * a[0] + 1.0); }},
+    {"acosh", 1, PrimRule::real, [](double a, double, double) { return std::acosh(a); }, "acoshf({0})", "acosh({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * rsqrt(a[0] * a[0] - 1.0); }},
+    {"atanh", 1, PrimRule::real, [](double a, double, double) { return std::atanh(a); }, "atanhf({0})", "atanh({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g / (1.0 - a[0] * a[0]); }},
+    {"atan2", 2, PrimRule::real, [](double a, double b, double) { return std::atan2(a, b); }, "atan2f({0}, {1})",
+     "atan2({0}, {1})",
+     [](Scalar, Args a, Scalar g, Adjoints d) {
+       const Scalar scale = g / (a[0] * a[0] + a[1] * a[1]);
+       d[0] = scale * a[1], d[1] = -(scale * a[0]);
+     }},
+    {"bitwise_and", 2, PrimRule::integer,
+     [](double a, double b,
+        double) { return static_cast<double>(static_cast<std::int64_t>(a) & static_cast<std::int64_t>(b)); },
+     "{0} & {1}", "", no_derivative},
     {"less", 2, PrimRule::compare, [](double a, double b, double) { return double(a < b); }, "{0} < {1}", "",
      no_derivative},
     {"less_equal", 2, PrimRule::compare, [](double a, double b, double) { return double(a <= b); }, "{0} <= {1}", "",
@@ -190,7 +216,7 @@ bool is_slow(Prim prim) {
     case Prim::floor_divide:
     case Prim::remainder:
     case Prim::random_bits: return true;
-    default: return Prim::pow <= prim && prim <= Prim::erfc;
+    default: return Prim::pow <= prim && prim <= Prim::atan2;
   }
 }
 

@@ -18,6 +18,7 @@ enum class PrimRule : std::uint8_t {
   leaf,     // no arguments
   number,   // operands of one numeric dtype give that dtype
   real,     // floats of one dtype give that dtype
+  integer,  // integers of one dtype give that dtype
   compare,  // operands of one numeric dtype give bool
   logical,  // bools give bool
   select,   // bool and two of one dtype give that dtype

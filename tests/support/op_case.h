@@ -63,13 +63,24 @@ inline std::vector<SweepCase> sweep_cases(DType dtype) {
 
 /// Whether an op, or its gradient, is NaN left of 0 (log1p: left of -1; pow: for fractional powers).
 inline bool takes_positive_only(const OpDef& op) {
-  static const std::set<std::string> names = {"log", "log1p", "log2", "log10", "pow", "sqrt", "rsqrt"};
+  static const std::set<std::string> names = {"log", "log1p", "log2", "log10", "pow", "sqrt", "rsqrt", "acosh"};
   return names.contains(op.name);
+}
+
+/// A power of two that brings feeds to where an op has results: between -1 and 1, or above 1.
+inline double scale_of_feeds(const OpDef& op) {
+  if (op.name == "asin" || op.name == "acos" || op.name == "atanh") return 0.25;
+  return op.name == "acosh" ? 16 : 1;
 }
 
 /// The feeds of a case, with values that its op takes.
 inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) {
-  return make_feeds(graph, seed, takes_positive_only(*c.op));
+  Feeds feeds = make_feeds(graph, seed, takes_positive_only(*c.op));
+  for (auto& [name, values] : feeds) {
+    if (!name.starts_with("in")) continue;
+    for (double& value : values) value *= scale_of_feeds(*c.op);
+  }
+  return feeds;
 }
 
 enum class Around { nothing, elementwise };

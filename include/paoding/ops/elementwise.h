@@ -26,6 +26,10 @@ Value floor_divide(const Value& a, Number b);
 /// -floor(a / b) for b. Numbers; of integers and 0 it is 0.
 Value remainder(const Value& a, const Value& b);
 Value remainder(const Value& a, Number b);
+/// a - b * trunc(a / b), with the sign of a, as C's fmod; exact, whatever the quotient. Gradients: 1 for a,
+/// -trunc(a / b) for b. Numbers; of integers and 0 it is 0.
+Value fmod(const Value& a, const Value& b);
+Value fmod(const Value& a, Number b);
 /// -a. Numbers.
 Value neg(const Value& a);
 /// |a|; the gradient at 0 is 0. Numbers.

@@ -36,6 +36,25 @@ Value sigmoid(const Value& a);
 Value erf(const Value& a);
 /// 1 - erf(a), with all digits for large a. Floats.
 Value erfc(const Value& a);
+/// Arc sine, in radians from -pi/2 to pi/2; NaN below -1 and above 1. Floats.
+Value asin(const Value& a);
+/// Arc cosine, in radians from 0 to pi; NaN below -1 and above 1. Floats.
+Value acos(const Value& a);
+/// Arc tangent, in radians from -pi/2 to pi/2. Floats.
+Value atan(const Value& a);
+/// Hyperbolic sine. Floats.
+Value sinh(const Value& a);
+/// Hyperbolic cosine. Floats.
+Value cosh(const Value& a);
+/// Inverse of sinh. Floats.
+Value asinh(const Value& a);
+/// Inverse of cosh, at least 0; NaN below 1. Floats.
+Value acosh(const Value& a);
+/// Inverse of tanh; NaN below -1 and above 1. Floats.
+Value atanh(const Value& a);
+/// The angle of the point (b, a), in radians from -pi to pi: atan(a / b) in the quadrant that the signs say. Gradients:
+/// b / (a^2 + b^2) for a, -a / (a^2 + b^2) for b. Floats.
+Value atan2(const Value& a, const Value& b);
 /// a^b; 1 where b is 0, NaN where a < 0 and b is no integer. Gradients: b a^(b-1) for a, 0 where b is 0; a^b log(a) for
 /// b, 0 where a is 0 and b >= 0. Floats.
 Value pow(const Value& a, const Value& b);

@@ -138,7 +138,8 @@ TORCH = {
     # It jumps, so it has the gradient 0 here, and none in PyTorch.
     'floor_divide': lambda a, b, _: torch.floor_divide(a.detach(), b.detach()),
 }
-for name in ('ceil cos erf erfc expm1 floor isfinite isinf isnan log10 log1p log2 reciprocal sign sin square tan trunc '
+for name in ('acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf erfc expm1 floor isfinite isinf isnan log10 log1p '
+             'log2 reciprocal sign sin sinh square tan trunc '
              'relu').split():
     TORCH[name] = one(getattr(torch, name))
 for name, function in (('hardswish', F.hardswish), ('mish', F.mish), ('silu', F.silu), ('softsign', F.softsign),
@@ -146,7 +147,8 @@ for name, function in (('hardswish', F.hardswish), ('mish', F.mish), ('silu', F.
                        ('stop_gradient', torch.detach)):
     TORCH[name] = one(function)
 for name, function in (('greater', torch.gt), ('greater_equal', torch.ge), ('not_equal', torch.ne),
-                       ('logical_xor', torch.logical_xor), ('remainder', torch.remainder), ('pow', torch.pow)):
+                       ('logical_xor', torch.logical_xor), ('remainder', torch.remainder), ('fmod', torch.fmod), ('atan2', torch.atan2),
+                       ('bitwise_and', torch.bitwise_and), ('bitwise_or', torch.bitwise_or), ('bitwise_xor', torch.bitwise_xor), ('pow', torch.pow)):
     TORCH[name] = lambda a, b, _, function=function: function(a, b)
 TORCH.update({
     'clamp': lambda a, attrs: torch.clamp(a, attrs.get('min', -math.inf), attrs.get('max', math.inf)),

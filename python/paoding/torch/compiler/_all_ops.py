@@ -7,6 +7,7 @@ from . import _ops_elementwise as _ops_elementwise
 from . import _ops_index as _ops_index
 from . import _ops_norm as _ops_norm
 from . import _ops_pool as _ops_pool
+from . import _ops_pool3d as _ops_pool3d
 from . import _ops_product as _ops_product
 from . import _ops_random as _ops_random
 from . import _ops_recurrent as _ops_recurrent

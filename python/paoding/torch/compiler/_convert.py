@@ -91,11 +91,15 @@ def converted(
         if made is None:
             raise NotTaken('a result that ours does not make')
         return made
+    promised = value_of(node)
     entry = found(node.target)
     if entry is None:
         raise NotTaken('there is no such op')
     convert, dtypes = entry
-    promised = value_of(node)
+    tensors = tensors_of(promised)
+    if tensors and all(0 in extents(each) for each in tensors) and not is_view(node):
+        made = [making.full(0, dtype_of(each.dtype), extents(each)) for each in tensors]
+        return made if isinstance(promised, (list, tuple)) else made[0]
     making.dtypes = [
         dtype_of(each.dtype) if isinstance(each, torch.Tensor) else None  # type: ignore[misc]
         for each in (promised if isinstance(promised, (list, tuple)) else [promised])

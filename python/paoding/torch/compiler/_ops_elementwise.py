@@ -86,25 +86,56 @@ def _(m: Making, a: Any, b: Any) -> Value:
     return _arithmetic(m, ops.div, a, b)
 
 
-def _whole_divisor(m: Making, b: Any) -> None:
-    if m.dtype not in INTEGERS or isinstance(b, Value) or b == 0:
-        raise NotTaken('a quotient that is rounded, but of integers by a number')
+def _divides(m: Making, b: Any) -> None:
+    """Integers divided by 0 are an error there, whatever the elements are."""
+    if m.dtype in INTEGERS and (isinstance(b, Value) or b == 0):
+        raise NotTaken('integers divided by a tensor')
 
 
 @takes(*overloads(aten.div, 'Tensor_mode', 'Scalar_mode'))
 def _(m: Making, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
     if rounding_mode is None:
         return _arithmetic(m, ops.div, a, b)
-    _whole_divisor(m, b)
-    if rounding_mode != 'floor':
-        raise NotTaken('a quotient that is rounded to zero')
+    _divides(m, b)
+    if rounding_mode == 'floor':
+        return _arithmetic(m, ops.floor_divide, a, b)
+    if m.dtype in FLOATS:
+        return _arithmetic(m, lambda x, y: ops.trunc(ops.div(x, y)), a, b)
+    return _arithmetic(m, lambda x, y: ops.floor_divide(x - ops.fmod(x, y), y), a, b)
+
+
+@takes(*overloads(aten.fmod, 'Tensor', 'Scalar'))
+def _(m: Making, a: Any, b: Any) -> Value:
+    _divides(m, b)
+    return _arithmetic(m, ops.fmod, a, b)
+
+
+@takes(*overloads(aten.floor_divide, 'default', 'Scalar'))
+def _(m: Making, a: Any, b: Any) -> Value:
+    _divides(m, b)
     return _arithmetic(m, ops.floor_divide, a, b)
 
 
 @takes(aten.remainder.Scalar, aten.remainder.Tensor)
 def _(m: Making, a: Any, b: Any) -> Value:
-    _whole_divisor(m, b)
+    _divides(m, b)
     return _arithmetic(m, ops.remainder, a, b)
+
+
+@takes(*overloads(aten.fmax, 'default'))
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, lambda x, y: _unless_nan(x, y, ops.maximum), a, b)
+
+
+@takes(*overloads(aten.fmin, 'default'))
+def _(m: Making, a: Any, b: Any) -> Value:
+    return _arithmetic(m, lambda x, y: _unless_nan(x, y, ops.minimum), a, b)
+
+
+def _unless_nan(a: Value, b: Value, op: Callable[..., Value]) -> Value:
+    if a.dtype not in FLOATS:
+        return op(a, b)
+    return ops.select(ops.isnan(a), b, ops.select(ops.isnan(b), a, op(a, b)))
 
 
 @takes(aten.maximum.default)
@@ -224,16 +255,20 @@ _logical(ops.logical_xor, aten.logical_xor.default)
 _logical(ops.logical_not, aten.logical_not.default)
 
 
-def _bitwise(op: Callable[..., Value], *of: Any) -> None:
-    @takes(*of, dtypes=BOOLS)
+def _bitwise(of_bools: Callable[..., Value], of_integers: Callable[..., Value], *of: Any) -> None:
+    @takes(*of, dtypes=BOOLS | INTEGERS)
     def combine(m: Making, *given: Any) -> Value:
-        return op(*(m.value(each, DType.bool) for each in given))
+        op = of_bools if m.dtype == DType.bool else of_integers
+        return op(*(m.value(each, m.dtype) for each in given))
 
 
-_bitwise(ops.logical_and, aten.bitwise_and.Tensor, aten.bitwise_and.Scalar)
-_bitwise(ops.logical_or, aten.bitwise_or.Tensor, aten.bitwise_or.Scalar)
-_bitwise(ops.logical_xor, aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar)
-_bitwise(ops.logical_not, aten.bitwise_not.default)
+for _name, _of_bools, _of_integers in (
+    ('bitwise_and', ops.logical_and, ops.bitwise_and),
+    ('bitwise_or', ops.logical_or, ops.bitwise_or),
+    ('bitwise_xor', ops.logical_xor, ops.bitwise_xor),
+    ('bitwise_not', ops.logical_not, ops.bitwise_not),
+):
+    _bitwise(_of_bools, _of_integers, *overloads(getattr(aten, _name), 'default', 'Tensor', 'Scalar'))
 
 
 # ---- functions of one tensor ----
@@ -259,6 +294,14 @@ for _ours, _theirs in {
     ops.sin: aten.sin,
     ops.cos: aten.cos,
     ops.tan: aten.tan,
+    ops.asin: aten.asin,
+    ops.acos: aten.acos,
+    ops.atan: aten.atan,
+    ops.sinh: aten.sinh,
+    ops.cosh: aten.cosh,
+    ops.asinh: aten.asinh,
+    ops.acosh: aten.acosh,
+    ops.atanh: aten.atanh,
     ops.tanh: aten.tanh,
     ops.sigmoid: aten.sigmoid,
     ops.erf: aten.erf,
@@ -266,6 +309,11 @@ for _ours, _theirs in {
     ops.reciprocal: aten.reciprocal,
 }.items():
     _function(_ours, _theirs.default)
+
+
+@takes(*overloads(aten.atan2, 'default'))
+def _(m: Making, a: Value, b: Value) -> Value:
+    return _arithmetic(m, ops.atan2, a, b)
 
 
 def _of_numbers(op: Callable[[Value], Value], *of: Any) -> None:
@@ -288,6 +336,23 @@ _rounding(ops.floor, aten.floor.default)
 _rounding(ops.ceil, aten.ceil.default)
 _rounding(ops.trunc, aten.trunc.default)
 _rounding(ops.round, aten.round.default)
+
+
+@takes(*overloads(aten.round, 'decimals'), dtypes=FLOATS)
+def _(m: Making, a: Value, *, decimals: int = 0) -> Value:
+    if decimals == 0:
+        return ops.round(a)
+    scale = m.full(10.0 ** abs(decimals), wide(a.dtype))
+    wide_a = cast(a, scale.dtype)
+    made = ops.round(wide_a * scale) / scale if decimals > 0 else ops.round(wide_a / scale) * scale
+    return cast(made, a.dtype)
+
+
+@takes(*overloads(aten.angle, 'default'), dtypes=FLOATS)
+def _(m: Making, a: Value) -> Value:
+    """Of a real number: 0, or pi where it is below 0; NaN stays."""
+    made = ops.select(ops.less(a, m.full(0, a.dtype)), m.full(math.pi, a.dtype), m.full(0, a.dtype))
+    return ops.select(ops.isnan(a), a, made)
 
 
 @takes(aten.sign.default, dtypes=FLOATS)

@@ -12,7 +12,21 @@ import torch
 from ... import _paoding, ops
 from ..._paoding import DType, Value
 from ._ops_shape import expanded
-from ._table import ANY, FLOATS, INTEGERS, NUMBERS, Making, NotTaken, axis_of, cast, has_elements, overloads, takes, wide
+from ._table import (
+    ANY,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Making,
+    NotTaken,
+    axis_of,
+    cast,
+    has_elements,
+    overloads,
+    scalars_as_rows,
+    takes,
+    wide,
+)
 
 aten = torch.ops.aten
 
@@ -43,12 +57,11 @@ def _(m: Making, grad: Value, ids: Value, rows: int, padding: int, by_count: boo
 
 
 @takes(aten.index_select.default, dtypes=ANY)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value) -> Value:
     _indices(index)
     has_elements(a, index)
-    if a.ndim == 0 or index.ndim != 1:
-        raise NotTaken('index_select of a single number')
-    return ops.gather(a, index, axis_of(dim, a.ndim))
+    return ops.gather(a, ops.reshape(index, (index.size,)), axis_of(dim, a.ndim))
 
 
 def _same_but(a: Value, index: Value, axis: int) -> Value:
@@ -58,51 +71,61 @@ def _same_but(a: Value, index: Value, axis: int) -> Value:
 
 
 @takes(aten.gather.default, dtypes=ANY)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     _indices(index)
     has_elements(a, index)
-    if a.ndim == 0 or index.ndim != a.ndim:
-        raise NotTaken('gather of a single number')
+    index = _of_rank(a, index)
     axis = axis_of(dim, a.ndim)
     return ops.gather_elements(_same_but(a, index, axis), index, axis)
 
 
-def _scattered_axis(a: Value, dim: int, index: Value) -> int:
-    """The axis along which whole rows are scattered by checked positions."""
+def _of_rank(a: Value, index: Value) -> Value:
+    """PyTorch takes a position without axes beside a row, and a row beside a number."""
+    if index.ndim == a.ndim:
+        return index
+    if index.size == 1 and min(index.ndim, a.ndim) == 0:
+        return ops.reshape(index, (1,) * a.ndim)
+    raise NotTaken('positions of another rank')
+
+
+def _scattered(m: Making, a: Value, axis: int, index: Value, updates: Value) -> Value:
+    """The sum of the updates at each position of `a`, of which the index may have a part along the other axes."""
     _indices(index)
     has_elements(a, index)
-    axis = axis_of(dim, a.ndim)
-    if a.ndim == 0 or index.ndim != a.ndim:
-        raise NotTaken('scatter to a single number')
-    if any(i != axis and x != y for i, (x, y) in enumerate(zip(a.shape, index.shape))):
-        raise NotTaken('scatter to a part of the rows')
-    return axis
+    added = ops.scatter_add_elements(index, updates, a.shape[axis], axis)
+    behind = [0 if i == axis else x - y for i, (x, y) in enumerate(zip(a.shape, added.shape))]
+    return ops.pad(added, [0] * a.ndim, behind) if any(behind) else added
 
 
 @takes(aten.scatter_add.default, dtypes=NUMBERS)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value, source: Value) -> Value:
-    axis = _scattered_axis(a, dim, index)
+    index, source = _of_rank(a, index), _of_rank(a, source)
     updates = source[tuple(slice(0, each) for each in index.shape)]
     dtype = wide(a.dtype)
-    added = ops.scatter_add_elements(index, cast(updates, dtype), a.shape[axis], axis)
-    return cast(cast(a, dtype) + added, a.dtype)
+    return cast(cast(a, dtype) + _scattered(m, a, axis_of(dim, a.ndim), index, cast(updates, dtype)), a.dtype)
 
 
 @takes(aten.scatter.value, dtypes=NUMBERS)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value, value: Any) -> Value:
-    axis = _scattered_axis(a, dim, index)
-    counts = ops.scatter_add_elements(index, m.full(1, DType.i32, index.shape), a.shape[axis], axis)
+    index = _of_rank(a, index)
+    counts = _scattered(m, a, axis_of(dim, a.ndim), index, m.full(1, DType.i32, index.shape))
     return ops.select(ops.greater(counts, m.full(0, DType.i32)), m.value(value, a.dtype), a)
 
 
 @takes(*overloads(aten.index_add, 'default'), dtypes=NUMBERS)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
     _indices(index)
     has_elements(a, index)
-    if a.ndim == 0 or index.ndim != 1 or alpha != 1:
-        raise NotTaken('index_add of a single number, or with a factor')
     axis, dtype = axis_of(dim, a.ndim), wide(a.dtype)
-    added = _paoding.call('scatter_add', index, cast(source, dtype), axis=axis, extent=a.shape[axis])[0]
+    updates = cast(source, dtype)
+    if alpha != 1:
+        updates = updates * m.value(alpha, dtype)
+    index = ops.reshape(index, (index.size,))
+    added = _paoding.call('scatter_add', index, updates, axis=axis, extent=a.shape[axis])[0]
     return cast(cast(a, dtype) + added, a.dtype)
 
 
@@ -168,14 +191,14 @@ def _classes(a: Value, target: Value) -> Value:
     return a if a.ndim == 2 else ops.reshape(a, (1, a.shape[0]))
 
 
-def _picked(m: Making, a: Value, target: Value, weight: Value | None, ignored: int) -> tuple[Value, Value]:
-    """Which class each row has, 0 where it does not count, and its weight."""
+def _picked(m: Making, a: Value, target: Value, weight: Value | None, ignored: int) -> tuple[Value, Value, Value]:
+    """Which class each row has, 0 where it does not count, its weight, and whether it counts."""
     target = ops.reshape(cast(target, DType.i64), (a.shape[0],))
     counts = ops.not_equal(target, m.full(ignored, DType.i64))
     target = ops.select(counts, target, m.full(0, DType.i64))
     dtype = wide(a.dtype)
     weights = m.full(1, dtype, (a.shape[0],)) if weight is None else ops.gather(cast(weight, dtype), target, 0)
-    return target, ops.select(counts, weights, m.full(0, dtype))
+    return target, ops.select(counts, weights, m.full(0, dtype)), counts
 
 
 @takes(aten.nll_loss_forward.default, dtypes=FLOATS | {DType.i64})
@@ -183,15 +206,9 @@ def _(m: Making, a: Value, target: Value, weight: Value | None, reduction: int, 
     is_row = a.ndim == 1
     dtypes = m.dtypes
     a = _classes(a, target)
-    target, weights = _picked(m, a, target, weight, ignored)
+    target, weights, counts = _picked(m, a, target, weight, ignored)
     picked = cast(ops.gather_elements(a, ops.reshape(target, (a.shape[0], 1)), 1), weights.dtype)
-    losses = ops.select(
-        ops.equal(weights, m.full(0, weights.dtype)),
-        m.full(0, weights.dtype),
-        -ops.reshape(picked, (a.shape[0],)) * weights,
-    )
-    if weight is not None:
-        raise NotTaken('nll_loss with weights')
+    losses = ops.select(counts, -ops.reshape(picked, (a.shape[0],)) * weights, m.full(0, weights.dtype))
     total = weights.sum()
     if reduction == 0:
         losses = ops.reshape(losses, ()) if is_row else losses
@@ -213,7 +230,7 @@ def _(
 ) -> Value:
     shape = a.shape
     a = _classes(a, target)
-    target, weights = _picked(m, a, target, weight, ignored)
+    target, weights, counts = _picked(m, a, target, weight, ignored)
     dtype = weights.dtype
     scale = cast(grad, dtype)
     if reduction == 1:
@@ -223,6 +240,5 @@ def _(
     )
     column = _paoding.iota((1, a.shape[1]), 1, DType.i64, m.graph)
     is_target = ops.equal(column, ops.reshape(target, (a.shape[0], 1)))
-    counts = ops.not_equal(weights, m.full(0, dtype))
     is_target = ops.logical_and(is_target, ops.reshape(counts, (a.shape[0], 1)))
     return cast(ops.reshape(ops.select(is_target, of_rows, m.full(0, dtype)), shape), m.dtype)

@@ -32,6 +32,11 @@ def _pass_back(grad: Value, normalised: Value, reciprocal: Value, axes: Sequence
     return reciprocal * (grad - grad.mean(axes, True) - normalised * (grad * normalised).mean(axes, True))
 
 
+def _zeros(m: Making, mask: Sequence[bool], *shapes: Sequence[int]) -> list[Value | None]:
+    """Gradients of a norm of nothing."""
+    return [m.full(0, m.dtypes[i], shape) if mask[i] else None for i, shape in enumerate(shapes)]
+
+
 # ---- layers ----
 
 
@@ -64,7 +69,8 @@ def _(
     bias: Value | None,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    has_elements(x)
+    if x.size == 0:
+        return _zeros(m, mask, x.shape, shape, shape)
     dtype = wide(x.dtype)
     rows = list(range(x.ndim - len(shape)))
     axes = list(range(len(rows), x.ndim))
@@ -240,7 +246,8 @@ def _(
     groups: int,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    has_elements(x)
+    if x.size == 0:
+        return _zeros(m, mask, x.shape, (channels,), (channels,))
     dtype = wide(x.dtype)
     grouped = (images, groups, channels // groups * plane)
     of, mean, reciprocal = (

@@ -10,7 +10,7 @@ import torch
 
 from ... import _paoding, ops
 from ..._paoding import DType, Value
-from ._table import FLOATS, Making, NotTaken, cast, has_elements, overloads, takes
+from ._table import FLOATS, Making, NotTaken, cast, gradient_of, has_elements, overloads, takes, wide
 
 aten = torch.ops.aten
 
@@ -83,7 +83,7 @@ def _window_index(m: Making, windows: _Windows, index: Value) -> Value:
 
 
 @takes(*overloads(aten.max_pool2d_with_indices, 'default'), dtypes=FLOATS | {DType.i64})
-def _(
+def max_pool2d(
     m: Making,
     x: Value,
     kernel: Sequence[int],
@@ -130,19 +130,15 @@ def _(
     return windows.back(made)
 
 
-def _mean_windows(
-    x: Value, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, counts_padding: bool, divisor: Any
-) -> _Windows:
-    windows = _Windows(x, kernel, stride, padding, (1,), ceil_mode)
-    if divisor is not None:
-        raise NotTaken('a mean with a divisor of its own')
-    if any(windows.over):
-        raise NotTaken('a mean of windows that reach over the end (ceil_mode)')
-    return windows
+def _counts(windows: _Windows, axis: int) -> list[int]:
+    """Of every window along an axis the elements of image and padding that are in it."""
+    end = windows.size[axis] + windows.padding[axis]
+    starts = (i * windows.stride[axis] - windows.padding[axis] for i in range(windows.counts[axis]))
+    return [min(start + windows.kernel[axis], end) - start for start in starts]
 
 
 @takes(*overloads(aten.avg_pool2d, 'default'), dtypes=FLOATS)
-def _(
+def avg_pool2d(
     m: Making,
     x: Value,
     kernel: Sequence[int],
@@ -152,44 +148,63 @@ def _(
     counts_padding: bool = True,
     divisor: Any = None,
 ) -> Value:
-    windows = _mean_windows(x, kernel, stride, padding, ceil_mode, counts_padding, divisor)
-    made = _paoding.avg_pool2d(
-        windows.images(x), windows.kernel, windows.stride, windows.around, 1, counts_padding
-    )
-    return windows.back(made)
+    windows = _Windows(x, kernel, stride, padding, (1,), ceil_mode)
+    images, number = windows.images(x), windows.kernel[0] * windows.kernel[1]
+    if divisor is None and not (counts_padding and any(windows.over)):
+        made = _paoding.avg_pool2d(images, windows.kernel, windows.stride, windows.around, 1, counts_padding)
+        return windows.back(made)
+    made = _paoding.avg_pool2d(cast(images, wide(x.dtype)), windows.kernel, windows.stride, windows.around, 1, True)
+    if divisor is not None:
+        made = made * m.full(number / divisor, made.dtype)
+    else:  # what reaches over the end is no padding
+        rows, columns = _counts(windows, 0), _counts(windows, 1)
+        made = made * _paoding.constant([[number / (r * c) for c in columns] for r in rows], made.dtype, m.graph)
+    return windows.back(cast(made, x.dtype))
 
 
 @takes(*overloads(aten.avg_pool2d_backward, 'default'), dtypes=FLOATS)
-def _(
-    m: Making,
-    grad: Value,
-    x: Value,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    counts_padding: bool,
-    divisor: Any,
-) -> Value:
-    windows = _mean_windows(x, kernel, stride, padding, ceil_mode, counts_padding, divisor)
+def _(m: Making, grad: Value, x: Value, *given: Any) -> Value:
     has_elements(grad)
-    made = ops.avg_pool2d_grad(
-        windows.images(grad), windows.kernel, windows.size, windows.stride, windows.around, (1, 1), counts_padding
-    )
-    return windows.back(made)
+    return gradient_of(lambda each: avg_pool2d(m, each, *given), x, grad)
 
 
-def _equal_windows(x: Value, counts: Sequence[int]) -> tuple[int, int]:
+# ---- windows that share an image equally ----
+
+
+def _equal_windows(x: Value, counts: Sequence[int]) -> tuple[int, int] | None:
+    """The windows, if all are of one size and apart."""
     has_elements(x)
+    if x.ndim not in (3, 4):
+        raise NotTaken('adaptive pooling of another rank')
     height, width = x.shape[-2:]
-    if x.ndim not in (3, 4) or height % counts[0] != 0 or width % counts[1] != 0:
-        raise NotTaken('adaptive pooling by windows of several sizes')
-    return height // counts[0], width // counts[1]
+    return None if height % counts[0] or width % counts[1] else (height // counts[0], width // counts[1])
+
+
+def shares(m: Making, extent: int, count: int, dtype: DType) -> Value:
+    """[count, extent]: how much each element counts in the mean of each window, which begins at floor(i extent / count) and
+    ends at ceil((i + 1) extent / count)."""
+    rows = []
+    for i in range(count):
+        start, end = i * extent // count, -(-(i + 1) * extent // count)
+        rows.append([1 / (end - start) if start <= at < end else 0.0 for at in range(extent)])
+    return _paoding.constant(rows, dtype, m.graph)
+
+
+def adaptive_mean(m: Making, x: Value, counts: Sequence[int]) -> Value:
+    """Over the last axes, one product along each."""
+    made = cast(x, wide(x.dtype))
+    for axis, count in zip(range(x.ndim - len(counts), x.ndim), counts):
+        last = ops.swap_axes(made, axis, -1)
+        along = ops.matmul(ops.reshape(last, (-1, last.shape[-1])), shares(m, last.shape[-1], count, made.dtype).T)
+        made = ops.swap_axes(ops.reshape(along, (*last.shape[:-1], count)), axis, -1)
+    return cast(made, x.dtype)
 
 
 @takes(*overloads(aten._adaptive_avg_pool2d, 'default'), dtypes=FLOATS)
 def _(m: Making, x: Value, counts: Sequence[int]) -> Value:
     kernel = _equal_windows(x, counts)
+    if kernel is None:
+        return adaptive_mean(m, x, counts)
     made = _paoding.avg_pool2d(x if x.ndim == 4 else ops.unsqueeze(x, 0), kernel, kernel)
     return made if x.ndim == 4 else ops.squeeze(made, 0)
 
@@ -197,5 +212,7 @@ def _(m: Making, x: Value, counts: Sequence[int]) -> Value:
 @takes(*overloads(aten._adaptive_avg_pool2d_backward, 'default'), dtypes=FLOATS)
 def _(m: Making, grad: Value, x: Value) -> Value:
     kernel = _equal_windows(x, grad.shape[-2:])
+    if kernel is None:
+        return gradient_of(lambda given: adaptive_mean(m, given, grad.shape[-2:]), x, grad)
     made = ops.avg_pool2d_grad(grad if x.ndim == 4 else ops.unsqueeze(grad, 0), kernel, x.shape[-2:], kernel)
     return made if x.ndim == 4 else ops.squeeze(made, 0)

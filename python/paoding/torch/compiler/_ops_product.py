@@ -21,14 +21,18 @@ def _(m: Making, a: Value, b: Value) -> Value:
 
 
 def _product(m: Making, a: Value, b: Value) -> Value:
-    if a.shape[-1] == 0 or a.size == 0 or b.size == 0:
-        raise NotTaken('a product of tensors without elements')
+    if a.shape[-1] == 0:
+        return m.full(0, m.dtype, (*a.shape[:-1], b.shape[-1]))
     return ops.matmul(a, b)
 
 
 @takes(aten.addmm.default, *overloads(aten.baddbmm, 'default'), dtypes=FLOATS)
 def _(m: Making, c: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    made = _product(m, a, b)
+    return _with_factors(m, c, _product(m, a, b), beta, alpha)
+
+
+def _with_factors(m: Making, c: Value, made: Value, beta: Any, alpha: Any) -> Value:
+    """beta c + alpha made."""
     if alpha != 1:
         made = cast(cast(made, wide(m.dtype)) * _number(m, alpha), m.dtype)
     if beta == 0:
@@ -92,10 +96,16 @@ class _Form:
 
 @takes(*overloads(aten.addmv, 'default'), dtypes=FLOATS)
 def _(m: Making, c: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    if alpha != 1 or beta != 1:
-        raise NotTaken('addmv with factors')
-    made = _product(m, a, ops.reshape(b, (b.size, 1)))
-    return ops.add(ops.reshape(made, (a.shape[0],)), c)
+    made = ops.reshape(_product(m, a, ops.reshape(b, (b.size, 1))), (a.shape[0],))
+    return _with_factors(m, c, made, beta, alpha)
+
+
+@takes(*overloads(aten.addbmm, 'default'), dtypes=FLOATS)
+def _(m: Making, c: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    """A sum of products is one, whose inner extent is that of all."""
+    count, rows, inner = a.shape
+    along = ops.reshape(a.transpose((1, 0, 2)), (rows, count * inner))
+    return _with_factors(m, c, _product(m, along, ops.reshape(b, (count * inner, b.shape[2]))), beta, alpha)
 
 
 def _volumes(x: Value, weight: Value, bias: Value | None, *numbers: Any) -> Value:
@@ -134,6 +144,8 @@ def _(
     m: Making, grad: Value, x: Value, weight: Value, bias_sizes: Any, *rest: Any
 ) -> list[Value | None]:
     *numbers, mask = rest
+    if weight.ndim == 5:
+        return _of_volumes(grad, x, weight, numbers, mask)
     form = _Form(x, weight, *numbers)
     has_elements(grad)
     dy, images, kernels = form.images(grad), form.images(x), form.images(weight)
@@ -153,3 +165,14 @@ def _(
     if mask[2]:
         of_bias = cast(cast(dy, wide(dy.dtype)).sum([0, 2, 3]), dy.dtype)
     return [each if each is None or i == 2 else form.back(each) for i, each in enumerate((of_x, of_weight, of_bias))]
+
+
+def _of_volumes(
+    grad: Value, x: Value, weight: Value, numbers: Sequence[Any], mask: Sequence[bool]
+) -> list[Value | None]:
+    has_elements(grad)
+    made = _volumes(x, weight, None, *numbers)
+    wanted = [each for each, is_wanted in zip((x, weight), mask) if is_wanted]
+    found = iter(_paoding.gradients([made], wanted, [grad]) if wanted else ())
+    of_bias = cast(cast(grad, wide(grad.dtype)).sum([0, 2, 3, 4]), grad.dtype) if mask[2] else None
+    return [next(found) if mask[0] else None, next(found) if mask[1] else None, of_bias]

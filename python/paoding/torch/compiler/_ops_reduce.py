@@ -22,6 +22,7 @@ from ._table import (
     cast,
     has_elements,
     overloads,
+    scalars_as_rows,
     takes,
     wide,
 )
@@ -172,12 +173,19 @@ _where_extreme('min', ops.argmin, aten.min.dim, aten.argmin.default)
 
 
 @takes(*overloads(aten.linalg_vector_norm, 'default'), dtypes=FLOATS)
+@scalars_as_rows
 def _(m: Making, a: Value, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
-    has_elements(a)
-    if a.ndim == 0 or order not in (1, 2, math.inf, -math.inf):
-        raise NotTaken(f'a norm of order {order}')
+    if order in (math.inf, -math.inf):
+        has_elements(a)
     axes, a = axes_of(dims, a.ndim), cast(a, wide(m.dtype))
-    if order == 2:
+    if not axes:
+        made = cast(ops.not_equal(a, m.full(0, a.dtype)), a.dtype) if order == 0 else ops.abs(a)
+    elif order == 0:
+        made = cast(ops.not_equal(a, m.full(0, a.dtype)), a.dtype).sum(axes, keepdim)
+    elif order not in (1, 2, math.inf, -math.inf):
+        raised = (ops.abs(a) ** m.full(order, a.dtype)).sum(axes, keepdim)
+        made = raised ** m.full(1 / order, a.dtype)
+    elif order == 2:
         made = ops.sqrt((a * a).sum(axes, keepdim))
     elif order == 1:
         made = ops.abs(a).sum(axes, keepdim)
@@ -230,36 +238,34 @@ def _(m: Making, a: Value, k: int, dim: int = -1, largest: bool = True, is_sorte
 
 
 @takes(aten._softmax.default, dtypes=FLOATS)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, half_to_float: bool) -> Value:
     return _softmax(m, ops.softmax, a, dim)
 
 
 @takes(aten._log_softmax.default, dtypes=FLOATS)
+@scalars_as_rows
 def _(m: Making, a: Value, dim: int, half_to_float: bool) -> Value:
     return _softmax(m, ops.log_softmax, a, dim)
 
 
 def _softmax(m: Making, op: Any, a: Value, dim: int) -> Value:
     has_elements(a)
-    if a.ndim == 0:
-        raise NotTaken('softmax of a single number')
     return cast(op(cast(a, wide(m.dtype)), axis_of(dim, a.ndim)), m.dtype)
 
 
 @takes(aten._softmax_backward_data.default, dtypes=FLOATS)
+@scalars_as_rows
 def _(m: Making, grad: Value, y: Value, dim: int, dtype: Any) -> Value:
     has_elements(y)
-    if y.ndim == 0:
-        raise NotTaken('softmax of a single number')
     grad, y = cast(grad, wide(m.dtype)), cast(y, wide(m.dtype))
     product = grad * y
     return cast(product - y * product.sum([axis_of(dim, y.ndim)], True), m.dtype)
 
 
 @takes(aten._log_softmax_backward_data.default, dtypes=FLOATS)
+@scalars_as_rows
 def _(m: Making, grad: Value, y: Value, dim: int, dtype: Any) -> Value:
     has_elements(y)
-    if y.ndim == 0:
-        raise NotTaken('softmax of a single number')
     grad, y = cast(grad, wide(m.dtype)), cast(y, wide(m.dtype))
     return cast(grad - ops.exp(y) * grad.sum([axis_of(dim, y.ndim)], True), m.dtype)

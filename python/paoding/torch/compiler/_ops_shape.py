@@ -26,12 +26,18 @@ def _extents(value: Value, shape: Sequence[int]) -> list[int]:
     return [value.size // others if each == -1 else each for each in shape]
 
 
-@takes(aten.view.default, aten._unsafe_view.default, aten.reshape.default, dtypes=ANY)
+@takes(
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.reshape.default,
+    *overloads(aten.view_copy, 'default'),
+    dtypes=ANY,
+)
 def _(m: Making, a: Value, shape: Sequence[int]) -> Value:
     return ops.reshape(a, _extents(a, shape))
 
 
-@takes(aten.permute.default, dtypes=ANY)
+@takes(aten.permute.default, *overloads(aten.permute_copy, 'default'), dtypes=ANY)
 def _(m: Making, a: Value, dims: Sequence[int]) -> Value:
     return a if a.ndim == 0 else a.transpose(tuple(axis_of(each, a.ndim) for each in dims))
 
@@ -93,6 +99,13 @@ def _(m: Making, a: Value, dim: int = 0, start: Any = None, end: Any = None, ste
     return _part(a, axis, *_bounds(a.shape[axis], start, end), step)
 
 
+@takes(*overloads(aten.narrow_copy, 'default'), dtypes=ANY)
+def _(m: Making, a: Value, dim: int, start: int, length: int) -> Value:
+    axis = axis_of(dim, a.ndim)
+    first = axis_of(start, a.shape[axis])
+    return _part(a, axis, first, first + length)
+
+
 @takes(aten.select.int, dtypes=ANY)
 def _(m: Making, a: Value, dim: int, index: int) -> Value:
     axis = axis_of(dim, a.ndim)
@@ -115,7 +128,7 @@ def _(m: Making, a: Value, size: int, dim: int = 0) -> list[Value]:
     return [_part(a, axis, at, min(at + size, a.shape[axis])) for at in range(0, max(a.shape[axis], 1), max(size, 1))]
 
 
-@takes(*overloads(aten.unbind, 'int'), dtypes=ANY)
+@takes(*overloads(aten.unbind, 'int'), *overloads(aten.unbind_copy, 'int'), dtypes=ANY)
 def _(m: Making, a: Value, dim: int = 0) -> list[Value]:
     axis = axis_of(dim, a.ndim)
     rest = (*a.shape[:axis], *a.shape[axis + 1 :])
@@ -153,6 +166,29 @@ def _(m: Making, a: Value, src: Value, dim: int, index: int) -> Value:
     axis = axis_of(dim, a.ndim)
     index = axis_of(index, a.shape[axis])
     return _joined(a, axis, index, cast(ops.reshape(src, (*a.shape[:axis], 1, *a.shape[axis + 1 :])), a.dtype))
+
+
+@takes(*overloads(aten.diagonal_scatter, 'default'), dtypes=ANY)
+def _(m: Making, a: Value, src: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    """The diagonal is where the one position is the other and the offset; an element of `src` stands in its row and column."""
+    row, column = axis_of(first, a.ndim), axis_of(second, a.ndim)
+    along = [i for i in range(a.ndim) if i not in (row, column)]
+    rows, columns = a.shape[row], a.shape[column]
+    # [.., rows, columns], of which the last axis of `src` is padded to the rows.
+    start, count = max(0, -offset), src.shape[-1]
+    padded = ops.pad(src, [0] * (src.ndim - 1) + [start], [0] * (src.ndim - 1) + [rows - start - count])
+    spread = ops.expand(ops.reshape(padded, (*padded.shape, 1)), (*padded.shape, columns))
+    order = [0] * a.ndim
+    for place, axis in enumerate([*along, row, column]):
+        order[axis] = place
+    spread = spread.transpose(tuple(order))
+
+    def position(axis: int) -> Value:
+        counted = _paoding.arange(0, a.shape[axis], 1, DType.i64, m.graph)
+        return ops.reshape(counted, [a.shape[axis] if i == axis else 1 for i in range(a.ndim)])
+
+    is_there = ops.equal(position(column), position(row) + offset)
+    return ops.select(is_there, cast(spread, a.dtype), a)
 
 
 def _strided(m: Making, a: Value, axis: int, first: int, step: int, src: Value) -> Value:
@@ -208,8 +244,8 @@ def _(m: Making, a: Value, times: Sequence[int]) -> Value:
 
 @takes(*overloads(aten.roll, 'default'), dtypes=ANY)
 def _(m: Making, a: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
-    if len(dims) != len(shifts) or a.size == 0:
-        raise NotTaken('roll of all elements')
+    if not dims:
+        return ops.reshape(ops.roll(ops.reshape(a, (a.size,)), shifts[0] % a.size, 0), a.shape)
     for shift, dim in zip(shifts, dims):
         axis = axis_of(dim, a.ndim)
         a = ops.roll(a, shift % a.shape[axis], axis)
@@ -275,8 +311,8 @@ def _(m: Making, length: int, *, start: int, step: int, device: Any = None, **_:
 def _counted(m: Making, start: Any, end: Any, step: Any, device: Any) -> Value:
     if m.is_elsewhere(device):
         raise NotTaken('a tensor of another device')
-    if not all(isinstance(each, (int, float)) and each == int(each) for each in (start, end, step)):
-        raise NotTaken('arange of numbers that are not whole')
+    if not all(each == int(each) for each in (start, end, step)):
+        return _counted_by_fractions(m, start, end, step)
     start, end, step = int(start), int(end), int(step)
     count = max(0, -(-(end - start) // step))
     if m.dtype in FLOATS and max(abs(start), abs(end)) > 1 << 24:
@@ -285,3 +321,11 @@ def _counted(m: Making, start: Any, end: Any, step: Any, device: Any) -> Value:
         return m.full(0, m.dtype, (0,))
     made = _paoding.arange(start, start + count * step, step, DType.i64, m.graph)
     return cast(made, m.dtype)
+
+
+def _counted_by_fractions(m: Making, start: float, end: float, step: float) -> Value:
+    if m.dtype not in FLOATS:
+        raise NotTaken('arange of integers by fractions')
+    count = max(0, math.ceil((end - start) / step))
+    at = cast(_paoding.arange(0, count, 1, DType.i64, m.graph), DType.f64)
+    return cast(at * m.full(step, DType.f64) + m.full(start, DType.f64), m.dtype)

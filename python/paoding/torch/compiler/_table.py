@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ... import _paoding
+from ... import _paoding, ops
 from ..._paoding import DType, Graph, Value
 
 FLOATS = frozenset((DType.f64, DType.f32, DType.f16, DType.bf16))
@@ -52,6 +52,28 @@ def takes(*overloads: Any, dtypes: Iterable[DType] = NUMBERS | BOOLS) -> Callabl
         return convert
 
     return register
+
+
+def scalars_as_rows(convert: Converter) -> Converter:
+    """For ops along an axis: a tensor without axes, which PyTorch takes for a row of one element, is given as that row."""
+
+    @functools.wraps(convert)
+    def call(making: Making, first: Value, *given: Any, **options: Any) -> Any:
+        if first.ndim > 0:
+            return convert(making, first, *given, **options)
+        rows = [_as_row(each) for each in (first, *given)]
+        made = convert(making, *rows, **{name: _as_row(each) for name, each in options.items()})
+        return [_as_scalar(each) for each in made] if isinstance(made, list) else _as_scalar(made)
+
+    return call
+
+
+def _as_row(given: Any) -> Any:
+    return ops.reshape(given, (1,)) if isinstance(given, Value) and given.ndim == 0 else given
+
+
+def _as_scalar(made: Any) -> Any:
+    return ops.reshape(made, ()) if isinstance(made, Value) and made.shape == (1,) else made
 
 
 def overloads(packet: Any, *names: str) -> list[Any]:
@@ -174,6 +196,12 @@ def promoted(*given: Any) -> DType:
         (TORCH_DTYPES[each.dtype], each.ndim > 0) if isinstance(each, Value) else type(each) for each in given
     )
     return dtype_of(_promoted(kinds))
+
+
+def gradient_of(function: Callable[[Value], Value], x: Value, grad: Value) -> Value:
+    """The gradient of a function at x, whose result is not computed where the gradient does not need it."""
+    made: Value = _paoding.gradients([function(x)], [x], [grad])[0]
+    return made
 
 
 def axis_of(axis: int, rank: int) -> int:
