@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_said():
         ours(torch.randn(6, 3, 4))
     with pytest.raises(RuntimeError, match='Expected hidden size'):
         ours(torch.randn(6, 3, 5), (torch.zeros(1, 2, 7), torch.zeros(1, 2, 7)))
-    with pytest.raises(TypeError, match='no dtype of recurrent layers'):
+    with pytest.raises(ValueError, match='does not match weight dtype'):
         ours(torch.zeros(6, 3, 5, dtype=torch.int64))
     with pytest.raises(RuntimeError, match='one for each row'):
         ours(torch.randn(6, 3, 5), lengths=torch.tensor([1, 2]))

@@ -5,6 +5,7 @@ import paoding.torch
 
 lstm = paoding.torch.LSTM(80, 256, num_layers=2)        # constructor, state_dict and call as torch.nn.LSTM's
 paoding.torch.accelerate(model)                         # every torch.nn.LSTM, GRU and RNN of a model
+paoding.torch.restore(model)                            # and back
 lerp = paoding.torch.function(graph)                    # a graph, with its gradient
 fast = torch.compile(model, backend='paoding')          # any model; what does not fit stays PyTorch's
 print(paoding.torch.explain(model, x))                  # and why
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ._accelerate import Report, accelerate
+from ._accelerate import Report, accelerate, restore
 from ._faults import synchronize
 from ._function import function
 from ._modules import GRU, LSTM, RNN
@@ -23,7 +24,7 @@ from ._modules import GRU, LSTM, RNN
 if TYPE_CHECKING:
     from .compiler import Explanation
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'function', 'synchronize']
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'function', 'restore', 'synchronize']
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
