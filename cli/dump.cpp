@@ -22,7 +22,7 @@ struct DumpOptions {
   std::string file, after;
   bool passes = false, plan = false, kernels = false, times = false;
   CompileFlags compile;
-  ExtentFlags extents;
+  GraphFlags which;
   std::string target_name;
   TargetPtr target;
 };
@@ -139,7 +139,8 @@ void print_kernels(const Graph&, const DumpOptions&) {
 int dump(DumpOptions options) {
   check_pass_names(options.compile.no_pass);
   options.target = target_of(options.target_name, options.compile.device);
-  const std::unique_ptr<Graph> graph = load_graph(options.file, options.extents);
+  const LoadedGraph loaded = load_graph(options.file, options.which);
+  const std::unique_ptr<Graph>& graph = loaded.graph;
   if (options.times) print_times(*graph, options);
   if (options.passes) print_all_stages(*graph, options);
   if (!options.after.empty()) print_after(*graph, options);
@@ -165,8 +166,10 @@ void add_dump(CLI::App& app, Commands* commands) {
       "notes, its plan (steps, operands, memory), or the CUDA source of its kernels. Nothing is run and no device is\n"
       "needed, not even for --device cuda. The passes, in the order they first run:\n  " +
           passes);
-  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
-  options->extents.add_to(*sub);
+  sub->add_option("FILE", options->file, "A graph's text, or a model file (.pd); - is a text on stdin")
+      ->type_name("")
+      ->required();
+  options->which.add_to(*sub);
   sub->add_option("--after", options->after,
                   "The graph after this pass; PASS#1 is the first turn of one that runs twice")
       ->type_name("PASS");

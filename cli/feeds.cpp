@@ -73,6 +73,19 @@ class Collected {
     }
   }
 
+  // A graph need not have all parameters of its model file.
+  void add_held(std::map<std::string, Tensor> held) {
+    for (auto& [name, tensor] : held) {
+      const auto it = wanted_.find(name);
+      if (it == wanted_.end() || !from_.emplace(name, "the model file").second) continue;
+      if (!(it->second.type == tensor.type())) {
+        wrong(fmt::format("parameter {} is {} in the graph, but {} in the model file", in_quotes(name),
+                          to_string(it->second.type), to_string(tensor.type())));
+      }
+      feeds_.emplace(name, std::move(tensor));
+    }
+  }
+
   void add_random(std::uint64_t seed) {
     std::map<std::string, Tensor> made_up;
     for (const auto& [name, entry] : wanted_) {
@@ -136,9 +149,10 @@ std::map<std::string, Type> FeedFlags::types() const {
   return types;
 }
 
-std::map<std::string, Tensor> FeedFlags::collect(const Graph& graph) const {
+std::map<std::string, Tensor> FeedFlags::collect(const Graph& graph, std::map<std::string, Tensor> held) const {
   Collected collected(graph);
   for (const std::string& path : paths) collected.add(path, allows_surplus);
+  collected.add_held(std::move(held));
   seed ? collected.add_random(*seed) : collected.add_missing();
   return collected.take();
 }

@@ -26,10 +26,10 @@ struct FeedFlags {
   void add_to(CLI::App& sub);
   /// The types of all that is fed. Error (file) when something cannot be read.
   std::map<std::string, Type> types() const;
-  /// A tensor for every input and every parameter of `graph`: the one that was fed, else a random one when there is
-  /// a seed. Error (argument) that lists everything that is missing, unknown, there twice or of another type;
-  /// (file) when something cannot be read.
-  std::map<std::string, Tensor> collect(const Graph& graph) const;
+  /// Finds a tensor for every input and every parameter of `graph`: the one that was fed, else that of `held`, else a
+  /// random one when there is a seed. Error (argument) that lists everything that is missing, unknown, there twice or
+  /// of another type; (file) when something cannot be read.
+  std::map<std::string, Tensor> collect(const Graph& graph, std::map<std::string, Tensor> held = {}) const;
 };
 
 }  // namespace paoding::cli

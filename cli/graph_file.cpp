@@ -4,11 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/one_line.h"
 #include "command.h"
+#include "io/files.h"
+#include "io/safetensors.h"
 #include "paoding/graph_text.h"
+#include "paoding/model.h"
 
 namespace paoding::cli {
 namespace {
@@ -32,9 +36,31 @@ bool has_all(const Extents& extents, const std::vector<Sizes::Entry>& sizes) {
   });
 }
 
+// A path that is no file is no model file either: the reader of texts says why it cannot be read.
+bool begins_as_model_file(const std::string& path) {
+  std::error_code failed;
+  if (path == "-" || !std::filesystem::is_regular_file(path, failed)) return false;
+  const files::InputFile file(path);
+  std::string head(std::min<std::size_t>(files::kHeadBytes, file.size_bytes()), '\0');
+  file.read_at(0, head.data(), head.size());
+  return safetensors::begins_file(head);
+}
+
+const std::string& graph_of(const ModelFile& model, const std::string& path, const std::string& entry) {
+  if (entry.empty() && model.graphs.size() == 1) return model.graphs.begin()->second;
+  const auto found = model.graphs.find(entry);
+  if (found != model.graphs.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, text] : model.graphs) names.push_back(one_line(name));
+  fail(ErrorKind::argument, "{}: {}; --entry names one of its graphs: {}", path,
+       entry.empty() ? "the file has several graphs" : fmt::format("there is no graph '{}'", one_line(entry)),
+       fmt::join(names, ", "));
+}
+
 }  // namespace
 
-void ExtentFlags::add_to(CLI::App& sub) {
+void GraphFlags::add_to(CLI::App& sub) {
+  sub.add_option("--entry", entry, "Which graph of a model file that has several")->type_name("NAME");
   sub.add_option_function<std::vector<std::string>>(
          "--extents",
          [this](const std::vector<std::string>& texts) {
@@ -46,9 +72,18 @@ void ExtentFlags::add_to(CLI::App& sub) {
       ->type_name("NAME=SIZE");
 }
 
-std::unique_ptr<Graph> load_graph(const std::string& path, const ExtentFlags& extents,
-                                  const std::function<std::map<std::string, Type>()>& fed) {
-  const std::string text = read_text(path, kMostGraphBytes);
+LoadedGraph load_graph(const std::string& path, const GraphFlags& flags,
+                       const std::function<std::map<std::string, Type>()>& fed) {
+  LoadedGraph loaded;
+  std::string text;
+  if (begins_as_model_file(path)) {
+    ModelFile model = load_model_file(path);
+    text = graph_of(model, path, flags.entry);
+    loaded.parameters = std::move(model.parameters);
+  } else {
+    if (!flags.entry.empty()) fail(ErrorKind::argument, "{}: --entry is for model files; this is no such file", path);
+    text = read_text(path, kMostGraphBytes);
+  }
   const auto named = [&](const Error& error) {
     constexpr std::string_view kPlace = "<graph text>";
     const std::string message = error.what(), name = path == "-" ? "<stdin>" : path;
@@ -57,10 +92,14 @@ std::unique_ptr<Graph> load_graph(const std::string& path, const ExtentFlags& ex
   };
   try {
     const GraphText family(text);
-    if (family.extents().empty() && extents.sizes.empty()) return parse_graph(text);
-    const bool is_told = has_all(family.extents(), extents.sizes);
+    if (family.extents().empty() && flags.sizes.empty()) {
+      loaded.graph = parse_graph(text);
+      return loaded;
+    }
+    const bool is_told = has_all(family.extents(), flags.sizes);
     const auto types = !is_told && fed ? fed() : std::map<std::string, Type>();
-    return family.at(family.sizes_of(types, Sizes(extents.sizes)));
+    loaded.graph = family.at(family.sizes_of(types, Sizes(flags.sizes)));
+    return loaded;
   } catch (const Error& error) {
     throw named(error);
   }

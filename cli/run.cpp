@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 struct RunOptions {
   std::string file;
   FeedFlags feeds;
-  ExtentFlags extents;
+  GraphFlags which;
   std::string fetch_path;
   CompileFlags compile;
   int repeat = 0;
@@ -233,11 +233,12 @@ void print_json(const Outcome& outcome) {
 int run(RunOptions& options) {
   check_options(options);
   CompileOptions compile = options.compile.options();
-  const std::unique_ptr<Graph> graph = load_graph(options.file, options.extents, [&] { return options.feeds.types(); });
+  LoadedGraph loaded = load_graph(options.file, options.which, [&] { return options.feeds.types(); });
+  const std::unique_ptr<Graph>& graph = loaded.graph;
   if (graph->fetches().empty()) {
     fail(ErrorKind::argument, "{}: the graph fetches nothing; a line `fetch NAME` names a result", options.file);
   }
-  const std::map<std::string, Tensor> feeds = options.feeds.collect(*graph);
+  const std::map<std::string, Tensor> feeds = options.feeds.collect(*graph, std::move(loaded.parameters));
 
   if (options.stepwise || env_flag("PAODING_STEPWISE")) compile.execution = Execution::stepwise;
   PrintedValues printed(options.json);
@@ -282,20 +283,20 @@ void add_run(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "run",
       "Run a graph and say what came out and how long it took\n\n"
-      "Reads a graph as text (docs/reference/graph_text.md), at the sizes of --extents or of the values where the "
-      "text\n"
-      "declares extents, takes the values of its inputs and parameters by name "
-      "from\n"
-      "safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong with the "
-      "graph or the values\n"
-      "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "
+      "Reads a graph as text (docs/reference/graph_text.md), or one of a model file with its weights, at the sizes of\n"
+      "--extents or of the values where the text declares extents, takes the values of its inputs and parameters by\n"
+      "name from safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong\n"
+      "with the graph or the values is found before any work. Prints every fetch with its type, min, max, mean and "
+      "norm, and the times of the "
       "runs;\n"
       "the first run, which warms caches up, is told apart. Every value that reaches a `print` op in the first run is\n"
       "shown as it comes, with the op's message, its scope and the time step in a scan: 16 elements, and of longer\n"
       "values min, max, mean and norm. With --json they are in \"printed\", whole.");
-  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
+  sub->add_option("FILE", options->file, "A graph's text, or a model file (.pd); - is a text on stdin")
+      ->type_name("")
+      ->required();
   options->feeds.add_to(*sub);
-  options->extents.add_to(*sub);
+  options->which.add_to(*sub);
   sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
   sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
       ->check(whole_number(0, 1 << 30))
@@ -326,6 +327,7 @@ void add_run(CLI::App& app, Commands* commands) {
       "  paoding run examples/graphs/lstm.txt --random 7 --repeat 10 --profile --detail instances\n"
       "  paoding run examples/graphs/lstm.txt --random 7 --fetch /tmp/grads.safetensors --device cpu\n"
       "  paoding run examples/graphs/lstm_of_any_length.txt --extents batch=2,time=57 --random 7\n"
+      "  paoding run model.pd --extents batch=1,time=80 --random 7 --repeat 100\n"
       "  paoding run evaluate.txt --feed runs/mine batch.safetensors --allow-surplus\n"
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
   commands->push_back({sub, [options] {

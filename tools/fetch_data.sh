@@ -31,7 +31,10 @@ log=
 child=
 cleanup() {
   exec 2>/dev/null # where bash would say that the child was killed
-  [[ -z $child ]] || kill -KILL -- "-$child" || true
+  if [[ -n $child ]]; then
+    kill -KILL -- "-$child" || true
+    wait "$child" || true # so that it has ended when this script has
+  fi
   [[ -z $work ]] || rm -rf "$work"
 }
 trap cleanup EXIT

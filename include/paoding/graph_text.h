@@ -24,6 +24,9 @@ class GraphText {
   /// column.
   explicit GraphText(std::string_view text);
 
+  /// The text that the constructor was given.
+  const std::string& text() const { return text_; }
+
   /// In the order in which they are declared; none where the text is of one graph.
   const Extents& extents() const { return extents_; }
 

@@ -110,7 +110,8 @@ class Model {
   /// Runs the graph of the entry point whose inputs have the types of the feeds, and gives all its fetches. A text with
   /// extents has one for every bucket, at the sizes that the feeds have; of its programs Programs::keeps_at_most()
   /// stay. Where the file says its batch and no graph has so many rows, the smallest that holds them runs, its other
-  /// rows filled with the last one, or, of more rows than any has, the largest several times; results have the rows of
+  /// rows filled with the last one (of a text whose batch has no buckets the next power of two), or, of more rows than
+  /// any has, the largest several times; results have the rows of
   /// the feeds. Errors: (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types,
   /// sizes that are no bucket; and those of compiling and running it.
   std::map<std::string, Tensor> run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const;

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ._paoding import Graph, Parameters, _save_model
+from ._paoding import Graph, GraphText, Parameters, _save_model
 from .errors import ArgumentError
 from .programs import Function
 
@@ -18,7 +18,7 @@ _MOST_GRAPHS = 1024
 
 def save_model(
     path: str | os.PathLike[str],
-    graphs: Mapping[str, Graph | Function],
+    graphs: Mapping[str, Graph | GraphText | Function],
     parameters: Parameters | Mapping[str, Any] | None = None,
     *,
     model: str = '',
@@ -30,8 +30,8 @@ def save_model(
     """Writes graphs by entry point, and of `parameters` those that they read, into one file, which appears whole or not
     at all: for Model.load, `paoding serve` and C++.
 
-    A graph is named `entry`, or where an entry point has several, by shape, `entry[batch=8,time=16]`. A pd.function
-    stands for its graphs of every bucket of its extents, which have to be bounded, with its own parameters where none
+    A graph is named `entry`, or where an entry point has several, by shape, `entry[batch=8,time=16]`. A
+    GraphText with extents is one of every size. A pd.function stands for its graphs of every bucket of its extents, which have to be bounded, with its own parameters where none
     are given; its results have the names of the dict that it returns, or are `result0`, `result1` ..
 
     `batch` is the extent along which rows of inputs and results know nothing of each other: a Model takes any number of
@@ -50,7 +50,7 @@ def save_model(
     >>> pd.Model.load(path)(x=np.ones((3, 2), np.float32))['y'].tolist()
     [[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]]
     """
-    written: dict[str, Graph] = {}
+    written: dict[str, Graph | GraphText] = {}
     values: dict[str, Any] = {}
     for name, each in graphs.items():
         if isinstance(each, Function):

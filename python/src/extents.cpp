@@ -160,6 +160,7 @@ void bind_graph_text(nb::module_& module) {
       .def(
           "__init__", [](GraphText* self, const std::string& text) { new (self) GraphText(text); }, "text"_a)
       .def_prop_ro("extents", &GraphText::extents, nb::sig("def extents(self) -> Extents"))
+      .def("__str__", &GraphText::text)
       .def(
           "at",
           [](const GraphText& self, const nb::kwargs& sizes) {

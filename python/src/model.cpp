@@ -14,6 +14,7 @@
 #include "interrupts.h"
 #include "paoding/checkpoint.h"
 #include "paoding/error.h"
+#include "paoding/graph_text.h"
 
 namespace paoding::python {
 namespace {
@@ -48,11 +49,44 @@ nb::list inputs_of(const Model& self, const std::string& entry) {
   return made;
 }
 
-void save(const std::filesystem::path& path, const std::map<std::string, GraphHandle>& graphs, nb::object parameters,
-          const std::string& model, const std::string& batch, const Texts& options, const Texts& notes,
-          const nb::dict& files) {
+// A graph as it is in a file. One with extents is read at their smallest sizes, for the parameters that it has.
+struct SavedGraph {
+  std::string text;
+  std::vector<std::pair<std::string, Type>> parameters;
+};
+
+SavedGraph saved_graph(nb::handle given, const std::string& name) {
+  SavedGraph saved;
+  std::unique_ptr<Graph> read;
+  const Graph* graph = nullptr;
+  if (nb::isinstance<GraphText>(given)) {
+    const auto& sized = nb::cast<const GraphText&>(given);
+    saved.text = sized.text();
+    read = sized.at(sized.extents().smallest());
+    graph = read.get();
+  } else if (nb::isinstance<GraphHandle>(given)) {
+    graph = &nb::cast<const GraphHandle&>(given).graph();
+    saved.text = to_text(*graph);
+  } else {
+    throw nb::type_error(
+        ("the graph '" + name + "' is of type " + type_name_of(given) + ", needed is a Graph or GraphText").c_str());
+  }
+  for (const NodeId id : graph->parameters()) {
+    const Node& node = graph->node(id);
+    saved.parameters.emplace_back(node.name.str(), node.types[0]);
+  }
+  return saved;
+}
+
+void save(const std::filesystem::path& path, const nb::dict& graphs, nb::object parameters, const std::string& model,
+          const std::string& batch, const Texts& options, const Texts& notes, const nb::dict& files) {
   ModelFile file{.model = model, .options = options, .notes = notes};
   file.batch = batch;
+  std::map<std::string, SavedGraph> saved;
+  for (auto [key, graph] : graphs) {
+    const std::string name = name_of(key, "the name of a graph");
+    saved.emplace(name, saved_graph(graph, name));
+  }
   for (auto [name, bytes] : files) {
     const std::string key = name_of(name, "the name of a file");
     if (PyBytes_Check(bytes.ptr()) == 0) {
@@ -62,11 +96,8 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
     file.files.emplace(key, std::string(content.c_str(), content.size()));
   }
   Dtypes dtypes;  // of lists
-  for (const auto& [name, graph] : graphs) {
-    for (const NodeId id : graph.graph().parameters()) {
-      const Node& node = graph.graph().node(id);
-      dtypes.emplace(node.name.str(), node.types[0].dtype);
-    }
+  for (const auto& [name, graph] : saved) {
+    for (const auto& [parameter, type] : graph.parameters) dtypes.emplace(parameter, type.dtype);
   }
   Tensors values;
   if (nb::isinstance<Parameters>(parameters)) {
@@ -78,10 +109,9 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
       values.emplace(key, dense_tensor_of(array, found_in(dtypes, key), {"parameter", key}));
     }
   }
-  for (const auto& [name, graph] : graphs) {
-    file.graphs.emplace(name, to_text(graph.graph()));
-    for (const NodeId id : graph.graph().parameters()) {
-      const std::string& parameter = graph.graph().node(id).name.str();
+  for (const auto& [name, graph] : saved) {
+    file.graphs.emplace(name, graph.text);
+    for (const auto& [parameter, type] : graph.parameters) {
       const auto found = values.find(parameter);
       if (found == values.end()) {
         throw Error(ErrorKind::argument,
@@ -175,10 +205,11 @@ void bind_model(nb::module_& module) {
           nb::sig("def files(self) -> dict[str, bytes]"));
   module.def("_save_model", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
              "options"_a, "notes"_a, "files"_a,
-             nb::sig("def _save_model(path: str | os.PathLike[str], graphs: dict[str, Graph], parameters: Parameters | "
+             nb::sig("def _save_model(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
+                     "Parameters | "
                      "collections.abc.Mapping[str, typing.Any] | None, *, model: str, batch: str, options: dict[str, "
                      "str], notes: dict[str, str], files: dict[str, bytes]) -> None"),
-             "Of paoding.save_model, of graphs alone.");
+             "Of paoding.save_model, of graphs and texts alone.");
 }
 
 }  // namespace paoding::python

@@ -3,6 +3,7 @@
 #include "paoding/model.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -237,16 +238,23 @@ struct Model::State {
       if (!std::equal(given.begin(), given.end(), each.inputs.begin(), each.inputs.end(), alike)) continue;
       const ExtentSpec& batch =
           each.family->extents().specs()[static_cast<std::size_t>(each.family->extents().index_of(file.batch))];
-      for (const std::int64_t tried : {rows, std::int64_t{1}, batch.minimum, batch.maximum}) {
-        if (tried < 1 || tried < batch.minimum || tried > batch.maximum) continue;
-        Extents::Key sizes = each.family->sizes_of(with_rows(signature, given, tried));
+      const auto bucket_of = [&](std::int64_t tried) -> std::int64_t {  // 0: there is none
+        if (tried < 1 || tried < batch.minimum || tried > batch.maximum) return 0;
+        const Extents& extents = each.family->extents();
         try {
-          sizes = each.family->extents().bucket_of(sizes);
+          const Extents::Key bucket = extents.bucket_of(each.family->sizes_of(with_rows(signature, given, tried)));
+          return bucket[static_cast<std::size_t>(extents.index_of(file.batch))];
         } catch (const Error& error) {
           if (error.kind() != ErrorKind::shape) throw;
-          continue;  // no bucket holds it
+          return 0;
         }
-        consider(sizes[static_cast<std::size_t>(each.family->extents().index_of(file.batch))]);
+      };
+      // Where every size is a bucket, powers of two keep the number of programs small.
+      const std::int64_t exact = rows >= 1 && bucket_of(rows) == rows && bucket_of(rows + 1) == rows + 1
+                                     ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
+                                     : rows;
+      for (const std::int64_t tried : {exact, std::int64_t{1}, batch.minimum, batch.maximum}) {
+        if (const std::int64_t size = bucket_of(tried); size > 0) consider(size);
       }
     }
     return enough > 0 ? enough : most;
@@ -306,7 +314,7 @@ struct Model::State {
 
   // Every bucket, or where there are more than an executor keeps the smallest.
   std::vector<Extents::Key> few_buckets(const Extents& extents) const {
-    const std::int64_t most = Executor([](const Call&) { return nullptr; }, options.compile).keeps_at_most();
+    const std::int64_t most = made_executor()->keeps_at_most();
     std::int64_t count = 1;
     for (std::size_t i = 0; i < extents.specs().size() && count <= most; ++i) {
       const ExtentSpec& spec = extents.specs()[i];

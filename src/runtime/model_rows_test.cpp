@@ -91,6 +91,21 @@ TEST(ModelRows, AnyNumberOfThemGivesWhatEachGivesAlone) {
   }
 }
 
+TEST(ModelRows, ATextOfEverySizeIsAskedForPowersOfTwo) {
+  ModelFile file = rows_model();
+  file.graphs["family"] =
+      "paoding graph 1\nextent rows = 1..100\nx = input f32[rows,3]\ny = add(x, x)\nn = full() {value=rows, "
+      "shape=[rows], "
+      "dtype=i64}\nfetch y\nfetch n\n";
+  const Model model(file, {}, "m");
+  for (const auto& [rows, made] :
+       std::vector<std::pair<std::int64_t, double>>{{1, 1}, {3, 4}, {5, 8}, {64, 64}, {65, 100}}) {
+    const auto results = model.run("family", {{"x", random_tensor({rows, 3}, 1)}});
+    EXPECT_EQ(results.at("n").to_doubles(), Dense(static_cast<std::size_t>(rows), made));
+    EXPECT_EQ(results.at("y").shape(), (Shape{rows, 3}));
+  }
+}
+
 TEST(ModelRows, NoRowsGiveNone) {
   const Model model(rows_model(), {}, "m");
   EXPECT_EQ(model.run("family", {{"x", Tensor(f32, {3, 0, 3})}}).at("y").shape(), (Shape{3, 0, 3}));

@@ -9,11 +9,13 @@ paoding.torch.restore(model)                            # and back
 lerp = paoding.torch.function(graph)                    # a graph, with its gradient
 fast = torch.compile(model, backend='paoding')          # any model; what does not fit stays PyTorch's
 print(paoding.torch.explain(model, x))                  # and why
+paoding.torch.export(model, (x,), 'model.pd')           # a file that runs without Python
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._accelerate import Report, accelerate, restore
@@ -22,9 +24,11 @@ from ._function import function
 from ._modules import GRU, LSTM, RNN
 
 if TYPE_CHECKING:
-    from .compiler import Explanation
+    import torch
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'function', 'restore', 'synchronize']
+    from .compiler import Explanation, Exported
+
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'export', 'function', 'restore', 'synchronize']
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
@@ -34,3 +38,43 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation
     from .compiler import explain as of_compiler  # torch._dynamo takes seconds to import
 
     return of_compiler(model, *args, **kwargs)
+
+
+def export(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    path: str | os.PathLike[str],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    results: Sequence[str] | None = None,
+    entry: str = 'run',
+    batch: str = '',
+    check: bool = True,
+) -> Exported:
+    """Writes a model, as model(*args, **kwargs) calls it, to a file that `paoding serve`, pd.Model and C++ run without Python or
+    PyTorch, on a CPU or GPU.
+
+    The model is in evaluation mode. `dynamic_shapes` says which sizes may vary, as in torch.export: by the name of an
+    argument, or in their order, the axes; an axis has a name ('time'), ('time', minimum, maximum), or a torch.export.Dim.
+    Sizes with one name are one size. The example has 2 or more of each. `results` names what the model gives (else the keys of
+    its dict, or result, result1 ..); `entry` is the graph's name in the file, and `batch` the size whose
+    rows know nothing of each other: the server answers requests together along it. Where `check` is, the file is run on the CPU beside
+    the model with `args`.
+
+    Errors: (argument) a model in training mode, sizes that do not fit, or results that differ by more than rounding does (f32:
+    a thousandth of the largest number); (unsupported) torch.export cannot trace the model, it fixes a size that should vary, a
+    call writes to a buffer, or ops are not paoding's: which, and on which lines of yours."""
+    from .compiler import export as of_compiler
+
+    return of_compiler(
+        model,
+        args,
+        path,
+        kwargs=kwargs,
+        dynamic_shapes=dynamic_shapes,
+        results=results,
+        entry=entry,
+        batch=batch,
+        check=check,
+    )

@@ -3,8 +3,9 @@
 
 from ._backend import backend
 from ._explain import Explanation, GraphReport, Left, explain
+from ._export import Exported, export
 from ._recurrent import install
 
-__all__ = ['Explanation', 'GraphReport', 'Left', 'backend', 'explain']
+__all__ = ['Explanation', 'Exported', 'GraphReport', 'Left', 'backend', 'explain', 'export']
 
 install()

@@ -275,8 +275,9 @@ def _(m: Making, length: int, *, start: int, step: int, device: Any = None, **_:
 def _counted(m: Making, start: Any, end: Any, step: Any, device: Any) -> Value:
     if m.is_elsewhere(device):
         raise NotTaken('a tensor of another device')
-    if not all(isinstance(each, int) for each in (start, end, step)):
+    if not all(isinstance(each, (int, float)) and each == int(each) for each in (start, end, step)):
         raise NotTaken('arange of numbers that are not whole')
+    start, end, step = int(start), int(end), int(step)
     count = max(0, -(-(end - start) // step))
     if m.dtype in FLOATS and max(abs(start), abs(end)) > 1 << 24:
         raise NotTaken('arange of large floats')
