@@ -71,12 +71,16 @@ void check_graphs(const std::filesystem::path& path, const Model& model, const G
 }  // namespace
 
 Served::Served(const std::filesystem::path& path, const CompileOptions& compile)
-    : model_(Model::load(path, options_of(compile))), compile_(compile) {
+    : Served(load_model_file(path), path, compile) {}
+
+Served::Served(ModelFile given, const std::filesystem::path& path, const CompileOptions& compile)
+    : model_(std::move(given), options_of(compile), path.string()), compile_(compile) {
   compile_.assign = false;
   const ModelFile& file = model_.file();
   const std::vector<std::string> names = task_names();
   if (std::find(names.begin(), names.end(), file.model) == names.end()) {
-    useless(path, fmt::format("it is a model of '{}', which is none of ours: a program of its own can run its graphs",
+    useless(path, fmt::format("it is a model of '{}', which is none of ours: `paoding serve` and pd::Model run "
+                              "its graphs on tensors",
                               printable(file.model, "")));
   }
   task_ = make_task(file.model);

@@ -17,6 +17,8 @@ class Served {
   /// Errors: as Model::load; (file) when it names no task that there is, or that task cannot use it: its vocabulary and
   /// options are not those of its graphs, or a graph has other inputs than its name says.
   Served(const std::filesystem::path& path, const CompileOptions& compile);
+  /// The same of a file that was read; `path` stands in errors.
+  Served(ModelFile file, const std::filesystem::path& path, const CompileOptions& compile);
 
   const Task& task() const { return *task_; }
   const Model& model() const { return model_; }

@@ -47,6 +47,7 @@ OF_THE_REPOSITORY = {
     "PAODING_TRANSLATE_TRIAL": "1: the translation step's test with a small model",
     "PAODING_WANTS_GPU": "a file where tests that asked for a GPU are listed",
     "PAODING_WHEEL_ARGS": "more arguments for pip wheel (python/wheels.sh)",
+    "PAODING_WRITE_TABLES": "1: python/tests/test_torch_beside.py writes its table into docs/reference/torch_nn.md",
 }
 
 

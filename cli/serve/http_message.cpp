@@ -12,6 +12,7 @@
 #include "base/one_line.h"
 #include "cli/serve/media_type.h"
 #include "io/json_text.h"
+#include "paoding/error.h"
 
 namespace paoding::cli {
 namespace {
@@ -87,6 +88,16 @@ std::string date() {
 }
 
 }  // namespace
+
+std::string HttpRequest::header(std::string_view name) const {
+  const auto is_it = [&](const auto& each) { return is_same_word(each.first, name); };
+  const auto found = std::find_if(headers.begin(), headers.end(), is_it);
+  if (found == headers.end()) return "";
+  if (std::find_if(std::next(found), headers.end(), is_it) != headers.end()) {
+    throw Error(ErrorKind::argument, fmt::format("{} is there more than once", name));
+  }
+  return found->second;
+}
 
 HttpAnswer http_problem(int status, const std::string& message) {
   return {status, "application/json", JsonObject().add("error", message).text() + "\n", {}};
@@ -203,6 +214,8 @@ void HttpReader::take_header(std::string_view line) {
       return refuse(417, fmt::format("Expect: {} is nothing that is known here", shown(value)));
     }
     expects_continue_ = true;
+  } else {
+    request_.headers.emplace_back(name, value);
   }
 }
 

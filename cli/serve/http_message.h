@@ -6,11 +6,17 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace paoding::cli {
 
 struct HttpRequest {
   std::string method, path, content_type, body;
+  std::vector<std::pair<std::string, std::string>> headers = {};  // those that the reader itself has no use for
+
+  /// The value of a header, "" where there is none. Error (argument) when it is there more than once.
+  std::string header(std::string_view name) const;
 };
 struct HttpAnswer {
   int status = 200;

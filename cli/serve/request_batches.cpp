@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kLook{20};  // between checks of the batches
 
 // An exception of `done` is dropped: its request gets no answer, which the owner of `done` notices when it is
 // destroyed.
-void tell(const RequestBatches::Done& done, BatchResult result) noexcept {
+void tell(const auto& done, auto result) noexcept {
   try {
     done(std::move(result));
   } catch (...) {
@@ -27,7 +27,8 @@ bool is_any_awaited(const auto& requests) {
 
 }  // namespace
 
-RequestBatches::RequestBatches(const BatchOptions& options, std::vector<Executor> executors) : options_(options) {
+template <class Input, class Answer>
+Batches<Input, Answer>::Batches(const BatchOptions& options, std::vector<Executor> executors) : options_(options) {
   try {
     for (Executor& each : executors) {
       Worker& worker = workers_.emplace_back();
@@ -44,9 +45,13 @@ RequestBatches::RequestBatches(const BatchOptions& options, std::vector<Executor
   }
 }
 
-RequestBatches::~RequestBatches() { finish(); }
+template <class Input, class Answer>
+Batches<Input, Answer>::~Batches() {
+  finish();
+}
 
-void RequestBatches::finish() {
+template <class Input, class Answer>
+void Batches<Input, Answer>::finish() {
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
@@ -65,25 +70,29 @@ void RequestBatches::finish() {
 }
 
 // The deadline of a run that begins now.
-RequestBatches::Clock::time_point RequestBatches::latest_end() const {
+template <class Input, class Answer>
+typename Batches<Input, Answer>::Clock::time_point Batches<Input, Answer>::latest_end() const {
   return Clock::now() + (is_over_ ? std::min(options_.most_run, options_.most_last_run) : options_.most_run);
 }
 
 // Removes waiting requests whose clients have left, since they would keep places in the queue.
-void RequestBatches::drop_what_left(Requests* left) {
+template <class Input, class Answer>
+void Batches<Input, Answer>::drop_what_left(Requests* left) {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const auto request = at++;
     if (request->is_awaited()) continue;
-    waiting_lines_ -= request->lines.size();
+    waiting_lines_ -= request->size;
     ++counts_.left_requests;
     left->splice(left->end(), waiting_, request);
   }
 }
 
-bool RequestBatches::add(std::vector<std::string> lines, Done done, IsAwaited is_awaited) {
+template <class Input, class Answer>
+bool Batches<Input, Answer>::add(std::vector<Input> lines, Done done, IsAwaited is_awaited) {
   Requests added, left;  // let go of without the lock
-  const std::size_t count = lines.size();
-  added.push_back({std::move(lines), std::move(done), std::move(is_awaited), Clock::now()});
+  std::size_t count = 0;
+  for (const Input& line : lines) count += lines_in(line);
+  added.push_back({std::move(lines), count, std::move(done), std::move(is_awaited), Clock::now()});
   {
     const std::lock_guard lock(mutex_);
     if (waiting_lines_ + count > options_.most_waiting) drop_what_left(&left);
@@ -95,7 +104,8 @@ bool RequestBatches::add(std::vector<std::string> lines, Done done, IsAwaited is
   return true;
 }
 
-RequestBatches::Counts RequestBatches::counts() const {
+template <class Input, class Answer>
+BatchCounts Batches<Input, Answer>::counts() const {
   const std::lock_guard lock(mutex_);
   Counts counts = counts_;
   counts.waiting_lines = static_cast<std::int64_t>(waiting_lines_);
@@ -103,7 +113,8 @@ RequestBatches::Counts RequestBatches::counts() const {
 }
 
 // False at the end.
-bool RequestBatches::next_batch(Requests* batch) {
+template <class Input, class Answer>
+bool Batches<Input, Answer>::next_batch(Requests* batch) {
   Requests left;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -119,8 +130,8 @@ bool RequestBatches::next_batch(Requests* batch) {
     arrived_.wait_until(lock, latest);
   }
   std::size_t lines = 0;
-  while (!waiting_.empty() && (batch->empty() || lines + waiting_.front().lines.size() <= options_.most_lines)) {
-    lines += waiting_.front().lines.size();
+  while (!waiting_.empty() && (batch->empty() || lines + waiting_.front().size <= options_.most_lines)) {
+    lines += waiting_.front().size;
     batch->splice(batch->end(), waiting_, waiting_.begin());
   }
   waiting_lines_ -= lines;
@@ -131,7 +142,8 @@ bool RequestBatches::next_batch(Requests* batch) {
   return true;
 }
 
-void RequestBatches::work(Worker& worker) noexcept {
+template <class Input, class Answer>
+void Batches<Input, Answer>::work(Worker& worker) noexcept {
   std::exception_ptr problem;
   try {
     worker.executor.begin();
@@ -150,20 +162,22 @@ void RequestBatches::work(Worker& worker) noexcept {
   }
 }
 
-void RequestBatches::refuse_what_is_old(Requests* batch) {
+template <class Input, class Answer>
+void Batches<Input, Answer>::refuse_what_is_old(Requests* batch) {
   const Clock::time_point oldest = Clock::now() - options_.most_age;
   for (auto at = batch->begin(); at != batch->end();) {
     const auto request = at++;
     if (request->arrived >= oldest) continue;
     try {
-      tell(request->done, {BatchResult::Kind::too_late, {}, "the request has waited too long"});
+      tell(request->done, Result{Result::Kind::too_late, {}, "the request has waited too long"});
     } catch (...) {  // of memory for these words
     }
     batch->erase(request);
   }
 }
 
-void RequestBatches::answer(Worker& worker, Requests batch) noexcept {
+template <class Input, class Answer>
+void Batches<Input, Answer>::answer(Worker& worker, Requests batch) noexcept {
   {
     const std::lock_guard lock(mutex_);
     worker.running = &batch;
@@ -181,19 +195,20 @@ void RequestBatches::answer(Worker& worker, Requests batch) noexcept {
   --running_;
 }
 
-void RequestBatches::answer_all(Worker& worker, Requests& batch) {
-  std::vector<std::string> lines;
+template <class Input, class Answer>
+void Batches<Input, Answer>::answer_all(Worker& worker, Requests& batch) {
+  std::vector<Input> lines;
   for (const Request& request : batch) lines.insert(lines.end(), request.lines.begin(), request.lines.end());
-  BatchResult all = result_of(worker, batch, lines);
-  const bool is_ones_fault = all.kind == BatchResult::Kind::wrong || all.kind == BatchResult::Kind::failed;
+  Result all = result_of(worker, batch, lines);
+  const bool is_ones_fault = all.kind == Result::Kind::wrong || all.kind == Result::Kind::failed;
   std::size_t first = 0;
   for (const Request& request : batch) {
     if (is_ones_fault && batch.size() > 1) {  // whose: each by itself
       if (request.is_awaited()) tell(request.done, result_of(worker, batch, request.lines));
       continue;
     }
-    BatchResult own{all.kind, {}, all.problem};
-    for (std::size_t i = 0; i < request.lines.size() && all.kind == BatchResult::Kind::answered; ++i) {
+    Result own{all.kind, {}, all.problem};
+    for (std::size_t i = 0; i < request.lines.size() && all.kind == Result::Kind::answered; ++i) {
       own.answers.push_back(std::move(all.answers[first + i]));
     }
     first += request.lines.size();
@@ -201,7 +216,9 @@ void RequestBatches::answer_all(Worker& worker, Requests& batch) {
   }
 }
 
-BatchResult RequestBatches::result_of(Worker& worker, const Requests& running, std::span<const std::string> lines) {
+template <class Input, class Answer>
+typename Batches<Input, Answer>::Result Batches<Input, Answer>::result_of(Worker& worker, const Requests& running,
+                                                                          std::span<const Input> lines) {
   const auto before_run = [&] {
     const bool is_awaited = is_any_awaited(running);
     const std::lock_guard lock(mutex_);
@@ -211,25 +228,26 @@ BatchResult RequestBatches::result_of(Worker& worker, const Requests& running, s
   try {
     before_run();
     const CancelScope scope(worker.stop);
-    return {BatchResult::Kind::answered, worker.executor.predict(lines, before_run), {}};
+    return {Result::Kind::answered, worker.executor.predict(lines, before_run), {}};
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) {
       const std::lock_guard lock(mutex_);
       const double seconds = std::chrono::duration<double>(options_.most_run).count();
-      return {BatchResult::Kind::too_late,
+      return {Result::Kind::too_late,
               {},
               is_over_ ? "the model was called off: the server ends"
                        : fmt::format("the model ran for more than {:g} s and was called off", seconds)};
     }
     const bool is_wrong = error.kind() == ErrorKind::argument || error.kind() == ErrorKind::file;
-    return {is_wrong ? BatchResult::Kind::wrong : BatchResult::Kind::failed, {}, error.what()};
+    return {is_wrong ? Result::Kind::wrong : Result::Kind::failed, {}, error.what()};
   } catch (const std::exception& error) {
-    return {BatchResult::Kind::failed, {}, error.what()};
+    return {Result::Kind::failed, {}, error.what()};
   }
 }
 
 // Calls off runs that take too long, and those that nobody waits for.
-void RequestBatches::keep_watch() noexcept {
+template <class Input, class Answer>
+void Batches<Input, Answer>::keep_watch() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     began_.wait(lock, [&] { return is_watch_over_ || running_ > 0; });
@@ -241,5 +259,8 @@ void RequestBatches::keep_watch() noexcept {
     began_.wait_for(lock, kLook, [&] { return is_watch_over_; });
   }
 }
+
+template class Batches<std::string, LineAnswer>;
+template class Batches<TensorCall, TensorAnswer>;
 
 }  // namespace paoding::cli

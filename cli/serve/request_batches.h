@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "cli/serve/tensor_call.h"
 #include "models/task.h"
 #include "paoding/cancellation.h"
 
@@ -35,22 +36,29 @@ struct LineAnswer {
   std::string remark = {};  // names the parts of the line that the model does not know
 };
 
-/// The outcome of a request.
-struct BatchResult {
-  enum class Kind { answered, wrong, failed, too_late };
-  Kind kind = Kind::answered;
-  std::vector<LineAnswer> answers = {};
-  std::string problem = {};
+/// How much of a batch an input is: a line is one.
+inline std::size_t lines_in(const std::string&) { return 1; }
+
+struct BatchCounts {
+  std::int64_t batches = 0, lines = 0, waiting_lines = 0, left_requests = 0;
 };
 
-class RequestBatches {
+/// Inputs are lines of text (or images), or calls with tensors: the end of this file names both.
+template <class Input, class Answer>
+class Batches {
  public:
+  /// The outcome of a request.
+  struct Result {
+    enum class Kind { answered, wrong, failed, too_late };
+    Kind kind = Kind::answered;
+    std::vector<Answer> answers = {};
+    std::string problem = {};
+  };
   /// Called before each run of the model, whose time begins then. Error (cancelled) when nobody waits for it.
   using BeforeRun = std::function<void()>;
-  /// Answers lines; called by one thread at a time, each its own, within a CancelScope.
-  using Predict =
-      std::function<std::vector<LineAnswer>(std::span<const std::string> lines, const BeforeRun& before_run)>;
-  using Done = std::function<void(BatchResult)>;
+  /// Answers inputs; called by one thread at a time, each its own, within a CancelScope.
+  using Predict = std::function<std::vector<Answer>(std::span<const Input> lines, const BeforeRun& before_run)>;
+  using Done = std::function<void(Result)>;
   using IsAwaited = std::function<bool()>;
 
   struct Executor {
@@ -59,27 +67,26 @@ class RequestBatches {
   };
 
   /// Starts a thread for each executor and returns when all have begun. Rethrows an exception of begin().
-  RequestBatches(const BatchOptions& options, std::vector<Executor> executors);
-  ~RequestBatches();
-  RequestBatches(const RequestBatches&) = delete;
-  RequestBatches& operator=(const RequestBatches&) = delete;
+  Batches(const BatchOptions& options, std::vector<Executor> executors);
+  ~Batches();
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
 
   /// `done` is called at most once, in another thread: not when nobody waits anymore, and not when there is no memory
   /// for a result; it is destroyed in any case. False, and no call, when too many lines wait.
   bool add(
-      std::vector<std::string> lines, Done done, IsAwaited is_awaited = [] { return true; });
+      std::vector<Input> lines, Done done, IsAwaited is_awaited = [] { return true; });
   /// Answers the requests that wait, and takes no more. Returns when it is done, however long the model runs.
   void finish();
 
-  struct Counts {
-    std::int64_t batches = 0, lines = 0, waiting_lines = 0, left_requests = 0;
-  };
+  using Counts = BatchCounts;
   Counts counts() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Request {
-    std::vector<std::string> lines;
+    std::vector<Input> lines;
+    std::size_t size;  // lines_in() of all of them
     Done done;
     IsAwaited is_awaited;
     Clock::time_point arrived;
@@ -101,7 +108,7 @@ class RequestBatches {
   void refuse_what_is_old(Requests* batch);
   void answer(Worker& worker, Requests batch) noexcept;
   void answer_all(Worker& worker, Requests& batch);
-  BatchResult result_of(Worker& worker, const Requests& running, std::span<const std::string> lines);
+  Result result_of(Worker& worker, const Requests& running, std::span<const Input> lines);
   void keep_watch() noexcept;
   Clock::time_point latest_end() const;
 
@@ -117,5 +124,11 @@ class RequestBatches {
   std::list<Worker> workers_;
   std::thread watch_;
 };
+
+using RequestBatches = Batches<std::string, LineAnswer>;
+using BatchResult = RequestBatches::Result;
+using TensorBatches = Batches<TensorCall, TensorAnswer>;
+extern template class Batches<std::string, LineAnswer>;
+extern template class Batches<TensorCall, TensorAnswer>;
 
 }  // namespace paoding::cli

@@ -25,7 +25,7 @@ void ServeMetrics::count(int status, std::chrono::nanoseconds latency) {
   nanoseconds_ += latency.count();
 }
 
-std::string ServeMetrics::text(const RequestBatches::Counts& batches, std::int64_t connections) const {
+std::string ServeMetrics::text(const BatchCounts& batches, std::int64_t connections) const {
   std::string text = header("requests_total", "counter", "Requests answered, by HTTP status.");
   for (std::size_t i = 0; i < kStatuses.size(); ++i) {
     text += fmt::format("paoding_requests_total{{code=\"{}\"}} {}\n", kStatuses[i], statuses_[i].load());

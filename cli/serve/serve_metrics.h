@@ -16,7 +16,7 @@ class ServeMetrics {
  public:
   /// A request was answered with this status, so long after it came; < 0: it was refused before it had come whole.
   void count(int status, std::chrono::nanoseconds latency);
-  std::string text(const RequestBatches::Counts& batches, std::int64_t connections) const;
+  std::string text(const BatchCounts& batches, std::int64_t connections) const;
   std::int64_t answered() const { return total_; }
 
  private:

@@ -37,11 +37,12 @@ pd::Parameters trained() {
 void save(const pd::Parameters& parameters, const std::filesystem::path& file) {
   pd::ModelFile model{.model = "sides",
                       .notes = {{"trained on", "points of a square"}},
+                      .batch = "rows",
                       .parameters = pd::values_of(parameters, pd::ParameterRole::model)};
   for (const std::int64_t rows : {1, 8, 64}) {
     pd::Graph g;
     g.fetch("chances", pd::softmax(classify(g, g.input("places", pd::f32, {rows, 2}))));
-    model.graphs[pd::graph_name("classify", {rows})] = pd::to_text(g);
+    model.graphs[pd::graph_name("classify", {{"rows", rows}})] = pd::to_text(g);
   }
   pd::save_model(file, model);
 }
@@ -71,7 +72,7 @@ void use(const std::filesystem::path& file) {
 void misuse(const std::filesystem::path& file) {
   const pd::Model model = pd::Model::load(file);
   try {
-    model.run("classify", {{"places", pd::Tensor(pd::f32, {5, 2})}});
+    model.run("classify", {{"places", pd::Tensor(pd::f32, {5, 3})}});
   } catch (const pd::Error& error) {
     std::cout << error.what() << "\n";
   }

@@ -87,7 +87,6 @@ from ._paoding import (
     random_uniform,
     restore,
     rms_norm,
-    save_model,
     save_safetensors,
     scaled_dot_product_attention,
     scatter_add,
@@ -111,6 +110,7 @@ from .functions import *
 from .ops import *
 from .numpy_names import *  # after ops, some of which it takes the names of
 from .programs import Function, Programs, function
+from .serving import save_model
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, u8, bool_ = DType.i64, DType.i32, DType.u8, DType.bool

@@ -79,8 +79,9 @@ SavedGraph saved_graph(nb::handle given, const std::string& name) {
 }
 
 void save(const std::filesystem::path& path, const nb::dict& graphs, nb::object parameters, const std::string& model,
-          const Texts& options, const Texts& notes, const nb::dict& files) {
+          const std::string& batch, const Texts& options, const Texts& notes, const nb::dict& files) {
   ModelFile file{.model = model, .options = options, .notes = notes};
+  file.batch = batch;
   std::map<std::string, SavedGraph> saved;
   for (auto [key, graph] : graphs) {
     const std::string name = name_of(key, "the name of a graph");
@@ -194,21 +195,21 @@ void bind_model(nb::module_& module) {
           "parameters", [](const Model& self) { return run_freely([&] { return values_of(self.parameters()); }); },
           "The weights' values by name, copied.")
       .def_prop_ro("name", [](const Model& self) { return self.file().model; })
+      .def_prop_ro(
+          "batch", [](const Model& self) { return self.file().batch; },
+          "The extent along which rows know nothing of each other; '' where the file says none.")
       .def_prop_ro("options", [](const Model& self) { return self.file().options; })
       .def_prop_ro("notes", [](const Model& self) { return self.file().notes; })
       .def_prop_ro(
           "files", [](const Model& self) { return files_of(self.file()); },
           nb::sig("def files(self) -> dict[str, bytes]"));
-  module.def(
-      "save_model", &save, "path"_a, "graphs"_a, "parameters"_a = nb::none(), nb::kw_only(), "model"_a = "",
-      "options"_a = Texts{}, "notes"_a = Texts{}, "files"_a = nb::dict(),
-      nb::sig("def save_model(path: str | os.PathLike[str], graphs: dict[str, Graph] | dict[str, GraphText] | "
-              "dict[str, Graph | GraphText], parameters: Parameters | "
-              "dict[str, typing.Any] | None = None, *, model: str = '', options: dict[str, str] = {}, notes: "
-              "dict[str, str] = {}, files: dict[str, bytes] = {}) -> None"),
-      "Writes graphs without training's dropout, by entry point (`entry[2,3]` where one has several, by shape; a "
-      "GraphText is one of every size), and of `parameters` those that they read, into one file, which appears "
-      "whole or not at all.");
+  module.def("_save_model", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
+             "options"_a, "notes"_a, "files"_a,
+             nb::sig("def _save_model(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
+                     "Parameters | "
+                     "collections.abc.Mapping[str, typing.Any] | None, *, model: str, batch: str, options: dict[str, "
+                     "str], notes: dict[str, str], files: dict[str, bytes]) -> None"),
+             "Of paoding.save_model, of graphs and texts alone.");
 }
 
 }  // namespace paoding::python

@@ -16,6 +16,7 @@ PACKAGE = str(pathlib.Path(paoding.__file__).parents[1])
 FOLDER = pathlib.Path(__file__).parents[1] / 'examples'
 
 
+# Those of the guide and the how-tos run in test_guide.py, with their output.
 @pytest.mark.parametrize('path', sorted(FOLDER.glob('*.py')), ids=lambda path: path.stem)
 def test_an_example_runs(path):
     if 'torch' in path.stem:
@@ -31,7 +32,7 @@ def test_types_are_strict():
     if importlib.util.find_spec('mypy') is None:
         pytest.skip('no mypy here (make deps-python)')
     has_torch = importlib.util.find_spec('torch') is not None
-    checked = [str(path) for path in sorted(FOLDER.glob('*.py')) if has_torch or 'torch' not in path.stem]
+    checked = [str(path) for path in sorted(FOLDER.rglob('*.py')) if has_torch or 'torch' not in path.stem]
     if has_torch:
         checked = ['--untyped-calls-exclude=torch', *checked]  # of its own functions some have no types
     done = subprocess.run(

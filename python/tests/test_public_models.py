@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch  # noqa: E402
 
 import paoding.torch as pt
 

@@ -13,7 +13,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch  # noqa: E402
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import paoding.torch as pt
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_said():
         ours(torch.randn(6, 3, 4))
     with pytest.raises(RuntimeError, match='Expected hidden size'):
         ours(torch.randn(6, 3, 5), (torch.zeros(1, 2, 7), torch.zeros(1, 2, 7)))
-    with pytest.raises(TypeError, match='no dtype of recurrent layers'):
+    with pytest.raises(ValueError, match='does not match weight dtype'):
         ours(torch.zeros(6, 3, 5, dtype=torch.int64))
     with pytest.raises(RuntimeError, match='one for each row'):
         ours(torch.randn(6, 3, 5), lengths=torch.tensor([1, 2]))

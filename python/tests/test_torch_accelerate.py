@@ -85,3 +85,60 @@ def test_weights_that_hooks_make_are_read():
         for module in (ours, theirs):
             module.weight_hh_l0_g *= 2
     torch.testing.assert_close(flat(ours(x)), flat(theirs(x)), rtol=1e-4, atol=1e-5)
+
+
+class Cells(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(4, 8)
+        self.gated = torch.nn.GRUCell(4, 8)
+        self.layer = torch.nn.GRU(4, 8)
+
+
+def test_cells_are_left_and_reported_without_a_warning(recwarn):
+    model, report = pt.accelerate(Cells(), return_report=True)
+    assert report.changed == {'layer': 'GRU'} and type(model.cell) is torch.nn.LSTMCell
+    assert 'is one step a call' in report.left['cell'] and report.left['gated'].endswith('is a torch.nn.GRU')
+    pt.accelerate(Cells())
+    assert not recwarn.list
+
+
+def test_restore_takes_it_back_and_leaves_parameters_as_they_are():
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({'a': torch.nn.LSTM(4, 8), 'b': torch.nn.GRU(4, 8), 'c': torch.nn.RNN(4, 8), 'd': torch.nn.LSTM(4, 8)})
+    torch.nn.utils.parametrizations.weight_norm(model['d'], 'weight_hh_l0')
+    model['e'] = type('Own', (pt.LSTM,), {})(4, 8)
+    x = torch.randn(5, 3, 4)
+    kinds = {name: type(each) for name, each in model.items()}
+    before = {name: each(x)[0] for name, each in model.items()}
+    weights = [each.data_ptr() for each in model.parameters()]
+    pt.accelerate(model)
+    assert all(isinstance(model[name], pt.LSTM) for name in 'ad')
+    same, report = pt.restore(model, return_report=True)
+    assert same is model and [each.data_ptr() for each in model.parameters()] == weights
+    assert report.changed == {'a': 'LSTM', 'b': 'GRU', 'c': 'RNN', 'd': 'LSTM'} and 'Own' in report.left['e']
+    assert str(report).startswith('a: a torch.nn.LSTM now')
+    assert {name: type(model[name]) for name in 'abce'} == {name: kinds[name] for name in 'abce'}
+    assert isinstance(model['d'], torch.nn.LSTM) and torch.nn.utils.parametrize.is_parametrized(model['d'])
+    for name, each in model.items():
+        torch.testing.assert_close(each(x)[0], before[name])
+    assert pt.restore(pt.LSTM(4, 8)).__class__ is torch.nn.LSTM
+
+
+def test_the_profiler_of_torch_names_the_layer():
+    layer, x = pt.GRU(4, 8, bidirectional=True), torch.randn(5, 3, 4)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        layer(x)[0].sum().backward()
+    rows = {each.key: each.count for each in profiler.key_averages()}
+    assert rows['paoding.torch.GRU(4, 8, bidirectional=True)'] == 1
+
+
+def test_inputs_of_another_dtype_are_refused_as_torch_nn_does():
+    with pytest.raises(ValueError, match='Convert input: input.to.torch.float32.'):
+        pt.LSTM(4, 8)(torch.randn(5, 3, 4, dtype=torch.float64))
+
+
+def test_the_meta_device_gives_shapes():
+    layer = pt.LSTM(4, 8, num_layers=2, device='meta')
+    output, (h, c) = layer(torch.zeros(5, 3, 4, device='meta'))
+    assert output.shape == (5, 3, 8) and h.shape == c.shape == (2, 3, 8) and output.device.type == 'meta'

@@ -410,7 +410,7 @@ def test_what_does_not_fit_is_said():
         ours(x.cpu())
     with pytest.raises(RuntimeError, match='not at the same device'):
         pt.LSTM(5, 7)(x)
-    with pytest.raises(TypeError, match='no dtype of recurrent layers'):
+    with pytest.raises(ValueError, match='does not match weight dtype'):
         ours(x.to(torch.int64))
     close(ours(x.transpose(0, 1).contiguous().transpose(0, 1))[0], ours(x)[0], 0)  # strides are followed
     shifted = torch.empty(6 * 3 * 5 + 1, device='cuda')[1:].view(6, 3, 5).copy_(x)  # so are odd addresses

@@ -7,7 +7,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch  # noqa: E402
 from torch.nn.utils.rnn import PackedSequence
 
 import paoding.torch as pt

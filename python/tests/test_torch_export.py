@@ -251,3 +251,20 @@ def test_the_how_to_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert shown is not None and len(blocks) == 2
     assert str(module.written).splitlines()[:3] == shown.group(1).splitlines()[:3]
     assert re.search(r'`(slice.*?)`', text).group(1).replace('%15.0', '') in re.sub(r'%[\d.]+', '', (tmp_path / 'classifier.pd').read_bytes().decode('latin-1'))  # type: ignore[union-attr]
+
+
+def test_a_file_that_says_its_batch_takes_any_number_of_rows(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).eval()
+    path = tmp_path / 'model.pd'
+    pt.export(
+        model, (torch.randn(4, 4),), path, dynamic_shapes=({0: ('rows', 1, 16)},), results=['y'], batch='rows'
+    )
+    loaded = pd.Model.load(path)
+    assert loaded.batch == 'rows'
+    (inputs,) = loaded.inputs('run')
+    for rows in (1, 3, 16, 40):
+        x = torch.randn(rows, 4)
+        made = torch.from_numpy(loaded.run({next(iter(inputs)): x})['y'].numpy())
+        torch.testing.assert_close(made, model(x), atol=1e-5, rtol=1e-5)
+    with pytest.raises(pd.ArgumentError, match='no graph has this extent; there are: rows'):
+        pt.export(model, (torch.randn(4, 4),), path, dynamic_shapes=({0: 'rows'},), batch='batch')

@@ -8,7 +8,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch  # noqa: E402
 
 from paoding.torch import _kernels, _memory
 from paoding.torch._recurrence import saved_values

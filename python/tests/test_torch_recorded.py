@@ -10,7 +10,7 @@ import pytest
 
 import paoding as pd
 
-torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
+from torch_or_skip import torch  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 

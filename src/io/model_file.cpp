@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "io/manifest.h"
+#include "io/model_signature.h"
 #include "io/safetensors.h"
 #include "paoding/graph_text.h"
 #include "paoding/model.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::string_view kModelFormat = "paoding model", kModelVersion = "1";
 constexpr std::string_view kFile = "file:", kGraph = "graph:", kOption = "option:", kNote = "note:";
 constexpr const char* kSeal = "crc32";
+constexpr const char* kBatch = "batch";
 constexpr std::string_view kFileSeal = "crc32:";  // of an option
 using Texts = std::map<std::string, std::string>;
 
@@ -94,6 +96,8 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
     const auto rest = [&key = key](std::string_view prefix) { return key.substr(prefix.size()); };
     if (key == "model")
       model.model = text;
+    else if (key == kBatch)
+      model.batch = text;
     else if (key.starts_with(kGraph))
       model.graphs[rest(kGraph)] = text;
     else if (key.starts_with(kOption))
@@ -197,6 +201,14 @@ std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& 
   return fmt::format("{}[{}]", entry, fmt::join(shape, ","));
 }
 
+std::string graph_name(std::string_view entry, const Sizes& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes.entries()) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, size);
+  }
+  return fmt::format("{}[{}]", entry, text);
+}
+
 void save_model(const std::filesystem::path& path, const ModelFile& model) {
   if (model.graphs.empty()) fail(ErrorKind::argument, "{}: a model has at least one graph", path.string());
   Texts texts{{"format", std::string(kModelFormat)}, {"version", std::string(kModelVersion)}, {"model", model.model}};
@@ -207,6 +219,15 @@ void save_model(const std::filesystem::path& path, const ModelFile& model) {
   add(kOption, model.options);
   add(kNote, model.notes);
   for (const auto& [name, text] : model.graphs) check_graph(path.string(), name, model);
+  if (!model.batch.empty()) {
+    texts[kBatch] = model.batch;
+    try {
+      check_batch(model);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::argument) throw;
+      fail(ErrorKind::argument, "{}: {}", path.string(), error.what());
+    }
+  }
   std::map<std::string, Tensor> tensors = model.parameters;
   for (const auto& [name, tensor] : model.parameters) {
     if (name.starts_with(kFile)) {

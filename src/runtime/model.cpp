@@ -3,6 +3,7 @@
 #include "paoding/model.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -14,10 +15,12 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "io/model_file.h"
+#include "io/model_signature.h"
 #include "paoding/cancellation.h"
 #include "paoding/checkpoint.h"
 #include "paoding/graph_text.h"
 #include "paoding/programs.h"
+#include "runtime/batch_rows.h"
 
 namespace paoding {
 namespace {
@@ -37,8 +40,6 @@ std::string text_of(const Types& types) {
   }
   return text;
 }
-
-std::string_view entry_of(std::string_view graph_name) { return graph_name.substr(0, graph_name.find('[')); }
 
 }  // namespace
 
@@ -68,6 +69,7 @@ struct Model::State {
       declare(*entries[graph_name].graph, &all);
     }
     check_names();
+    make_signatures();
     try {
       // This comes before memory is taken for them: a graph can claim parameters of any size at no cost to the file.
       check_restorable(all, file.parameters, true);
@@ -97,9 +99,11 @@ struct Model::State {
     }
   }
 
-  // The numbers of "search[12,64]"; none when the name has no such brackets.
+  // The numbers of "search[12,64]" and "search[time=12,batch=64]"; none when the name has no such brackets.
   static std::set<std::int64_t> shape_of(std::string_view graph_name) {
     std::set<std::int64_t> numbers;
+    for (const auto& [extent, size] : named_sizes(graph_name)) numbers.insert(size);
+    if (!numbers.empty()) return numbers;
     const std::size_t open = graph_name.find('[');
     if (open == graph_name.npos || !graph_name.ends_with(']')) return {};
     std::string_view rest = graph_name.substr(open + 1);
@@ -156,10 +160,108 @@ struct Model::State {
     }
   }
 
+  // Where a file says its batch, an entry point without a signature is an error of the file.
+  void make_signatures() {
+    try {
+      check_batch(file);
+      for (const std::string& entry : entry_names()) {
+        const ModelSignature made = file.batch.empty() ? ModelSignature{} : signature_of(sized_of(entry), file.batch);
+        if (made.has_batch) batched.emplace(entry, made);
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::argument) throw;
+      fail(ErrorKind::file, "{}: {}", name, error.what());
+    }
+  }
+
+  std::vector<SizedGraph> sized_of(std::string_view entry) const {
+    std::vector<SizedGraph> graphs;
+    for (const auto& [graph_name, text] : file.graphs) {
+      if (entry_of(graph_name) != entry) continue;
+      for (SizedGraph& each : sized_graphs(graph_name, GraphText(text))) graphs.push_back(std::move(each));
+    }
+    if (graphs.empty()) no_entry(entry);
+    return graphs;
+  }
+
+  // The signature by which calls of an entry point may have any number of rows; null: they may not.
+  const ModelSignature* rows_of_calls(std::string_view entry) const {
+    const auto found = batched.find(entry);
+    return found == batched.end() ? nullptr : &found->second;
+  }
+
+  // The rows of a call.
+  std::int64_t rows_in(std::string_view entry, const ModelSignature& signature, const Types& given) const {
+    std::int64_t rows = -1;
+    const std::string* first = nullptr;
+    for (const ModelTensor& input : signature.inputs) {
+      const auto fed = given.find(input.name);
+      if (input.batch_axis < 0 || fed == given.end() || fed->second.shape.rank() != std::ssize(input.shape)) continue;
+      const std::int64_t here = fed->second.shape[input.batch_axis];
+      if (first != nullptr && here != rows) {
+        fail(ErrorKind::shape, "{}: '{}': {} is {} in '{}' and {} in '{}'", name, one_line(entry), one_line(file.batch),
+             rows, one_line(*first), here, one_line(input.name));
+      }
+      rows = here;
+      first = &input.name;
+    }
+    return rows;
+  }
+
+  // The types of a call with as many rows as a graph takes.
+  static Types with_rows(const ModelSignature& signature, Types types, std::int64_t rows) {
+    for (const ModelTensor& input : signature.inputs) {
+      const auto fed = types.find(input.name);
+      if (input.batch_axis < 0 || fed == types.end() || fed->second.shape.rank() != std::ssize(input.shape)) continue;
+      fed->second.shape = fed->second.shape.with_dim(input.batch_axis, rows);
+    }
+    return types;
+  }
+
+  // The rows that graphs take of calls like this: those of the smallest that holds `rows`, else the most; 0: no graph
+  // is for such a call.
+  std::int64_t rows_for(std::string_view entry, const ModelSignature& signature, const Types& given,
+                        std::int64_t rows) const {
+    std::int64_t enough = 0, most = 0;
+    const auto consider = [&](std::int64_t size) {
+      most = std::max(most, size);
+      if (size >= rows && (enough == 0 || size < enough)) enough = size;
+    };
+    for (const auto& [graph_name, each] : entries) {
+      if (entry_of(graph_name) != entry) continue;
+      if (!each.family) {
+        const std::map<std::string, std::int64_t> sizes = named_sizes(graph_name);
+        const std::int64_t size = sizes.at(file.batch);
+        if (size > 0 && each.inputs == with_rows(signature, given, size)) consider(size);
+        continue;
+      }
+      if (!std::equal(given.begin(), given.end(), each.inputs.begin(), each.inputs.end(), alike)) continue;
+      const ExtentSpec& batch =
+          each.family->extents().specs()[static_cast<std::size_t>(each.family->extents().index_of(file.batch))];
+      const auto bucket_of = [&](std::int64_t tried) -> std::int64_t {  // 0: there is none
+        if (tried < 1 || tried < batch.minimum || tried > batch.maximum) return 0;
+        const Extents& extents = each.family->extents();
+        try {
+          const Extents::Key bucket = extents.bucket_of(each.family->sizes_of(with_rows(signature, given, tried)));
+          return bucket[static_cast<std::size_t>(extents.index_of(file.batch))];
+        } catch (const Error& error) {
+          if (error.kind() != ErrorKind::shape) throw;
+          return 0;
+        }
+      };
+      // Where every size is a bucket, powers of two keep the number of programs small.
+      const std::int64_t exact = rows >= 1 && bucket_of(rows) == rows && bucket_of(rows + 1) == rows + 1
+                                     ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
+                                     : rows;
+      for (const std::int64_t tried : {exact, std::int64_t{1}, batch.minimum, batch.maximum}) {
+        if (const std::int64_t size = bucket_of(tried); size > 0) consider(size);
+      }
+    }
+    return enough > 0 ? enough : most;
+  }
+
   // Graphs whose inputs are these come first, then texts with extents.
-  Call call_for(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
-    Types given;
-    for (const auto& [input, tensor] : feeds) given[input] = tensor.type();
+  Call call_for(std::string_view entry, const Types& given) const {
     bool is_there = false, has_names = false;
     std::string takes;
     std::int64_t position = -1, of_family = -1;
@@ -210,6 +312,25 @@ struct Model::State {
     return made_now;
   }
 
+  // Every bucket, or where there are more than an executor keeps the smallest.
+  std::vector<Extents::Key> few_buckets(const Extents& extents) const {
+    const std::int64_t most = made_executor()->keeps_at_most();
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < extents.specs().size() && count <= most; ++i) {
+      const ExtentSpec& spec = extents.specs()[i];
+      if (spec.maximum - spec.minimum >= static_cast<std::int64_t>(Extents::kMostListed))
+        return std::vector<Extents::Key>{extents.smallest()};
+      count *= std::ssize(extents.buckets(i));
+    }
+    return count <= most ? extents.every_bucket() : std::vector<Extents::Key>{extents.smallest()};
+  }
+
+  struct Plan;
+  Plan plan_for(std::string_view entry, const Types& given) const;
+  std::map<std::string, Tensor> run_call(const Call& call, const std::map<std::string, Tensor>& feeds);
+  std::map<std::string, Tensor> run_rows(std::string_view entry, const ModelSignature& signature, std::int64_t rows,
+                                         const std::map<std::string, Tensor>& feeds);
+
   [[noreturn]] void no_entry(std::string_view entry) const {
     fail(ErrorKind::argument, "{}: there is no entry point '{}'; there are: {}", name, one_line(entry),
          one_line(entry_names()));
@@ -255,9 +376,10 @@ struct Model::State {
   std::string name;
   ModelFile file;
   ModelOptions options;
-  std::map<std::string, Entry, std::less<>> entries;  // by graph name
+  std::map<std::string, Entry, std::less<>> entries;           // by graph name
+  std::map<std::string, ModelSignature, std::less<>> batched;  // entry points that take any number of rows
   std::optional<Parameters> parameters;
-  std::mutex mutex;
+  std::mutex mutex, preparing;
   std::condition_variable given_back;
   std::vector<std::unique_ptr<Executor>> idle;  // the one used last at the end
   int made = 0;
@@ -289,6 +411,16 @@ std::vector<std::map<std::string, Type>> Model::inputs(std::string_view entry) c
   return all;
 }
 
+ModelSignature Model::signature(std::string_view entry) const {
+  const std::vector<SizedGraph> graphs = state_->sized_of(entry);
+  try {
+    return signature_of(graphs, file().batch);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::argument) throw;
+    fail(ErrorKind::argument, "{}: {}", state_->name, error.what());
+  }
+}
+
 std::unique_ptr<Graph> Model::graph(std::string_view name) const {
   const auto found = state_->entries.find(name);
   if (found != state_->entries.end()) {
@@ -306,15 +438,105 @@ std::unique_ptr<Graph> Model::graph(std::string_view name) const {
        one_line(others));
 }
 
-std::map<std::string, Tensor> Model::run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
-  const State::Call call = state_->call_for(entry, feeds);
+namespace {
+
+std::map<std::string, Type> types_of(const std::map<std::string, Tensor>& feeds) {
+  std::map<std::string, Type> types;
+  for (const auto& [input, tensor] : feeds) types[input] = tensor.type();
+  return types;
+}
+
+}  // namespace
+
+// How a call becomes runs: one graph, or, by rows, graphs of `size` rows, one after the other.
+struct Model::State::Plan {
+  std::optional<Call> whole;
+  const ModelSignature* signature = nullptr;
+  std::int64_t rows = 0;
+};
+
+Model::State::Plan Model::State::plan_for(std::string_view entry, const Types& given) const {
+  const ModelSignature* const signature = rows_of_calls(entry);
+  if (signature == nullptr) return {call_for(entry, given)};
+  const std::int64_t rows = rows_in(entry, *signature, given);
+  const std::int64_t size = rows < 0 ? 0 : rows_for(entry, *signature, given, rows);
+  if (size == 0 || size == rows) return {call_for(entry, given)};
+  call_for(entry, with_rows(*signature, given, size));  // an error where more is wrong than the rows
+  return {std::nullopt, signature, rows};
+}
+
+std::map<std::string, Tensor> Model::State::run_call(const Call& call, const std::map<std::string, Tensor>& feeds) {
   // A call that throws leaves an executor that can be used again: a Program does.
   struct Taken {
     State& state;
-    std::unique_ptr<State::Executor> executor;
+    std::unique_ptr<Executor> executor;
     ~Taken() { state.give_back(std::move(executor)); }
-  } taken{*state_, state_->take(call)};
+  } taken{*this, take(call)};
   return taken.executor->at(call).run(feeds);
+}
+
+std::map<std::string, Tensor> Model::State::run_rows(std::string_view entry, const ModelSignature& signature,
+                                                     std::int64_t rows, const std::map<std::string, Tensor>& feeds) {
+  const Types given = types_of(feeds);
+  std::map<std::string, std::vector<Tensor>> parts;
+  std::int64_t from = 0;
+  do {
+    const std::int64_t size = rows_for(entry, signature, given, rows - from), count = std::min(size, rows - from);
+    std::map<std::string, Tensor> some = feeds;
+    for (const ModelTensor& input : signature.inputs) {
+      if (input.batch_axis < 0) continue;
+      Tensor& fed = some.at(input.name);
+      fed = rows_of(fed, input.batch_axis, from, count, size);
+    }
+    const std::map<std::string, Tensor> found = run_call(call_for(entry, with_rows(signature, given, size)), some);
+    for (const ModelTensor& result : signature.results) {
+      parts[result.name].push_back(rows_of(found.at(result.name), result.batch_axis, 0, count, count));
+    }
+    from += count;
+  } while (from < rows);
+  std::map<std::string, Tensor> results;
+  for (const ModelTensor& result : signature.results) {
+    const std::vector<Tensor>& all = parts.at(result.name);
+    results[result.name] = all.size() == 1 ? all[0] : joined_rows(all, result.batch_axis);
+  }
+  return results;
+}
+
+std::map<std::string, Tensor> Model::run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
+  const State::Plan plan = state_->plan_for(entry, types_of(feeds));
+  return plan.whole ? state_->run_call(*plan.whole, feeds) : state_->run_rows(entry, *plan.signature, plan.rows, feeds);
+}
+
+void Model::check(std::string_view entry, const std::map<std::string, Type>& feeds) const {
+  state_->plan_for(entry, feeds);
+}
+
+void Model::prepare() const {
+  std::vector<State::Call> calls;
+  for (std::int64_t position = 0; const auto& [graph_name, entry] : state_->entries) {
+    State::Call call{position++};
+    if (!entry.family) {
+      calls.push_back(call);
+      continue;
+    }
+    const std::vector<Extents::Key> buckets = state_->few_buckets(entry.family->extents());
+    for (const Extents::Key& bucket : buckets) {
+      calls.push_back(call);
+      calls.back().insert(calls.back().end(), bucket.begin(), bucket.end());
+    }
+  }
+  const std::lock_guard lock(state_->preparing);
+  struct Held {
+    State& state;
+    std::vector<std::unique_ptr<State::Executor>> all;
+    ~Held() {
+      for (auto& each : all) state.give_back(std::move(each));
+    }
+  } held{*state_, {}};
+  for (int i = 0; i < state_->options.executors; ++i) {
+    held.all.push_back(state_->take(calls[0]));
+    for (const State::Call& call : calls) held.all.back()->at(call);
+  }
 }
 
 std::map<std::string, Tensor> Model::run(const std::map<std::string, Tensor>& feeds) const {

@@ -5,6 +5,7 @@ import paoding.torch
 
 lstm = paoding.torch.LSTM(80, 256, num_layers=2)        # constructor, state_dict and call as torch.nn.LSTM's
 paoding.torch.accelerate(model)                         # every torch.nn.LSTM, GRU and RNN of a model
+paoding.torch.restore(model)                            # and back
 lerp = paoding.torch.function(graph)                    # a graph, with its gradient
 fast = torch.compile(model, backend='paoding')          # any model; what does not fit stays PyTorch's
 print(paoding.torch.explain(model, x))                  # and why
@@ -17,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._accelerate import Report, accelerate
+from ._accelerate import Report, accelerate, restore
 from ._faults import synchronize
 from ._function import function
 from ._modules import GRU, LSTM, RNN
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from .compiler import Explanation, Exported
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'export', 'function', 'synchronize']
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'export', 'function', 'restore', 'synchronize']
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
@@ -48,6 +49,7 @@ def export(
     dynamic_shapes: Any = None,
     results: Sequence[str] | None = None,
     entry: str = 'run',
+    batch: str = '',
     check: bool = True,
 ) -> Exported:
     """Writes a model, as model(*args, **kwargs) calls it, to a file that `paoding serve`, pd.Model and C++ run without Python or
@@ -56,7 +58,8 @@ def export(
     The model is in evaluation mode. `dynamic_shapes` says which sizes may vary, as in torch.export: by the name of an
     argument, or in their order, the axes; an axis has a name ('time'), ('time', minimum, maximum), or a torch.export.Dim.
     Sizes with one name are one size. The example has 2 or more of each. `results` names what the model gives (else the keys of
-    its dict, or result, result1 ..); `entry` is the graph's name in the file. Where `check` is, the file is run on the CPU beside
+    its dict, or result, result1 ..); `entry` is the graph's name in the file, and `batch` the size whose
+    rows know nothing of each other: the server answers requests together along it. Where `check` is, the file is run on the CPU beside
     the model with `args`.
 
     Errors: (argument) a model in training mode, sizes that do not fit, or results that differ by more than rounding does (f32:
@@ -65,5 +68,13 @@ def export(
     from .compiler import export as of_compiler
 
     return of_compiler(
-        model, args, path, kwargs=kwargs, dynamic_shapes=dynamic_shapes, results=results, entry=entry, check=check
+        model,
+        args,
+        path,
+        kwargs=kwargs,
+        dynamic_shapes=dynamic_shapes,
+        results=results,
+        entry=entry,
+        batch=batch,
+        check=check,
     )

@@ -28,6 +28,8 @@ def layers_forward(module: Any, input: Any, hx: Any = None, lengths: Tensor | No
         # A module that torch.fx does not look into, as those of torch.nn are.
         tracer: Any = input.tracer
         return tracer.create_proxy('call_module', tracer.path_of_module(module), (input, hx, lengths), {})
+    if isinstance(hx, list):
+        hx = tuple(hx)
     if input.dim() not in (2, 3):
         raise ValueError(f'LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead')
     is_batched = input.dim() == 3
@@ -35,7 +37,7 @@ def layers_forward(module: Any, input: Any, hx: Any = None, lengths: Tensor | No
         input = input.unsqueeze(0 if module.batch_first else 1)
         hx = None if hx is None else each_state(hx, lambda state: state.unsqueeze(1))
     xs = input.transpose(0, 1) if module.batch_first else input
-    way = way_of((xs,))
+    way = _way_of(xs)
     if lengths is not None:
         if way != 'traced' and tuple(lengths.shape) != (xs.shape[1],):
             raise RuntimeError(
@@ -52,11 +54,16 @@ def layers_forward(module: Any, input: Any, hx: Any = None, lengths: Tensor | No
     return output, last
 
 
+def _way_of(xs: Tensor) -> Way:
+    """On other devices, the meta device of shapes without values as an example, layers are PyTorch's own ops."""
+    return way_of((xs,)) if xs.device.type in ('cpu', 'cuda') else 'traced'
+
+
 def _packed(module: Any, input: PackedSequence, hx: Any) -> Any:
     data, batch_sizes, sorted_indices, unsorted_indices = input
     if hx is not None and sorted_indices is not None:
         hx = each_state(hx, lambda state: state.index_select(1, sorted_indices))
-    way = way_of((data,))
+    way = _way_of(data)
     if way == 'traced':
         data, last = packed_by_torchs_layers(module, data, batch_sizes, hx)
     else:
@@ -76,6 +83,8 @@ def _layers(module: Any, xs: Tensor, hx: Any, lengths: Tensor | None, way: Way) 
     _check(module, xs, hx, count)
     if torch.is_autocast_enabled(xs.device.type):
         xs = xs.to(torch.get_autocast_dtype(xs.device.type))
+    else:
+        _check_dtype(module, xs)
     h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
     ends_h: list[Tensor] = []
     ends_c: list[Any] = []
@@ -114,6 +123,15 @@ def _check(module: Any, xs: Tensor, hx: Any, count: int) -> None:
         wanted = (count, batch, width)
         if tuple(state.shape) != wanted:
             raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
+
+
+def _check_dtype(module: Any, xs: Tensor) -> None:
+    weights = parameter_of(module, 'weight_ih_l0').dtype
+    if xs.dtype != weights:
+        raise ValueError(
+            f'RNN input dtype ({xs.dtype}) does not match weight dtype ({weights}). Convert input: input.to({weights}), '
+            f'or convert model: model.to({xs.dtype})'
+        )
 
 
 def _direction(
@@ -177,7 +195,10 @@ class _Recurrent(torch.nn.RNNBase):
     torch.nn.LSTM and its like themselves, since torch.compile does not go into those."""
 
     def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
-        return layers_forward(self, input, hx, lengths)
+        if torch.compiler.is_compiling() or not torch.autograd._profiler_enabled():
+            return layers_forward(self, input, hx, lengths)
+        with torch.autograd.profiler.record_function(f'paoding.torch.{self}'):
+            return layers_forward(self, input, hx, lengths)
 
     def __prepare_scriptable__(self) -> torch.nn.Module:
         """What torch.jit.script makes of it, in the model too: torch.nn's layer, with these parameters."""

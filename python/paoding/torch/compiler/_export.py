@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _paoding
-from ..._paoding import Graph, GraphText, Model
+from ..._paoding import GraphText, Model
 from ...errors import ArgumentError, Error, UnsupportedError
+from ...serving import save_model
 from ._named_sizes import NamedSizes
 from ._recurrent import compiling_for_paoding
 from ._settings import decompositions
@@ -44,7 +44,7 @@ class Exported:
 
     def __str__(self) -> str:
         takes = ', '.join(f'{name} {kind}' for name, kind in self.inputs.items())
-        lines = [f'{self.path}: {self.entry}({takes}) gives {", ".join(self.results)}; {self.nodes} ops']
+        lines = [f"{self.path}: {self.entry}({takes}) gives {', '.join(self.results)}; {self.nodes} of PyTorch's ops"]
         lines += [f'  {name} is {low} to {high}' for name, (low, high) in self.extents.items()]
         for sizes, difference in self.differences:
             at = ', '.join(f'{name}={size}' for name, size in sizes.items()) or 'the sizes of the example'
@@ -61,6 +61,7 @@ def export(
     dynamic_shapes: Any = None,
     results: Sequence[str] | None = None,
     entry: str = 'run',
+    batch: str = '',
     check: bool = True,
 ) -> Exported:
     """paoding.torch.export, which says what it does."""
@@ -79,9 +80,9 @@ def export(
     sizes = NamedSizes.of(model, given, more, dynamic_shapes)
     traced = TracedProgram(_traced(model, given, more, sizes), sizes, results)
     text, sizes = _text_of(traced, sizes)
-    graphs: dict[str, Graph | GraphText] = {entry: GraphText(text)}
+    graphs = {entry: GraphText(text)}
     notes = {'made of': f'{type(model).__module__}.{type(model).__qualname__} by PyTorch {torch.__version__}'}
-    _paoding.save_model(path, graphs, traced.parameters, notes=notes)
+    save_model(path, graphs, traced.parameters, batch=batch, notes=notes)
     return Exported(
         path=Path(path),
         entry=entry,
