@@ -110,7 +110,7 @@ from .errors import (
 from .functions import *
 from .ops import *
 from .numpy_names import *  # after ops, some of which it takes the names of
-from .programs import Function, Programs, function
+from .programs import Function, Programs, TracedFunction, function
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, u8, bool_ = DType.i64, DType.i32, DType.u8, DType.bool
@@ -211,6 +211,7 @@ __all__ = [
     'ShapeError',
     'step_decay',
     'Tensor',
+    'TracedFunction',
     'TrainingStep',
     'u8',
     'UnsupportedError',
