@@ -112,59 +112,41 @@ void bind_norm_layers(nb::module_& module) {
   bind_value_of(batch_norm, "running_variance", &nn::BatchNorm::running_variance);
 }
 
-void bind_attention_layer(nb::module_& module) {
-  layer_class<nn::MultiHeadAttention>(module, "MultiHeadAttention", "Attention of several heads (Vaswani et al. 2017).")
-      .def(
-          "__init__",
-          [](Kept<nn::MultiHeadAttention>* self, const std::string& name, std::int64_t width, std::int64_t heads,
-             std::int64_t key_width, std::int64_t value_width, bool bias, double dropout, bool training,
-             nb::object dtype, const MaybeGraph& graph) {
-            construct(self, layer_graph_of(graph, "MultiHeadAttention"), name, width, heads,
-                      nn::MultiHeadAttentionOptions{.key_width = key_width,
-                                                    .value_width = value_width,
-                                                    .bias = bias,
-                                                    .dropout = dropout,
-                                                    .training = training,
-                                                    .dtype = dtype_of(dtype)});
-          },
-          "name"_a, "width"_a, "heads"_a, nb::kw_only(), "key_width"_a = 0, "value_width"_a = 0, "bias"_a = true,
-          "dropout"_a = 0.0, "training"_a = true, "dtype"_a = DType::f32, "graph"_a = nb::none(),
-          nb::sig("def __init__(self, name: str, width: int, heads: int, *, key_width: int = 0, value_width: int = 0, "
-                  "bias: bool = True, dropout: float = 0, training: bool = True, dtype: DType | str = 'f32', "
-                  "graph: Graph | None = None) -> None"))
-      .def(
-          "__call__",
-          [](const Kept<nn::MultiHeadAttention>& self, const ValueHandle& queries, const MaybeValue& keys,
-             const MaybeValue& values, const MaybeValue& mask, const MaybeValue& lengths, bool causal) {
-            self.owner->get();
-            const Value query = queries, key = keys ? Value(*keys) : query, value = values ? Value(*values) : key;
-            return wrap(self.layer(query, key, value, attention_of(mask, lengths, causal, 0, 0)));
-          },
-          "queries"_a, "keys"_a = nb::none(), "values"_a = nb::none(), "mask"_a = nb::none(), "lengths"_a = nb::none(),
-          "causal"_a = false);
-}
-
 template <class Layer>
 void bind_recurrent_layer(nb::module_& module, const char* name) {
   const char* sig =
       "def __init__(self, name: str, inputs: int, hidden: int, *, layers: int = 1, bidirectional: bool = False, "
-      "dropout: float = 0, training: bool = True, "
+      "dropout: float = 0, recurrent_dropout: float = 0, zoneout_h: float = 0, zoneout_c: float = 0, training: bool = "
+      "True, recompute: int = 0, "
       "projection: int = 0, reset_after: bool = True, relu: bool = False, dtype: DType | str = 'f32', initial: "
       "Initializer | None = None, forget_bias: float = 0, graph: Graph | None = None) -> None";
   layer_class<Layer>(
       module, name,
-      "A stack of recurrent layers over [T, B, inputs]; `dropout` between them, nothing is dropped without `training`.")
+      "A stack of recurrent layers over [T, B, inputs]: outputs [T, B, hidden], twice as wide where "
+      "`bidirectional`.\n\n"
+      "`dropout` is between layers, `recurrent_dropout` of the elements of u, the same ones in all steps (Merity et "
+      "al. "
+      "2017); `zoneout_h` and `zoneout_c` are the chances of a unit to stay as it was in a step (Krueger et al. 2016). "
+      "Without `training` nothing is dropped. `recompute`: the gradient keeps the states of every so many steps and "
+      "computes the rest again, 0 keeps all. `projection` (LSTM): the width of h, 0 for hidden. `reset_after` is of "
+      "the "
+      "GRU, `relu` of the RNN. `initial`: of weights and biases; uniform in +-1 / sqrt(hidden) without. Parameters are "
+      "<name>/l0/w [inputs, gates hidden], <name>/l0/u [hidden, gates hidden], <name>/l0/b, and <name>/l0_reverse/w ..")
       .def(
           "__init__",
           [name](Kept<Layer>* self, const std::string& layer, std::int64_t inputs, std::int64_t hidden, int layers,
-                 bool bidirectional, double dropout, bool training, std::int64_t projection, bool reset_after,
-                 bool relu, nb::object dtype, const MaybeInitial& initial, double forget_bias,
-                 const MaybeGraph& graph) {
+                 bool bidirectional, double dropout, double recurrent_dropout, double zoneout_h, double zoneout_c,
+                 bool training, std::int64_t recompute, std::int64_t projection, bool reset_after, bool relu,
+                 nb::object dtype, const MaybeInitial& initial, double forget_bias, const MaybeGraph& graph) {
             construct(self, layer_graph_of(graph, name), layer, inputs, hidden,
                       nn::RecurrentLayerOptions{.layers = layers,
                                                 .bidirectional = bidirectional,
                                                 .dropout = dropout,
+                                                .recurrent_dropout = recurrent_dropout,
+                                                .zoneout_h = zoneout_h,
+                                                .zoneout_c = zoneout_c,
                                                 .training = training,
+                                                .recompute = recompute,
                                                 .projection = projection,
                                                 .reset_after = reset_after,
                                                 .relu = relu,
@@ -173,7 +155,8 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
                                                 .forget_bias = forget_bias});
           },
           "name"_a, "inputs"_a, "hidden"_a, nb::kw_only(), "layers"_a = 1, "bidirectional"_a = false, "dropout"_a = 0.0,
-          "training"_a = true, "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
+          "recurrent_dropout"_a = 0.0, "zoneout_h"_a = 0.0, "zoneout_c"_a = 0.0, "training"_a = true, "recompute"_a = 0,
+          "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
           "initial"_a = nb::none(), "forget_bias"_a = 0.0, "graph"_a = nb::none(), nb::sig(sig))
       .def(
           "__call__",
@@ -190,7 +173,12 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
           "xs"_a, "lengths"_a = nb::none(), "initial_h"_a = nb::list(), "initial_c"_a = nb::list(),
           nb::sig("def __call__(self, xs: Value, lengths: Value | None = None, initial_h: "
                   "collections.abc.Sequence[Value] = (), initial_c: collections.abc.Sequence[Value] = ()) -> "
-                  "RecurrentResult"));
+                  "RecurrentResult"),
+          "xs [T, B, inputs]; `lengths` [B], integers: how many steps of each row count, all without. States before "
+          "the "
+          "first step per layer and direction, zeros without: initial_h [B, projection or hidden], initial_c (LSTM) "
+          "[B, "
+          "hidden].");
 }
 
 void bind_initializers(nb::module_& module) {

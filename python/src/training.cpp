@@ -46,8 +46,9 @@ LearningRate rate_of(nb::object given) {
 StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, const std::vector<nb::object>& groups,
                    const std::vector<std::string>& frozen, int accumulate, double clip_norm, bool skip_nonfinite,
                    const std::optional<LossScale>& loss_scale, bool master_weights, double average_decay,
-                   bool data_parallel, const nb::object& loss_weight) {
+                   bool data_parallel, const nb::object& loss_weight, const std::string& name) {
   MinimizeOptions options;
+  options.name = name;
   for (const nb::object& group : groups) {
     if (nb::isinstance<ParameterGroup>(group)) {
       options.groups.push_back(nb::cast<ParameterGroup&>(group));
@@ -203,15 +204,19 @@ void bind_training(nb::module_& module) {
   module.def("minimize", &trained, "loss"_a, "optimizer"_a, nb::kw_only(), "groups"_a = nb::list(),
              "frozen"_a = nb::list(), "accumulate"_a = 1, "clip_norm"_a = 0.0, "skip_nonfinite"_a = false,
              "loss_scale"_a = nb::none(), "master_weights"_a = false, "average_decay"_a = 0.0,
-             "data_parallel"_a = false, "loss_weight"_a = nb::none(),
+             "data_parallel"_a = false, "loss_weight"_a = nb::none(), "name"_a = "optimizer",
              nb::sig("def minimize(loss: Value, optimizer: Optimizer, *, groups: "
                      "collections.abc.Sequence[ParameterGroup | tuple[collections.abc.Sequence[str], Optimizer]] = (), "
                      "frozen: collections.abc.Sequence[str] = (), accumulate: int = 1, clip_norm: float = 0, "
                      "skip_nonfinite: bool = False, "
                      "loss_scale: LossScale | None = None, master_weights: bool = False, average_decay: float = 0, "
-                     "data_parallel: bool = False, loss_weight: Value | None = None) -> "
-                     "TrainingStep"),
-             "Adds to the loss's graph its gradients and the update of every parameter.");
+                     "data_parallel: bool = False, loss_weight: Value | None = None, "
+                     "name: str = 'optimizer') -> TrainingStep"),
+             "Adds to the loss's graph its gradients and the update of every parameter that it depends on and that no "
+             "glob of `frozen` fits. `name`: of the optimizer's counters in the store; losses that train different "
+             "parameters of one store have one each. `accumulate`: runs whose mean gradient makes an update. "
+             "`clip_norm`: the most that the norm of all gradients may be. `average_decay`: keeps a running mean of "
+             "every parameter, which averages_of() gives.");
   module.def(
       "averages_of", [](const Parameters& parameters) { return averages_of(parameters); }, "parameters"_a,
       "The averages that average_decay keeps, by the names of their parameters: for restore().");
