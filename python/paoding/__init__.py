@@ -14,7 +14,7 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import _copies, control, distributed, errors, functions, nn, numpy_names, ops, programs
+from . import _copies, control, ctc, distributed, errors, functions, nn, numpy_names, ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
@@ -96,6 +96,7 @@ from ._paoding import (
     zeros,
 )
 from .control import *
+from .ctc import *
 from .errors import (
     ArgumentError,
     CancelledError,
@@ -220,6 +221,7 @@ __all__ = [
     'zeros',
 ]
 __all__ += control.__all__
+__all__ += ctc.__all__
 __all__ += functions.__all__
 __all__ += numpy_names.__all__
 __all__ += ops.__all__
