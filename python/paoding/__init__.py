@@ -14,7 +14,7 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import _copies, control, ctc, distributed, errors, functions, nn, numpy_names, ops, programs
+from . import _copies, control, ctc, distributed, errors, functions, gradient_check, nn, numpy_names, ops, own_ops, programs
 from ._paoding import (
     Adafactor,
     Adam,
@@ -44,6 +44,7 @@ from ._paoding import (
     Profiler,
     Program,
     RmsProp,
+    Scalar,
     Sgd,
     Tensor,
     TrainingStep,
@@ -109,8 +110,10 @@ from .errors import (
     UnsupportedError,
 )
 from .functions import *
+from .gradient_check import *
 from .ops import *
 from .numpy_names import *  # after ops, some of which it takes the names of
+from .own_ops import *
 from .programs import Function, Programs, TracedFunction, function
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
@@ -206,6 +209,7 @@ __all__ = [
     'RmsProp',
     'save_model',
     'save_safetensors',
+    'Scalar',
     'scaled_dot_product_attention',
     'scatter_add',
     'Sgd',
@@ -223,5 +227,7 @@ __all__ = [
 __all__ += control.__all__
 __all__ += ctc.__all__
 __all__ += functions.__all__
+__all__ += gradient_check.__all__
 __all__ += numpy_names.__all__
 __all__ += ops.__all__
+__all__ += own_ops.__all__
