@@ -51,7 +51,7 @@ def check_gradient(
         raise ArgumentError('check_gradient: no array has floats')
     random = numpy.random.default_rng(seed)
     with Graph() as graph:
-        values = [graph.input(f'x{i}', each.dtype, each.shape) for i, each in enumerate(given)]
+        values = [graph.input(f'x{i}', str(each.dtype), each.shape) for i, each in enumerate(given)]
         results = [each for each in _flat(function(*values), []) if each.dtype.name in ('f64', 'f32', 'f16', 'bf16')]
         if not results:
             raise ArgumentError('check_gradient: the function gives no float')
@@ -60,8 +60,8 @@ def check_gradient(
         for term in terms[1:]:
             total = total + term
         graph.fetch('total', total)
-        for i, gradient in zip(floats, gradients([total], [values[i] for i in floats]), strict=True):
-            graph.fetch(f'd{i}', gradient)
+        for i, derivative in zip(floats, gradients([total], [values[i] for i in floats]), strict=True):
+            graph.fetch(f'd{i}', derivative)
     program = Program(graph, Parameters(graph, device=device, seed=seed), device=device)
 
     def total_of(feeds: list[NDArray[Any]]) -> float:

@@ -5,6 +5,7 @@ has a name in graph text, plans and reports; a program that reads such a text or
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -79,11 +80,12 @@ def _parts(function: Callable[..., Any], what: str) -> tuple[list[str], dict[str
 
 def _free_name(function: Callable[..., Any], given: str | None, what: str) -> str:
     """`name`, or name.2, name.3 .. where an op of it is there: what a notebook defines again is another op."""
-    name = given or getattr(function, '__name__', '')
+    name = given if given is not None else str(getattr(function, '__name__', ''))
     if not name.replace('.', '_').isidentifier():
         raise ArgumentError(f"{what}: the name is '{name}', needed are letters, digits, '_' and '.'\nhint: name='..'")
     taken = set(op_names())
-    return name if name not in taken else next(each for i in range(2, sys.maxsize) if (each := f'{name}.{i}') not in taken)
+    numbered = (f'{name}.{i}' for i in itertools.count(2))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _summary(function: Callable[..., Any]) -> str:

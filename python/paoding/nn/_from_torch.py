@@ -141,16 +141,16 @@ def _convolution(module: Any, name: str, common: dict[str, Any]) -> Any:
         'groups': module.groups,
         'bias': module.bias is not None,
     }
-    sizes = (name, module.in_channels, module.out_channels)
+    common = {**common, 'name': name, 'inputs': module.in_channels, 'outputs': module.out_channels}
     if module.transposed:
         _refuse(module, axes=axes != 2)
-        output_padding = module.output_padding
-        return ConvTranspose2d(*sizes, module.kernel_size, output_padding=output_padding, **options, **common)
+        options['output_padding'] = module.output_padding
+        return ConvTranspose2d(kernel=module.kernel_size, **options, **common)
     if axes == 1:
         sides = options['padding'] if len(options['padding']) == 2 else options['padding'] * 2
         one = {'stride': module.stride[0], 'padding': sides, 'dilation': module.dilation[0]}
-        return Conv1d(*sizes, module.kernel_size[0], **{**options, **one}, **common)
-    return (Conv2d if axes == 2 else Conv3d)(*sizes, module.kernel_size, **options, **common)
+        return Conv1d(kernel=module.kernel_size[0], **{**options, **one}, **common)
+    return (Conv2d if axes == 2 else Conv3d)(kernel=module.kernel_size, **options, **common)
 
 
 def _transformer(module: Any, name: str, training: bool, common: dict[str, Any]) -> Any:

@@ -33,6 +33,8 @@ def function(
 @overload
 def function(
     *,
+    static: Sequence[str] = (),
+    floats: str = 'f32',
     extents: ExtentsLike | None = None,
     parameters: Parameters | None = None,
     seed: int = 0,
@@ -59,7 +61,7 @@ def function(
     crop: bool = True,
     device: str | None = None,
     options: Mapping[str, Any] | None = None,
-    **inputs: InputLike,
+    **inputs: Any,
 ) -> Any:
     """A decorator that makes a function of Values one of arrays of any size.
 

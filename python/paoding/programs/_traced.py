@@ -116,7 +116,7 @@ class TracedFunction:
         return _put(self._forms[key], iter(results))
 
     def _structure(self, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: _Leaves) -> Hashable:
-        made = []
+        made: list[tuple[str, Hashable]] = []
         for name, value in self._bound(args, kwargs):
             if name in self._static:
                 made.append((name, ('fixed', value)))
