@@ -105,7 +105,7 @@ def test_some_steps_of_a_loop_are_recorded():
         program(x=np.ones((64, 64), np.float32))
     seen.before(20)
     report = seen.report()
-    row = next(line for line in report.splitlines() if 'tanh' in line)
+    row = next(line for line in report.splitlines() if '::tanh' in line)
     assert re.search(r'\b3\b', row), report
     none = pd.ProfiledSteps(5, 6)
     assert list(none.over('abc')) == ['a', 'b', 'c']
