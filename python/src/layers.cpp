@@ -14,7 +14,12 @@ struct ResultHandle {  // RecurrentResult
 };
 
 void bind_linear(nb::module_& module) {
-  auto linear = layer_class<nn::Linear>(module, "Linear", "x weight + bias over the last axis.");
+  auto linear =
+      layer_class<nn::Linear>(module, "Linear",
+                              "x weight + bias over the last axis: [.., inputs] to [.., outputs].\n\n"
+                              "Parameters are <name>/weight [inputs, outputs] and, with `bias`, <name>/bias "
+                              "[outputs], uniform in +-1 / sqrt(inputs) unless `initial` says otherwise for the "
+                              "weight.");
   linear
       .def(
           "__init__",
@@ -31,7 +36,12 @@ void bind_linear(nb::module_& module) {
   bind_value_of(linear, "weight", &nn::Linear::weight);
   bind_value_of(linear, "bias", &nn::Linear::bias);
 
-  auto embedding = layer_class<nn::Embedding>(module, "Embedding", "Rows of a table by number.");
+  auto embedding =
+      layer_class<nn::Embedding>(module, "Embedding",
+                                 "Rows of a table by number: integers [..] from 0 to rows - 1 to [.., width].\n\n"
+                                 "The parameter is <name>/weight [rows, width], normal of deviation 1 unless "
+                                 "`initial` says otherwise. `padding`: a row that starts 0 and gets no gradient, "
+                                 "-1 for none.");
   embedding
       .def(
           "__init__",
@@ -48,7 +58,14 @@ void bind_linear(nb::module_& module) {
       .def("__call__", &applied<nn::Embedding>, "indices"_a);
   bind_value_of(embedding, "weight", &nn::Embedding::weight);
 
-  auto conv = layer_class<nn::Conv2d>(module, "Conv2d", "conv2d with a weight and a bias of its own.");
+  auto conv =
+      layer_class<nn::Conv2d>(module, "Conv2d",
+                              "conv2d over images [N, inputs, H, W] with windows of `kernel`, one number or two: [N, "
+                              "outputs, H', W'].\n\n"
+                              "Parameters are <name>/weight [outputs, inputs / groups, KH, KW] and, with `bias`, "
+                              "<name>/bias [outputs], uniform in +-1 / sqrt(inputs / groups KH KW). `stride`, "
+                              "`dilation`: one number or two; `padding`: also four, (top, bottom, left, right). "
+                              "`activation` after the bias: 'none', 'relu', 'sigmoid' or 'tanh'.");
   conv.def(
           "__init__",
           [](Kept<nn::Conv2d>* self, const std::string& name, std::int64_t inputs, std::int64_t outputs,
@@ -74,8 +91,10 @@ void bind_linear(nb::module_& module) {
 }
 
 void bind_norm_layers(nb::module_& module) {
-  auto layer_norm =
-      layer_class<nn::LayerNorm>(module, "LayerNorm", "layer_norm over the last axis, with gamma and beta.");
+  auto layer_norm = layer_class<nn::LayerNorm>(
+      module, "LayerNorm",
+      "(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, of `width` elements.\n\n"
+      "Parameters are <name>/gamma and <name>/beta, [width], from 1 and 0.");
   layer_norm
       .def(
           "__init__",
@@ -90,8 +109,12 @@ void bind_norm_layers(nb::module_& module) {
   bind_value_of(layer_norm, "gamma", &nn::LayerNorm::gamma);
   bind_value_of(layer_norm, "beta", &nn::LayerNorm::beta);
 
-  auto batch_norm =
-      layer_class<nn::BatchNorm>(module, "BatchNorm", "batch_norm over channels (axis 1), with running statistics.");
+  auto batch_norm = layer_class<nn::BatchNorm>(
+      module, "BatchNorm",
+      "Normalizes each channel (axis 1) over all other axes: x [N, channels, ..].\n\n"
+      "With `training` by the statistics of the batch, and running ones move towards them by "
+      "`momentum`; without by the running ones. Parameters are <name>/gamma and <name>/beta, "
+      "[channels], from 1 and 0, and <name>/running_mean and <name>/running_variance.");
   batch_norm
       .def(
           "__init__",
@@ -182,14 +205,21 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
 }
 
 void bind_initializers(nb::module_& module) {
-  module.def("constant_initial", &nn::constant, "value"_a);
-  module.def("uniform", &nn::uniform, "low"_a, "high"_a);
-  module.def("normal", &nn::normal, "mean"_a, "deviation"_a);
-  module.def("xavier_uniform", &nn::xavier_uniform, "gain"_a = 1.0);
-  module.def("xavier_normal", &nn::xavier_normal, "gain"_a = 1.0);
-  module.def("kaiming_uniform", &nn::kaiming_uniform, "gain"_a = 1.4142135623730951);
-  module.def("kaiming_normal", &nn::kaiming_normal, "gain"_a = 1.4142135623730951);
-  module.def("orthogonal", &nn::orthogonal, "gain"_a = 1.0, "blocks"_a = 1);
+  module.def("constant_initial", &nn::constant, "value"_a, "Every element is `value`.");
+  module.def("uniform", &nn::uniform, "low"_a, "high"_a, "Uniform in [low, high).");
+  module.def("normal", &nn::normal, "mean"_a, "deviation"_a, "Normal.");
+  module.def("xavier_uniform", &nn::xavier_uniform, "gain"_a = 1.0,
+             "Uniform in +-gain sqrt(6 / (inputs + outputs)) (Glorot, Bengio 2010).");
+  module.def("xavier_normal", &nn::xavier_normal, "gain"_a = 1.0,
+             "Normal of deviation gain sqrt(2 / (inputs + outputs)).");
+  module.def("kaiming_uniform", &nn::kaiming_uniform, "gain"_a = 1.4142135623730951,
+             "Uniform in +-gain sqrt(3 / inputs); gain sqrt(2) is for relu (He et al. 2015).");
+  module.def("kaiming_normal", &nn::kaiming_normal, "gain"_a = 1.4142135623730951,
+             "Normal of deviation gain / sqrt(inputs).");
+  module.def(
+      "orthogonal", &nn::orthogonal, "gain"_a = 1.0, "blocks"_a = 1,
+      "Orthonormal rows or columns, whichever are fewer, times gain (Saxe et al. 2014); a matrix [I, k H] of gates is "
+      "k `blocks`.");
 }
 
 }  // namespace

@@ -316,6 +316,12 @@ void bind_parameters(nb::module_& module) {
                   "0) -> None"),
           "Those of a graph, or of several graphs of one model, which share what has one name.")
       .def_prop_ro("device", [](const Parameters& self) { return to_string(self.device()); })
+      .def("__repr__",
+           [](const Parameters& self) {
+             return "Parameters(" + std::to_string(self.names().size()) + " on " + to_string(self.device()) + ": " +
+                    std::to_string(self.elements(ParameterRole::model)) + " elements of the model, " +
+                    std::to_string(self.elements() - self.elements(ParameterRole::model)) + " others)";
+           })
       .def(
           "__getitem__",
           [](const Parameters& self, const std::string& name) {

@@ -44,9 +44,16 @@ CacheHandle cache_of(const nn::TransformerDecoderLayer::Cache& cache) {
 
 void bind_encoder_layer(nb::module_& module) {
   using Layer = nn::TransformerEncoderLayer;
-  layer_class<Layer>(module, "TransformerEncoderLayer",
-                     "Self-attention, then a feed-forward part, each added to its input (Vaswani et al. 2017): [B, T, "
-                     "width]. `initial` is of all matrices, `last_initial` of those whose result is added.")
+  layer_class<Layer>(
+      module, "TransformerEncoderLayer",
+      "Self-attention, then a feed-forward part, each added to its input (Vaswani et al. 2017): x [B, T, "
+      "width] to [B, T, width].\n\n"
+      "`feed_forward`: its width, 4 times the width when 0; `activation` in it: 'relu', 'gelu' or "
+      "'gelu_tanh'. `dropout`: of attention weights, of both parts' results and within the feed-forward "
+      "part, with `training`. `norm_first`: norms stand in front of the parts. `epsilon`: of the norms. "
+      "`rotary_base`: of self-attention, see MultiHeadAttention. `initial`: of all matrices, and then biases "
+      "start 0; `last_initial`: of those whose result is added. Parameters are those of <name>/self, "
+      "<name>/norm1, <name>/norm2, <name>/in and <name>/out.")
       .def(
           "__init__",
           [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
@@ -78,9 +85,12 @@ void bind_encoder_layer(nb::module_& module) {
 
 void bind_decoder_layer(nb::module_& module) {
   using Layer = nn::TransformerDecoderLayer;
-  layer_class<Layer>(module, "TransformerDecoderLayer",
-                     "The same, where self-attention never looks ahead, with attention to a memory in between; without "
-                     "`memory` a layer of a language model.")
+  layer_class<Layer>(
+      module, "TransformerDecoderLayer",
+      "TransformerEncoderLayer, whose self-attention never looks ahead, with attention to a memory in "
+      "between, and its options; without `memory` a layer of a language model.\n\n"
+      "Parameters are those of the encoder's layer, <name>/memory and <name>/norm3. start() and step() make "
+      "one step after another with a cache.")
       .def(
           "__init__",
           [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
@@ -144,8 +154,11 @@ void bind_decoder_layer(nb::module_& module) {
 }  // namespace
 
 void bind_transformer_layers(nb::module_& module) {
-  auto positions = layer_class<nn::LearnedPositions>(module, "LearnedPositions",
-                                                     "A learned row for each place, which is added to x.");
+  auto positions =
+      layer_class<nn::LearnedPositions>(module, "LearnedPositions",
+                                        "x [.., T, width] plus a learned row for each place, from `first` on "
+                                        "(0 without; i64 []). The parameter is <name>/weight [positions, "
+                                        "width], normal of deviation 0.02 at first.");
   positions
       .def(
           "__init__",

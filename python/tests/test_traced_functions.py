@@ -132,6 +132,22 @@ def test_within_another_function_it_is_the_function():
     assert (outer.traces, inner.traces) == (1, 0)
 
 
+def test_a_method_is_traced_for_each_instance():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @pd.function
+        def times(self, x):
+            return x * self.factor
+
+    two, three = Scale(2), Scale(3)
+    x = floats(4)
+    for each in (two, three, two):
+        np.testing.assert_allclose(each.times(x), x * each.factor, rtol=1e-6)
+    assert Scale.times.traces == 2
+
+
 def test_few_programs_are_kept():
     double = pd.function(keep_at_most=2)(lambda x: x * 2)
     for length in (1, 2, 3, 1):

@@ -53,12 +53,17 @@ class Kept:
                 self._kept.popitem(last=False)
             return program
 
-    def _make(self, graph: Graph) -> Program:
+    def store_for(self, graph: Graph) -> Parameters:
+        """The store, made of this graph where there is none yet."""
         if self.parameters is None:
             device = self._options.get('device')
             self.parameters = Parameters(graph, device=device or 'cpu', seed=self._seed)
+        return self.parameters
+
+    def _make(self, graph: Graph) -> Program:
+        store = self.store_for(graph)
         if not self._kept:
-            return Program(graph, self.parameters, **self._options)
+            return Program(graph, store, **self._options)
         largest, _ = max(self._kept.values(), key=lambda each: each[1])
         return largest.bind(graph)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ class TracedFunction:
     NumPy's f64 arrays and Python's floats are of the dtype `floats`, other arrays of their own; with 'f64' f64 stays.
     Results are nested as what the function returns, with Tensors for Values. Called with Values, it is the function.
 
-    Layers and optimizers may be within; `parameters` (made at the first call, with `seed`, where none are given) are the
-    same for every structure. `keep_at_most` and `options` are those of Programs.
+    A method is traced for each instance. Layers and optimizers may be within; `parameters` (made at the first call, with
+    `seed`, where none are given) are the same for every structure, so the first is to be one that has them all: training,
+    then prediction. `keep_at_most` and `options` are those of Programs.
 
     >>> import numpy as np
     >>> @pd.function
@@ -68,7 +70,7 @@ class TracedFunction:
         unknown = set(static) - set(self._signature.parameters)
         if unknown:
             raise ArgumentError(f'{self.__name__}: static: there is no argument ' + ', '.join(sorted(unknown)))
-        self._static = frozenset(static)
+        self._static = frozenset([*static, 'self'] if self._names[:1] == ['self'] else static)
         self._floats = floats
         self._kept = Kept(parameters, seed, keep_at_most, options)
         self._forms: dict[Hashable, Any] = {}  # how results are nested, by structure
@@ -79,6 +81,10 @@ class TracedFunction:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method, whose `self` is static: what it reads of the instance is as it was when it was traced."""
+        return self if instance is None else functools.partial(self, instance)
 
     @property
     def parameters(self) -> Parameters:
@@ -98,10 +104,7 @@ class TracedFunction:
         """The graph that the function makes for these arguments: inputs have the names of arguments, x, y.0, z.key."""
         leaves = _Leaves(self._floats)
         graph, _ = self._trace(self._structure(args, kwargs, leaves), leaves)
-        if self._kept.parameters is None:
-            self._kept.parameters = Parameters(
-                graph, device=self._kept._options.get('device') or 'cpu', seed=self._kept._seed
-            )
+        self._kept.store_for(graph)
         return graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
