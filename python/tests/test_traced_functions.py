@@ -148,6 +148,24 @@ def test_a_method_is_traced_for_each_instance():
     assert Scale.times.traces == 2
 
 
+def test_a_store_without_what_a_later_structure_needs_says_so():
+    @pd.function(static=['training'])
+    def step(x, training):
+        loss = pd.nn.Linear('l', 4, 1)(pd.dropout(x, 0.5, training)).sum()
+        if training:
+            pd.minimize(loss, pd.Sgd(0.1, momentum=0.9))
+        return loss
+
+    step(np.ones((2, 4)), False)
+    with pytest.raises(pd.ArgumentError, match=r"the store has no 'optimizer/step', which this graph has \(\d parameters"):
+        step(np.ones((2, 4)), True)
+    whole = pd.Parameters([step.graph(np.ones((2, 4)), each) for each in (False, True)], seed=1)
+    both = pd.function(static=['training'], parameters=whole)(step._function)
+    both(np.ones((2, 4)), False)
+    both(np.ones((2, 4)), True)
+    assert whole['optimizer/step'].item() == 1
+
+
 def test_few_programs_are_kept():
     double = pd.function(keep_at_most=2)(lambda x: x * 2)
     for length in (1, 2, 3, 1):

@@ -62,6 +62,14 @@ class Kept:
 
     def _make(self, graph: Graph) -> Program:
         store = self.store_for(graph)
+        # Programs add the states of random numbers themselves.
+        missing = [name for name in graph.parameters if name not in store and not name.startswith('random/')]
+        if missing:
+            raise ArgumentError(
+                f"the store has no '{missing[0]}', which this graph has ({len(missing)} parameters are missing)\n"
+                'hint: a store is made of the first graph: begin with the one that trains, or give '
+                'parameters=pd.Parameters([graph, other])'
+            )
         if not self._kept:
             return Program(graph, store, **self._options)
         largest, _ = max(self._kept.values(), key=lambda each: each[1])
