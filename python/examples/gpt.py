@@ -63,6 +63,7 @@ def continuation(letters: pd.Value, count: int) -> pd.Value:
         logits, caches = model.next_logits(letter.reshape(1, 1), caches, place + start)
         return (caches, pd.argmax(logits, -1)), letter
 
+    made: pd.Value
     _, made = pd.scan(turn, (caches, pd.argmax(logits, -1)), length=count)
     return made.reshape(count)
 

@@ -34,6 +34,9 @@ Gradient: TypeAlias = Callable[..., Any]
 Type: TypeAlias = tuple[DType, tuple[int, ...]]
 
 
+defined: dict[str, Op] = {}  # in this process, by name
+
+
 class Op:
     """An op that pd.op, pd.custom_gradient or pd.cuda_op made: called with Values, numbers and arrays for its inputs, and
     its attributes by name, it gives its result, a tuple where there are several."""
@@ -44,6 +47,7 @@ class Op:
         self.name = name
         self.inputs = tuple(inputs)
         self.attributes = dict(attributes)
+        defined[name] = self
         self._signature = inspect.signature(function)
 
     def __call__(self, *inputs: ValueLike, **others: Any) -> Any:
