@@ -126,6 +126,23 @@ def test_layers_of_transformers(norm_first, activation):
     same(decoder, (2, 5, 8), (2, 3, 8), theirs=lambda x, memory: decoder(x, memory, tgt_mask=mask))
 
 
+@pytest.mark.parametrize('has_norm', [False, True])
+def test_stacks_of_transformer_layers(has_norm):
+    options = dict(dim_feedforward=12, batch_first=True, dropout=0.0)
+    norm = (lambda: nn.LayerNorm(8)) if has_norm else (lambda: None)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, **options), 2, norm(), enable_nested_tensor=False)
+    same(encoder, (2, 5, 8))
+    hidden = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    same(
+        encoder, (2, 5, 8),
+        call=lambda made, x: made(x, lengths=pd.constant(np.array([5, 3]), graph=x.graph))[:, :3],
+        theirs=lambda x: encoder(x, src_key_padding_mask=hidden)[:, :3],
+    )  # fmt: skip
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, **options), 2, norm())
+    mask = torch.triu(torch.full((5, 5), float('-inf'), dtype=torch.float64), 1)
+    same(decoder, (2, 5, 8), (2, 3, 8), theirs=lambda x, memory: decoder(x, memory, tgt_mask=mask))
+
+
 def test_what_a_layer_cannot_do_is_refused():
     for module, problem in (
         (nn.Bilinear(2, 2, 2), 'Bilinear is no module that paoding.nn has'),

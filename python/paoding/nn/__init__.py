@@ -27,7 +27,7 @@ from .._paoding import (
 )
 from .._paoding import constant_initial as constant
 from ._cells import GRUCell, LSTMCell, RNNCell
-from ._containers import Dropout, Sequential
+from ._containers import Dropout, Sequential, Stack
 from ._convolutions import Conv1d, Conv3d, ConvTranspose2d
 from ._from_torch import from_torch
 from ._norms import GroupNorm, RMSNorm
@@ -56,6 +56,7 @@ __all__ = [
     'RNNCell',
     'RecurrentResult',
     'Sequential',
+    'Stack',
     'TransformerDecoderLayer',
     'TransformerEncoderLayer',
     'constant',

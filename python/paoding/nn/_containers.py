@@ -35,7 +35,7 @@ class Sequential:
     Value(f32[3,2])
     """
 
-    def __init__(self, *layers: Callable[[Any], Any]) -> None:
+    def __init__(self, *layers: Callable[..., Any]) -> None:
         self.layers = layers
 
     def __call__(self, x: Value) -> Value:
@@ -52,3 +52,24 @@ class Sequential:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.layers)
+
+
+class Stack(Sequential):
+    """Layers of one kind one after the other, each called with what is given besides x too, then `last`, a norm, where there
+    is one: what torch.nn's TransformerEncoder and TransformerDecoder are.
+
+    >>> with pd.Graph() as graph:
+    ...     x, lengths = graph.input('x', 'f32', (2, 5, 8)), graph.input('lengths', 'i64', 2)
+    ...     layers = [pd.nn.TransformerEncoderLayer(f'layer{i}', 8, 2) for i in range(3)]
+    ...     pd.nn.Stack(*layers, last=pd.nn.LayerNorm('norm', 8))(x, lengths=lengths)
+    Value(f32[2,5,8])
+    """
+
+    def __init__(self, *layers: Callable[..., Any], last: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(*layers)
+        self.last = last
+
+    def __call__(self, x: Value, *others: Any, **options: Any) -> Value:
+        for layer in self.layers:
+            x = layer(x, *others, **options)
+        return x if self.last is None else self.last(x)

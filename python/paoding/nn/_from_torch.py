@@ -27,7 +27,7 @@ from .._paoding import (
 )
 from ..errors import UnsupportedError
 from ._cells import GRUCell, LSTMCell, RNNCell
-from ._containers import Dropout, Sequential
+from ._containers import Dropout, Sequential, Stack
 from ._convolutions import Conv1d, Conv3d, ConvTranspose2d
 from ._home import graph_of
 from ._norms import GroupNorm, RMSNorm
@@ -42,7 +42,7 @@ def from_torch(module: Any, name: str, *, training: bool | None = None, graph: G
     here: recurrent layers take [T, B, inputs] and attention takes [B, T, width], whatever batch_first says.
 
     Linear, Conv1d, 2d and 3d, ConvTranspose2d, Embedding, LayerNorm, GroupNorm, RMSNorm, BatchNorm, LSTM, GRU, RNN and
-    their cells, MultiheadAttention, the layers of transformers, Dropout, activations, pooling of images, Flatten, and
+    their cells, MultiheadAttention, TransformerEncoder, TransformerDecoder and their layers, Dropout, activations, pooling of images, Flatten, and
     Sequential of these. UnsupportedError for another module, or an option that the layer has not.
 
     >>> import torch  # doctest: +SKIP
@@ -64,6 +64,10 @@ def _layer(module: Any, name: str, training: bool, graph: Graph) -> Any:
     nn = torch.nn
     if isinstance(module, nn.Sequential):
         return Sequential(*(_layer(part, f'{name}/{i}', training, graph) for i, part in enumerate(module)))
+    if isinstance(module, (nn.TransformerEncoder, nn.TransformerDecoder)):
+        layers = (_layer(part, f'{name}/layers/{i}', training, graph) for i, part in enumerate(module.layers))
+        last = None if module.norm is None else _layer(module.norm, f'{name}/norm', training, graph)
+        return Stack(*layers, last=last)
     first = next(iter(module.parameters()), None)
     common: dict[str, Any] = {'graph': graph}
     if first is not None:

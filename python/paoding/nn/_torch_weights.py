@@ -84,6 +84,10 @@ def weights_of(module: Any) -> list[Weight]:
         return [_same('gamma', 'weight'), beta]
     if hasattr(nn, 'RMSNorm') and isinstance(module, nn.RMSNorm):
         return [_same('gamma', 'weight')]
+    if isinstance(module, (nn.TransformerEncoder, nn.TransformerDecoder)):
+        norm = [] if module.norm is None else [each.under('norm', 'norm') for each in weights_of(module.norm)]
+        parts = enumerate(module.layers)
+        return [each.under(f'layers/{i}', f'layers.{i}') for i, part in parts for each in weights_of(part)] + norm
     if isinstance(module, nn.Sequential):
         return [each.under(str(i), str(i)) for i, part in enumerate(module) for each in weights_of(part)]
     if next(module.parameters(), None) is None:
