@@ -55,6 +55,7 @@ def test_arguments_and_results_may_be_nested():
     np.testing.assert_allclose(added, a + b)
     assert three['three'].item() == 3
     np.testing.assert_allclose(both(Pair(a, b), {'a': a, 'b': (b,)}, scale=0.5)[0].left, 0.5 * b)
+    assert pd.function(lambda x: {'low': x.min(), 'high': x.max()}).graph(a).fetches == ['low', 'high']
     assert both.graph(Pair(a, b), {'a': a, 'b': (b,)}, scale=3.0).inputs == [
         'pair.0', 'pair.1', 'others.a', 'others.b.0', 'scale'
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, Union
 
-from .._paoding import DType, Extents, Graph, Parameters, Tensor, resized
+from .._paoding import DType, Extents, Graph, Parameters, Tensor, Value, resized
 from .._types import ExtentLike
 from ..control import _check_alike, _flat, _nested
 from ..errors import ArgumentError, ShapeError
@@ -164,8 +164,9 @@ class Function:
             for name in self._asked:
                 values[name] = graph.input(name, 'i64', ())
             results = self._function(**values)
-            for i, value in enumerate(_flat(results, [])):
-                graph.fetch(f'result{i}', value)
+            values_of_results = _flat(results, [])
+            for name, value in zip(_result_names(results, len(values_of_results)), values_of_results, strict=True):
+                graph.fetch(name, value)
         if self._is_traced:
             _check_alike(f'{self.__name__}: the results for ' + _text_of(sizes), results, self._like)
         self._like = results
@@ -210,6 +211,13 @@ class Function:
     def _result_shapes(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
         self._graph(**sizes)
         return [value.shape for value in _flat(self._like, [])]
+
+
+def _result_names(results: Any, count: int) -> list[str]:
+    """Those of a dict of values; numbers otherwise."""
+    if isinstance(results, dict) and all(isinstance(each, Value) for each in results.values()):
+        return [str(name) for name in results]
+    return [f'result{i}' for i in range(count)]
 
 
 def _text_of(sizes: Mapping[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from .._paoding import Graph, Parameters, Tensor, Value
 from ..control import _flat, _found, _mapped, _values
 from ..errors import ArgumentError
+from ._function import _result_names
 from ._programs import Kept
 
 _DTYPES = {
@@ -150,8 +151,9 @@ class TracedFunction:
                 bound.arguments[name] = _given(spec, values)
             results = self._function(*bound.args, **bound.kwargs)
             results = _values(results, _found(results))
-            for i, value in enumerate(_flat(results, [])):
-                graph.fetch(f'result{i}', value)
+            flat = _flat(results, [])
+            for name, value in zip(_result_names(results, len(flat)), flat, strict=True):
+                graph.fetch(name, value)
         return graph, _mapped(results, lambda each: each is not None)
 
 
