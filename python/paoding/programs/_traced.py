@@ -15,10 +15,11 @@ from ..errors import ArgumentError
 from ._function import _result_names
 from ._programs import Kept
 
+_NARROW = ('int8', 'int16', 'uint16', 'uint32', 'uint64')  # which become i64
 _DTYPES = {
     **{'float64': 'f64', 'float32': 'f32', 'float16': 'f16', 'bfloat16': 'bf16', 'bool': 'bool', 'bool_': 'bool'},
     **{'int64': 'i64', 'int32': 'i32', 'uint8': 'u8'},
-    **dict.fromkeys(('int8', 'int16', 'uint16', 'uint32', 'uint64'), 'i64'),
+    **dict.fromkeys(_NARROW, 'i64'),
 }
 
 
@@ -190,9 +191,11 @@ class _Leaves:
 
     @staticmethod
     def _array_of(given: Any, path: str) -> Any:
-        if hasattr(given, 'shape') and hasattr(given, 'dtype'):
-            return given
         import numpy
+
+        if hasattr(given, 'shape') and hasattr(given, 'dtype'):
+            # DLPack has no name for these, by which PyTorch's arrays come otherwise.
+            return numpy.asarray(given) if str(given.dtype).rsplit('.', 1)[-1] in _NARROW else given
 
         array = numpy.asarray(given) if hasattr(given, '__array__') else None
         if array is None or array.dtype.kind == 'O':
