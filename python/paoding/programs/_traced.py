@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._paoding import Graph, Parameters, Tensor, Value
+from .._paoding import DType, Graph, Parameters, Tensor, Value
 from ..control import _flat, _found, _mapped, _values
 from ..errors import ArgumentError
 from ._function import _result_names
@@ -184,34 +184,40 @@ class _Leaves:
             dtype = 'bool' if isinstance(tree, bool) else 'i64' if isinstance(tree, int) else self._floats
             self.types.append((dtype, ()))
         else:
-            tree = self._array_of(tree, path)
-            self.types.append((self._dtype_of(tree), tuple(tree.shape)))
+            tree = _array_of(tree, path)
+            dtype = _dtype_of(tree.dtype)
+            if dtype == 'f64' and hasattr(tree, '__array_interface__') and not isinstance(tree, Tensor):
+                dtype = self._floats
+            self.types.append((dtype, tuple(tree.shape)))
         self.arrays.append(tree)
         return 'array'
 
-    @staticmethod
-    def _array_of(given: Any, path: str) -> Any:
-        import numpy
 
-        if hasattr(given, 'shape') and hasattr(given, 'dtype'):
-            # DLPack has no name for these, by which PyTorch's arrays come otherwise.
-            return numpy.asarray(given) if str(given.dtype).rsplit('.', 1)[-1] in _NARROW else given
+def _array_of(given: Any, path: str) -> Any:
+    dtype = getattr(given, 'dtype', None)
+    if dtype is not None and hasattr(given, 'shape') and not _is_narrow(dtype):
+        return given
+    import numpy
 
-        array = numpy.asarray(given) if hasattr(given, '__array__') else None
-        if array is None or array.dtype.kind == 'O':
-            raise TypeError(
-                f"'{path}' is a {type(given).__name__}, needed are arrays, numbers, and tuples, lists and dicts of them\n"
-                "hint: name an argument that is no array in static=['..']"
-            )
-        return array
+    array = numpy.asarray(given) if hasattr(given, '__array__') else None
+    if array is None or array.dtype.kind == 'O':
+        raise TypeError(
+            f"'{path}' is a {type(given).__name__}, needed are arrays, numbers, and tuples, lists and dicts of them\n"
+            "hint: name an argument that is no array in static=['..']"
+        )
+    return array
 
-    def _dtype_of(self, array: Any) -> str:
-        if isinstance(array, Tensor):
-            return array.dtype.name
-        name = str(array.dtype).rsplit('.', 1)[-1]
-        if name == 'float64' and hasattr(array, '__array_interface__'):
-            return self._floats
-        return _DTYPES.get(name, name)
+
+@functools.cache
+def _is_narrow(dtype: Any) -> bool:
+    """Whether it becomes i64: DLPack, by which PyTorch's arrays come, has no such elements for us."""
+    return str(dtype).rsplit('.', 1)[-1] in _NARROW
+
+
+@functools.cache
+def _dtype_of(dtype: Any) -> str:
+    name = dtype.name if isinstance(dtype, DType) else str(dtype).rsplit('.', 1)[-1]
+    return _DTYPES.get(name, name)
 
 
 def _given(spec: Any, values: Iterator[Value]) -> Any:
