@@ -143,6 +143,9 @@ struct LossScale {
 };
 
 struct MinimizeOptions {
+  /// Counters of the optimizer are "<name>/step" and the like. Where several losses are minimized with one store, each
+  /// has a name of its own and trains parameters of its own, as in generative adversarial networks.
+  std::string name = "optimizer";
   std::vector<ParameterGroup> groups = {};  // the first that a parameter fits has it
   std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
   int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
@@ -187,7 +190,7 @@ struct TrainingStep {
 
 /// Adds to the graph of `loss` (a scalar) the gradients and updates of every parameter that it depends on.
 /// Error (argument) when no parameter is left, a name in the options fits none, a number is out of range, or the graph
-/// is trained already.
+/// has an optimizer of this name, or one that updates a parameter of this one's, already.
 TrainingStep minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options = {});
 
 class Parameters;

@@ -14,7 +14,26 @@ program(x=images, y=labels)["loss"].item()
 """
 
 from . import _loading  # before _paoding
-from . import _copies, control, distributed, errors, functions, nn, numpy_names, ops, programs
+from . import (
+    _copies,
+    control,
+    ctc,
+    data,
+    debugging,
+    distributed,
+    errors,
+    fitting,
+    functions,
+    gradient_check,
+    metrics,
+    nn,
+    numpy_names,
+    ops,
+    own_ops,
+    profiling,
+    programs,
+    streaming,
+)
 from ._paoding import (
     Adafactor,
     Adam,
@@ -44,6 +63,7 @@ from ._paoding import (
     Profiler,
     Program,
     RmsProp,
+    Scalar,
     Sgd,
     Tensor,
     TrainingStep,
@@ -95,6 +115,8 @@ from ._paoding import (
     zeros,
 )
 from .control import *
+from .ctc import *
+from .debugging import *
 from .errors import (
     ArgumentError,
     CancelledError,
@@ -106,11 +128,16 @@ from .errors import (
     ShapeError,
     UnsupportedError,
 )
+from .fitting import *
 from .functions import *
+from .gradient_check import *
 from .ops import *
 from .numpy_names import *  # after ops, some of which it takes the names of
-from .programs import Function, Programs, function
+from .own_ops import *
+from .profiling import *
+from .programs import Function, Programs, TracedFunction, function
 from .serving import save_model
+from .streaming import *
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, u8, bool_ = DType.i64, DType.i32, DType.u8, DType.bool
@@ -144,6 +171,7 @@ __all__ = [
     'conv_transpose2d',
     'cosine_decay',
     'cross_entropy',
+    'data',
     'DeviceError',
     'DeviceTensor',
     'dropout',
@@ -178,6 +206,7 @@ __all__ = [
     'LossScale',
     'Manifest',
     'max_pool2d',
+    'metrics',
     'minimize',
     'Model',
     'multiples_of',
@@ -205,12 +234,14 @@ __all__ = [
     'RmsProp',
     'save_model',
     'save_safetensors',
+    'Scalar',
     'scaled_dot_product_attention',
     'scatter_add',
     'Sgd',
     'ShapeError',
     'step_decay',
     'Tensor',
+    'TracedFunction',
     'TrainingStep',
     'u8',
     'UnsupportedError',
@@ -219,6 +250,13 @@ __all__ = [
     'zeros',
 ]
 __all__ += control.__all__
+__all__ += ctc.__all__
+__all__ += debugging.__all__
+__all__ += fitting.__all__
 __all__ += functions.__all__
+__all__ += gradient_check.__all__
 __all__ += numpy_names.__all__
 __all__ += ops.__all__
+__all__ += own_ops.__all__
+__all__ += profiling.__all__
+__all__ += streaming.__all__

@@ -94,6 +94,11 @@ def _flat_as(tree: Any, dtypes: Sequence[DType], near: Sequence[Value]) -> list[
     ]
 
 
+def zeros_for(value: Value) -> Value:
+    """The gradient of a result that nobody reads."""
+    return _paoding.zeros(value.shape, value.dtype, graph=value.graph)
+
+
 def _dtypes(values: Sequence[Value]) -> list[DType]:
     return [value.dtype for value in values]
 

@@ -11,6 +11,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/ops/number.h"
+#include "scalars.h"
 
 namespace paoding::python {
 namespace {
@@ -56,6 +57,11 @@ Attrs attrs_of(const OpDef& op, nb::handle given) {
     attrs.set(name, spec == op.attrs.end() ? AttrValue(true) : attr_of(value, *spec, op.name));  // call() refuses it
   }
   return attrs;
+}
+
+Attrs attrs_by_name(const std::string& name, nb::handle given) {
+  const OpDef* op = find_op(name);
+  return op == nullptr ? Attrs() : attrs_of(*op, given);
 }
 
 }  // namespace
@@ -122,7 +128,8 @@ void bind_calls(nb::module_& module) {
   module.def(
       "call_one",
       [](const std::string& op, nb::handle inputs, nb::handle attrs) {
-        return call_op(op, inputs, attrs, nullptr).at(0);
+        if (has_scalar(inputs)) return nb::cast(call_on_scalars(op, inputs, attrs_by_name(op, attrs)));
+        return nb::cast(call_op(op, inputs, attrs, nullptr).at(0));
       },
       nb::arg("op"), nb::arg("inputs"), nb::arg("attrs"),
       nb::sig("def call_one(op: str, inputs: tuple[ValueLike | None, ...], attrs: dict[str, typing.Any]) -> Value"),

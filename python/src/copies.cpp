@@ -57,6 +57,9 @@ nb::tuple facts_of(const GraphHandle& handle) {
     if (graph.role(name) != ParameterRole::model) roles.emplace(name, graph.role(name));
   }
   for (const auto& [name, initial] : graph.initializers()) initialized.push_back(name);
+  for (const auto& [name, initial] : handle.owner->first_values) {
+    if (!graph.initializers().contains(name)) initialized.push_back(name);
+  }
   return nb::make_tuple(roles, initialized, Streams(graph.random_streams.begin(), graph.random_streams.end()));
 }
 

@@ -75,6 +75,7 @@ void bind_files(nb::module_& module) {
                                "Where a run's checkpoints are; no other trains into it meanwhile.")
       .def(nb::init<Path, int>(), "folder"_a, "keep_last"_a = 2,
            nb::sig("def __init__(self, folder: str | os.PathLike[str], keep_last: int = 2) -> None"))
+      .def_prop_ro("path", &CheckpointFolder::path)
       .def("checkpoints", &CheckpointFolder::checkpoints)
       .def("latest", &CheckpointFolder::latest)
       .def("best", &CheckpointFolder::best)

@@ -46,13 +46,15 @@ void bind_constants(nb::module_& module) {
       [](nb::object shape, nb::object dtype, const MaybeGraph& graph) {
         return wrap(zeros(graph_of(graph, "zeros"), shape_of(shape), dtype_of(dtype)));
       },
-      "shape"_a, "dtype"_a = DType::f32, "graph"_a = nb::none(), nb::sig("def zeros(" PD_SHAPE ", " PD_OF_GRAPH));
+      "shape"_a, "dtype"_a = DType::f32, "graph"_a = nb::none(), nb::sig("def zeros(" PD_SHAPE ", " PD_OF_GRAPH),
+      "`shape` filled with 0.");
   module.def(
       "ones",
       [](nb::object shape, nb::object dtype, const MaybeGraph& graph) {
         return wrap(ones(graph_of(graph, "ones"), shape_of(shape), dtype_of(dtype)));
       },
-      "shape"_a, "dtype"_a = DType::f32, "graph"_a = nb::none(), nb::sig("def ones(" PD_SHAPE ", " PD_OF_GRAPH));
+      "shape"_a, "dtype"_a = DType::f32, "graph"_a = nb::none(), nb::sig("def ones(" PD_SHAPE ", " PD_OF_GRAPH),
+      "`shape` filled with 1.");
   module.def(
       "iota",
       [](nb::object shape, int axis, nb::object dtype, const MaybeGraph& graph) {
@@ -107,7 +109,8 @@ void bind_random(nb::module_& module) {
         return wrap(random_normal(graph_of(graph, "random_normal"), shape_of(shape), mean, deviation, dtype_of(dtype)));
       },
       "shape"_a, "mean"_a = 0.0, "deviation"_a = 1.0, "dtype"_a = DType::f32, "graph"_a = nb::none(),
-      nb::sig("def random_normal(" PD_SHAPE ", mean: float = 0, deviation: float = 1, " PD_OF_GRAPH));
+      nb::sig("def random_normal(" PD_SHAPE ", mean: float = 0, deviation: float = 1, " PD_OF_GRAPH),
+      "Normal, drawn anew in every run.");
   module.def(
       "random_bernoulli",
       [](nb::object shape, double probability, const MaybeGraph& graph) {
@@ -240,7 +243,9 @@ void bind_convolutions(nb::module_& module) {
       },
       "x"_a, "w"_a, "bias"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
       nb::sig("def conv1d(x: Value, w: Value, bias: Value | None = None, stride: int = 1, padding: Ints = 0, dilation: "
-              "int = 1, groups: int = 1) -> Value"));
+              "int = 1, groups: int = 1) -> Value"),
+      "Cross-correlation of sequences [N, C, L] with kernels [O, C / groups, K]. Padding: one number, or (before, "
+      "after).");
   module.def(
       "conv3d",
       [](const ValueHandle& x, const ValueHandle& w, const MaybeValue& bias, nb::object stride, nb::object padding,
@@ -255,7 +260,9 @@ void bind_convolutions(nb::module_& module) {
       nb::sig(
           "def conv3d(x: Value, w: Value, bias: Value | None = None, stride: Ints = 1, padding: Ints = 0, dilation: "
           "Ints = 1, groups: int = 1) -> Value"),
-      "conv2d over volumes [N, C, D, H, W].");
+      "Cross-correlation of volumes [N, C, D, H, W] with kernels [O, C / groups, KD, KH, KW]. Stride, padding and "
+      "dilation: "
+      "one number, or one for each axis.");
   module.def(
       "conv_transpose2d",
       [](const ValueHandle& x, const ValueHandle& w, const MaybeValue& bias, nb::object stride, nb::object padding,
@@ -298,7 +305,8 @@ void bind_convolutions(nb::module_& module) {
       "x"_a, "kernel"_a, "stride"_a = nb::none(), "padding"_a = 0, "dilation"_a = 1, "count_padding"_a = true,
       nb::sig(
           "def avg_pool2d(x: Value, kernel: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1, "
-          "count_padding: bool = True) -> Value"));
+          "count_padding: bool = True) -> Value"),
+      "The mean of every window of images [N, C, H, W]; a stride of None is the kernel's extents.");
   module.def(
       "global_avg_pool", [](const ValueHandle& x) { return wrap(global_avg_pool(x)); }, "x"_a,
       "[N, C, H, W] to [N, C].");

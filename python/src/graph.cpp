@@ -7,6 +7,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "calls.h"
 #include "gil.h"
@@ -38,7 +40,20 @@ Initializer initializer_of(nb::object given) {
   };
 }
 
-GraphHandle clone_of(const GraphHandle& graph) { return {std::make_shared<GraphOwner>(graph.graph().clone())}; }
+GraphHandle clone_of(const GraphHandle& graph) {
+  auto made = std::make_shared<GraphOwner>(graph.graph().clone());
+  made->first_values = graph.owner->first_values;
+  return {std::move(made)};
+}
+
+void set_initial(const GraphHandle& self, const std::string& name, nb::object initial) {
+  const Graph& graph = self.graph();
+  const std::vector<NodeId>& all = graph.parameters();
+  if (std::none_of(all.begin(), all.end(), [&](NodeId id) { return graph.node(id).name.str() == name; })) {
+    throw Error(ErrorKind::argument, "set_initial: the graph has no parameter '" + name + "'");
+  }
+  self.owner->first_values[name] = initializer_of(std::move(initial));
+}
 
 struct ScopeHandle {  // `with graph.scope("decoder"):`
   GraphHandle graph;
@@ -146,6 +161,9 @@ void bind_graph(nb::module_& module) {
                   "initial: Initial = None, role: ParameterRole = ...) -> Value"),
           "A value kept in Parameters: `initial` is an initializer, an array, or a function of shape, dtype and seed; "
           "zero without.")
+      .def("set_initial", &set_initial, nb::arg("name"), nb::arg("initial"),
+           nb::sig("def set_initial(self, name: str, initial: Initial) -> None"),
+           "Another first value for a parameter that is declared, as a layer's: Parameters(graph) has it.")
       .def(
           "fetch",
           [](const GraphHandle& self, const std::string& name, const ValueHandle& value) {

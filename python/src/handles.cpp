@@ -64,19 +64,18 @@ BodyFrame::~BodyFrame() {
   innermost = around_;
 }
 
-ValueHandle wrap(const Value& value) {
-  Graph* graph = &value.graph();
-  if (const auto root = roots().find(graph); root != roots().end()) {
-    return {root->second->shared_from_this(), value.ref()};
-  }
+std::shared_ptr<GraphOwner> owner_of(Graph* graph) {
+  if (const auto root = roots().find(graph); root != roots().end()) return root->second->shared_from_this();
   for (BodyFrame* frame = BodyFrame::innermost; frame != nullptr; frame = frame->around_) {
-    if (const auto body = frame->bodies_.find(graph); body != frame->bodies_.end()) return {body->second, value.ref()};
+    if (const auto body = frame->bodies_.find(graph); body != frame->bodies_.end()) return body->second;
   }
   if (BodyFrame::innermost == nullptr) throw Error(ErrorKind::argument, "a value of a graph that Python did not make");
   auto& owner = BodyFrame::innermost->bodies_[graph];
   owner = std::make_shared<GraphOwner>(graph);
-  return {owner, value.ref()};
+  return owner;
 }
+
+ValueHandle wrap(const Value& value) { return {owner_of(&value.graph()), value.ref()}; }
 
 MaybeValue wrap_if_any(const Value& value) { return value.valid() ? MaybeValue(wrap(value)) : std::nullopt; }
 

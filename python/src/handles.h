@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,8 @@ class GraphOwner : public std::enable_shared_from_this<GraphOwner> {
   /// "model.py:12", or "" where no line or too many are known.
   std::string lines_of(const std::string& op, const std::string& scope) const;
 
+  std::map<std::string, Initializer> first_values = {};  // of parameters that were given one after they were declared
+
  private:
   std::unique_ptr<Graph> owned_;
   Graph* graph_;
@@ -58,6 +61,8 @@ using MaybeValue = std::optional<ValueHandle>;
 inline Value value_of(const MaybeValue& given) { return given ? Value(*given) : Value{}; }
 inline Values values_of(const std::vector<ValueHandle>& given) { return {given.begin(), given.end()}; }
 
+/// The Python side of a graph: of one that Python made, or of one that a function of Python's is writing now.
+std::shared_ptr<GraphOwner> owner_of(Graph* graph);
 /// The Python side of a value of any graph that Python knows, or of the body that is being written.
 ValueHandle wrap(const Value& value);
 MaybeValue wrap_if_any(const Value& value);
@@ -75,7 +80,7 @@ class BodyFrame {
   BodyFrame& operator=(const BodyFrame&) = delete;
 
  private:
-  friend ValueHandle wrap(const Value& value);
+  friend std::shared_ptr<GraphOwner> owner_of(Graph* graph);
   inline static thread_local BodyFrame* innermost = nullptr;
   std::unordered_map<Graph*, std::shared_ptr<GraphOwner>> bodies_;
   BodyFrame* around_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -35,7 +36,9 @@ struct Kept {
 
 template <class Layer, class... Arguments>
 void construct(Kept<Layer>* self, Graph& graph, const Arguments&... arguments) {
-  new (self) Kept<Layer>{root_of(graph), Layer(graph, arguments...)};
+  Graph* home = &graph;
+  while (home->parent != nullptr) home = home->parent;
+  new (self) Kept<Layer>{owner_of(home), Layer(graph, arguments...)};
 }
 
 template <class Layer>
@@ -48,6 +51,16 @@ template <class Layer>
 ValueHandle applied(const Kept<Layer>& self, const ValueHandle& x) {
   self.owner->get();
   return wrap(self.layer(x));
+}
+
+using Pair = std::pair<ValueHandle, ValueHandle>;
+inline Pair pair_of(const nn::KeysAndValues& both) { return {wrap(both.keys), wrap(both.values)}; }
+inline nn::KeysAndValues keys_and_values_of(const Pair& pair) { return {pair.first, pair.second}; }
+
+/// A cache begins in the graph that is given, or in the layer's.
+template <class Layer>
+Graph& cache_graph_of(const MaybeGraph& given, const Kept<Layer>& layer) {
+  return given ? given->graph() : layer.owner->get();
 }
 
 template <class Layer, class Class>

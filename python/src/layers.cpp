@@ -14,7 +14,12 @@ struct ResultHandle {  // RecurrentResult
 };
 
 void bind_linear(nb::module_& module) {
-  auto linear = layer_class<nn::Linear>(module, "Linear", "x weight + bias over the last axis.");
+  auto linear =
+      layer_class<nn::Linear>(module, "Linear",
+                              "x weight + bias over the last axis: [.., inputs] to [.., outputs].\n\n"
+                              "Parameters are <name>/weight [inputs, outputs] and, with `bias`, <name>/bias "
+                              "[outputs], uniform in +-1 / sqrt(inputs) unless `initial` says otherwise for the "
+                              "weight.");
   linear
       .def(
           "__init__",
@@ -31,7 +36,12 @@ void bind_linear(nb::module_& module) {
   bind_value_of(linear, "weight", &nn::Linear::weight);
   bind_value_of(linear, "bias", &nn::Linear::bias);
 
-  auto embedding = layer_class<nn::Embedding>(module, "Embedding", "Rows of a table by number.");
+  auto embedding =
+      layer_class<nn::Embedding>(module, "Embedding",
+                                 "Rows of a table by number: integers [..] from 0 to rows - 1 to [.., width].\n\n"
+                                 "The parameter is <name>/weight [rows, width], normal of deviation 1 unless "
+                                 "`initial` says otherwise. `padding`: a row that starts 0 and gets no gradient, "
+                                 "-1 for none.");
   embedding
       .def(
           "__init__",
@@ -48,7 +58,14 @@ void bind_linear(nb::module_& module) {
       .def("__call__", &applied<nn::Embedding>, "indices"_a);
   bind_value_of(embedding, "weight", &nn::Embedding::weight);
 
-  auto conv = layer_class<nn::Conv2d>(module, "Conv2d", "conv2d with a weight and a bias of its own.");
+  auto conv =
+      layer_class<nn::Conv2d>(module, "Conv2d",
+                              "conv2d over images [N, inputs, H, W] with windows of `kernel`, one number or two: [N, "
+                              "outputs, H', W'].\n\n"
+                              "Parameters are <name>/weight [outputs, inputs / groups, KH, KW] and, with `bias`, "
+                              "<name>/bias [outputs], uniform in +-1 / sqrt(inputs / groups KH KW). `stride`, "
+                              "`dilation`: one number or two; `padding`: also four, (top, bottom, left, right). "
+                              "`activation` after the bias: 'none', 'relu', 'sigmoid' or 'tanh'.");
   conv.def(
           "__init__",
           [](Kept<nn::Conv2d>* self, const std::string& name, std::int64_t inputs, std::int64_t outputs,
@@ -74,8 +91,10 @@ void bind_linear(nb::module_& module) {
 }
 
 void bind_norm_layers(nb::module_& module) {
-  auto layer_norm =
-      layer_class<nn::LayerNorm>(module, "LayerNorm", "layer_norm over the last axis, with gamma and beta.");
+  auto layer_norm = layer_class<nn::LayerNorm>(
+      module, "LayerNorm",
+      "(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, of `width` elements.\n\n"
+      "Parameters are <name>/gamma and <name>/beta, [width], from 1 and 0.");
   layer_norm
       .def(
           "__init__",
@@ -90,8 +109,12 @@ void bind_norm_layers(nb::module_& module) {
   bind_value_of(layer_norm, "gamma", &nn::LayerNorm::gamma);
   bind_value_of(layer_norm, "beta", &nn::LayerNorm::beta);
 
-  auto batch_norm =
-      layer_class<nn::BatchNorm>(module, "BatchNorm", "batch_norm over channels (axis 1), with running statistics.");
+  auto batch_norm = layer_class<nn::BatchNorm>(
+      module, "BatchNorm",
+      "Normalizes each channel (axis 1) over all other axes: x [N, channels, ..].\n\n"
+      "With `training` by the statistics of the batch, and running ones move towards them by "
+      "`momentum`; without by the running ones. Parameters are <name>/gamma and <name>/beta, "
+      "[channels], from 1 and 0, and <name>/running_mean and <name>/running_variance.");
   batch_norm
       .def(
           "__init__",
@@ -112,59 +135,41 @@ void bind_norm_layers(nb::module_& module) {
   bind_value_of(batch_norm, "running_variance", &nn::BatchNorm::running_variance);
 }
 
-void bind_attention_layer(nb::module_& module) {
-  layer_class<nn::MultiHeadAttention>(module, "MultiHeadAttention", "Attention of several heads (Vaswani et al. 2017).")
-      .def(
-          "__init__",
-          [](Kept<nn::MultiHeadAttention>* self, const std::string& name, std::int64_t width, std::int64_t heads,
-             std::int64_t key_width, std::int64_t value_width, bool bias, double dropout, bool training,
-             nb::object dtype, const MaybeGraph& graph) {
-            construct(self, layer_graph_of(graph, "MultiHeadAttention"), name, width, heads,
-                      nn::MultiHeadAttentionOptions{.key_width = key_width,
-                                                    .value_width = value_width,
-                                                    .bias = bias,
-                                                    .dropout = dropout,
-                                                    .training = training,
-                                                    .dtype = dtype_of(dtype)});
-          },
-          "name"_a, "width"_a, "heads"_a, nb::kw_only(), "key_width"_a = 0, "value_width"_a = 0, "bias"_a = true,
-          "dropout"_a = 0.0, "training"_a = true, "dtype"_a = DType::f32, "graph"_a = nb::none(),
-          nb::sig("def __init__(self, name: str, width: int, heads: int, *, key_width: int = 0, value_width: int = 0, "
-                  "bias: bool = True, dropout: float = 0, training: bool = True, dtype: DType | str = 'f32', "
-                  "graph: Graph | None = None) -> None"))
-      .def(
-          "__call__",
-          [](const Kept<nn::MultiHeadAttention>& self, const ValueHandle& queries, const MaybeValue& keys,
-             const MaybeValue& values, const MaybeValue& mask, const MaybeValue& lengths, bool causal) {
-            self.owner->get();
-            const Value query = queries, key = keys ? Value(*keys) : query, value = values ? Value(*values) : key;
-            return wrap(self.layer(query, key, value, attention_of(mask, lengths, causal, 0, 0)));
-          },
-          "queries"_a, "keys"_a = nb::none(), "values"_a = nb::none(), "mask"_a = nb::none(), "lengths"_a = nb::none(),
-          "causal"_a = false);
-}
-
 template <class Layer>
 void bind_recurrent_layer(nb::module_& module, const char* name) {
   const char* sig =
       "def __init__(self, name: str, inputs: int, hidden: int, *, layers: int = 1, bidirectional: bool = False, "
-      "dropout: float = 0, training: bool = True, "
+      "dropout: float = 0, recurrent_dropout: float = 0, zoneout_h: float = 0, zoneout_c: float = 0, training: bool = "
+      "True, recompute: int = 0, "
       "projection: int = 0, reset_after: bool = True, relu: bool = False, dtype: DType | str = 'f32', initial: "
       "Initializer | None = None, forget_bias: float = 0, graph: Graph | None = None) -> None";
   layer_class<Layer>(
       module, name,
-      "A stack of recurrent layers over [T, B, inputs]; `dropout` between them, nothing is dropped without `training`.")
+      "A stack of recurrent layers over [T, B, inputs]: outputs [T, B, hidden], twice as wide where "
+      "`bidirectional`.\n\n"
+      "`dropout` is between layers, `recurrent_dropout` of the elements of u, the same ones in all steps (Merity et "
+      "al. "
+      "2017); `zoneout_h` and `zoneout_c` are the chances of a unit to stay as it was in a step (Krueger et al. 2016). "
+      "Without `training` nothing is dropped. `recompute`: the gradient keeps the states of every so many steps and "
+      "computes the rest again, 0 keeps all. `projection` (LSTM): the width of h, 0 for hidden. `reset_after` is of "
+      "the "
+      "GRU, `relu` of the RNN. `initial`: of weights and biases; uniform in +-1 / sqrt(hidden) without. Parameters are "
+      "<name>/l0/w [inputs, gates hidden], <name>/l0/u [hidden, gates hidden], <name>/l0/b, and <name>/l0_reverse/w ..")
       .def(
           "__init__",
           [name](Kept<Layer>* self, const std::string& layer, std::int64_t inputs, std::int64_t hidden, int layers,
-                 bool bidirectional, double dropout, bool training, std::int64_t projection, bool reset_after,
-                 bool relu, nb::object dtype, const MaybeInitial& initial, double forget_bias,
-                 const MaybeGraph& graph) {
+                 bool bidirectional, double dropout, double recurrent_dropout, double zoneout_h, double zoneout_c,
+                 bool training, std::int64_t recompute, std::int64_t projection, bool reset_after, bool relu,
+                 nb::object dtype, const MaybeInitial& initial, double forget_bias, const MaybeGraph& graph) {
             construct(self, layer_graph_of(graph, name), layer, inputs, hidden,
                       nn::RecurrentLayerOptions{.layers = layers,
                                                 .bidirectional = bidirectional,
                                                 .dropout = dropout,
+                                                .recurrent_dropout = recurrent_dropout,
+                                                .zoneout_h = zoneout_h,
+                                                .zoneout_c = zoneout_c,
                                                 .training = training,
+                                                .recompute = recompute,
                                                 .projection = projection,
                                                 .reset_after = reset_after,
                                                 .relu = relu,
@@ -173,7 +178,8 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
                                                 .forget_bias = forget_bias});
           },
           "name"_a, "inputs"_a, "hidden"_a, nb::kw_only(), "layers"_a = 1, "bidirectional"_a = false, "dropout"_a = 0.0,
-          "training"_a = true, "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
+          "recurrent_dropout"_a = 0.0, "zoneout_h"_a = 0.0, "zoneout_c"_a = 0.0, "training"_a = true, "recompute"_a = 0,
+          "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
           "initial"_a = nb::none(), "forget_bias"_a = 0.0, "graph"_a = nb::none(), nb::sig(sig))
       .def(
           "__call__",
@@ -190,18 +196,30 @@ void bind_recurrent_layer(nb::module_& module, const char* name) {
           "xs"_a, "lengths"_a = nb::none(), "initial_h"_a = nb::list(), "initial_c"_a = nb::list(),
           nb::sig("def __call__(self, xs: Value, lengths: Value | None = None, initial_h: "
                   "collections.abc.Sequence[Value] = (), initial_c: collections.abc.Sequence[Value] = ()) -> "
-                  "RecurrentResult"));
+                  "RecurrentResult"),
+          "xs [T, B, inputs]; `lengths` [B], integers: how many steps of each row count, all without. States before "
+          "the "
+          "first step per layer and direction, zeros without: initial_h [B, projection or hidden], initial_c (LSTM) "
+          "[B, "
+          "hidden].");
 }
 
 void bind_initializers(nb::module_& module) {
-  module.def("constant_initial", &nn::constant, "value"_a);
-  module.def("uniform", &nn::uniform, "low"_a, "high"_a);
-  module.def("normal", &nn::normal, "mean"_a, "deviation"_a);
-  module.def("xavier_uniform", &nn::xavier_uniform, "gain"_a = 1.0);
-  module.def("xavier_normal", &nn::xavier_normal, "gain"_a = 1.0);
-  module.def("kaiming_uniform", &nn::kaiming_uniform, "gain"_a = 1.4142135623730951);
-  module.def("kaiming_normal", &nn::kaiming_normal, "gain"_a = 1.4142135623730951);
-  module.def("orthogonal", &nn::orthogonal, "gain"_a = 1.0, "blocks"_a = 1);
+  module.def("constant_initial", &nn::constant, "value"_a, "Every element is `value`.");
+  module.def("uniform", &nn::uniform, "low"_a, "high"_a, "Uniform in [low, high).");
+  module.def("normal", &nn::normal, "mean"_a, "deviation"_a, "Normal.");
+  module.def("xavier_uniform", &nn::xavier_uniform, "gain"_a = 1.0,
+             "Uniform in +-gain sqrt(6 / (inputs + outputs)) (Glorot, Bengio 2010).");
+  module.def("xavier_normal", &nn::xavier_normal, "gain"_a = 1.0,
+             "Normal of deviation gain sqrt(2 / (inputs + outputs)).");
+  module.def("kaiming_uniform", &nn::kaiming_uniform, "gain"_a = 1.4142135623730951,
+             "Uniform in +-gain sqrt(3 / inputs); gain sqrt(2) is for relu (He et al. 2015).");
+  module.def("kaiming_normal", &nn::kaiming_normal, "gain"_a = 1.4142135623730951,
+             "Normal of deviation gain / sqrt(inputs).");
+  module.def(
+      "orthogonal", &nn::orthogonal, "gain"_a = 1.0, "blocks"_a = 1,
+      "Orthonormal rows or columns, whichever are fewer, times gain (Saxe et al. 2014); a matrix [I, k H] of gates is "
+      "k `blocks`.");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "fronts.h"
 #include "paoding/version.h"
+#include "scalars.h"
 
 namespace paoding::python {
 namespace {
@@ -22,7 +23,9 @@ void fill(nb::module_& module) {
   bind_tensor(module);
   bind_device_tensor(module);
   bind_value(module);
+  bind_scalars(module);
   bind_calls(module);
+  bind_own_ops(module);
   bind_fronts(module);
   bind_control(module);
   bind_extents(module);
@@ -34,6 +37,10 @@ void fill(nb::module_& module) {
   bind_files(module);
   bind_model(module);
   bind_profile(module);
+  bind_profiled_steps(module);
+  bind_debug(module);
+  bind_streaming(module);
+  bind_data(module);
   bind_recurrent(module);
   bind_placed(module);
 }

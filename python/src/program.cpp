@@ -213,10 +213,41 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   });
 }
 
-void construct_parameters(Parameters* self, const GraphHandle& graph, const std::string& device, std::uint64_t seed) {
+// The parameters of a graph, in one that has only such, with the first values that they have there or were given later.
+void declare(const GraphHandle& from, Graph* into) {
+  const Graph& graph = from.graph();
+  for (const NodeId id : graph.parameters()) {
+    const std::string& name = graph.node(id).name.str();
+    const Type& type = graph.node(id).types[0];
+    if (const Value there = into->find(name); there.valid()) {
+      if (there.type() == type) continue;
+      throw Error(there.dtype() == type.dtype ? ErrorKind::shape : ErrorKind::dtype,
+                  "Parameters: '" + name + "' is " + to_string(there.type()) + " in one graph and " + to_string(type) +
+                      " in another\nhint: what several graphs share has one name and one type");
+    }
+    const auto initial = graph.initializers().find(name);
+    const auto& given = from.owner->first_values;
+    const auto later = given.find(name);
+    Initializer first = later != given.end()                    ? later->second
+                        : initial != graph.initializers().end() ? initial->second
+                                                                : Initializer{};
+    into->parameter(name, type.dtype, type.shape, std::move(first), graph.role(name));
+  }
+}
+
+void construct_parameters(Parameters* self, const nb::object& graphs, const std::string& device, std::uint64_t seed) {
   const Device on = device_of(device);
-  const std::unique_ptr<Graph> copy = graph.graph().clone();  // other threads may change it meanwhile
-  new (self) Parameters(run_freely([&] { return Parameters(*copy, on, {.seed = seed}); }));
+  Graph all;  // not the graphs themselves, which other threads may change meanwhile
+  if (nb::isinstance<GraphHandle>(graphs)) {
+    declare(nb::cast<GraphHandle&>(graphs), &all);
+  } else {
+    std::vector<GraphHandle> list;
+    if (!nb::try_cast(graphs, list)) {
+      throw nb::type_error(("Parameters: needed is a Graph or a list of them, not " + type_name_of(graphs)).c_str());
+    }
+    for (const GraphHandle& each : list) declare(each, &all);
+  }
+  new (self) Parameters(run_freely([&] { return Parameters(all, on, {.seed = seed}); }));
 }
 
 bool has(const Parameters& parameters, const std::string& name) {
@@ -279,8 +310,18 @@ void bind_parameter_info(nb::module_& module) {
 void bind_parameters(nb::module_& module) {
   nb::class_<Parameters>(module, "Parameters",
                          "The values of a graph's parameters on one device, by name; programs share them.")
-      .def("__init__", &construct_parameters, "graph"_a, "device"_a = "cpu", "seed"_a = 0)
+      .def(
+          "__init__", &construct_parameters, "graph"_a, "device"_a = "cpu", "seed"_a = 0,
+          nb::sig("def __init__(self, graph: Graph | collections.abc.Sequence[Graph], device: str = 'cpu', seed: int = "
+                  "0) -> None"),
+          "Those of a graph, or of several graphs of one model, which share what has one name.")
       .def_prop_ro("device", [](const Parameters& self) { return to_string(self.device()); })
+      .def("__repr__",
+           [](const Parameters& self) {
+             return "Parameters(" + std::to_string(self.names().size()) + " on " + to_string(self.device()) + ": " +
+                    std::to_string(self.elements(ParameterRole::model)) + " elements of the model, " +
+                    std::to_string(self.elements() - self.elements(ParameterRole::model)) + " others)";
+           })
       .def(
           "__getitem__",
           [](const Parameters& self, const std::string& name) {

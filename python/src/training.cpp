@@ -46,8 +46,9 @@ LearningRate rate_of(nb::object given) {
 StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, const std::vector<nb::object>& groups,
                    const std::vector<std::string>& frozen, int accumulate, double clip_norm, bool skip_nonfinite,
                    const std::optional<LossScale>& loss_scale, bool master_weights, double average_decay,
-                   bool data_parallel, const nb::object& loss_weight) {
+                   bool data_parallel, const nb::object& loss_weight, const std::string& name) {
   MinimizeOptions options;
+  options.name = name;
   for (const nb::object& group : groups) {
     if (nb::isinstance<ParameterGroup>(group)) {
       options.groups.push_back(nb::cast<ParameterGroup&>(group));
@@ -116,7 +117,8 @@ void bind_other_optimizers(nb::module_& module) {
       "centered"_a = false,
       nb::sig("def RmsProp" PD_RATE
               "0.01, decay: float = 0.99, epsilon: float = 1e-8, weight_decay: float = 0, momentum: float = 0, "
-              "centered: bool = False) -> Optimizer"));
+              "centered: bool = False) -> Optimizer"),
+      "As torch.optim.RMSprop: p -= rate g / (sqrt(v) + epsilon), v the running mean of g^2.");
   module.def(
       "Lion",
       [](nb::object rate, double beta1, double beta2, double weight_decay) {
@@ -124,7 +126,8 @@ void bind_other_optimizers(nb::module_& module) {
       },
       "learning_rate"_a = 1e-4, "beta1"_a = 0.9, "beta2"_a = 0.99, "weight_decay"_a = 0.0,
       nb::sig("def Lion" PD_RATE
-              "1e-4, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0) -> Optimizer"));
+              "1e-4, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0) -> Optimizer"),
+      "The sign of a mean of gradients (Chen et al. 2023).");
   module.def(
       "Lamb",
       [](nb::object rate, double beta1, double beta2, double epsilon, double weight_decay) {
@@ -132,7 +135,8 @@ void bind_other_optimizers(nb::module_& module) {
       },
       "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-6, "weight_decay"_a = 0.0,
       nb::sig("def Lamb" PD_RATE "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-6, weight_decay: "
-              "float = 0) -> Optimizer"));
+              "float = 0) -> Optimizer"),
+      "Adam's step, as long as the parameter (You et al. 2020).");
   module.def(
       "Adafactor",
       [](nb::object rate, double beta2_decay, double epsilon2, double clip, double weight_decay) {
@@ -140,29 +144,35 @@ void bind_other_optimizers(nb::module_& module) {
       },
       "learning_rate"_a = 0.01, "beta2_decay"_a = -0.8, "epsilon2"_a = 1e-3, "clip"_a = 1.0, "weight_decay"_a = 0.0,
       nb::sig("def Adafactor" PD_RATE "0.01, beta2_decay: float = -0.8, epsilon2: float = 1e-3, clip: float = 1, "
-              "weight_decay: float = 0) -> Optimizer"));
+              "weight_decay: float = 0) -> Optimizer"),
+      "Mean squares of matrices are kept as those of rows times those of columns (Shazeer, Stern 2018), as PyTorch has "
+      "it.");
 }
 
 // Adam and AdamW: the decay is all they differ in.
 template <class Kind>
-void bind_adam(nb::module_& module, const char* name, double weight_decay, const char* sig) {
+void bind_adam(nb::module_& module, const char* name, double weight_decay, const char* sig, const char* doc) {
   module.def(
       name,
       [](nb::object rate, double beta1, double beta2, double epsilon, double decay) {
         return OptimizerHandle{Kind{rate_of(std::move(rate)), beta1, beta2, epsilon, decay}};
       },
       "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay,
-      nb::sig(sig));
+      nb::sig(sig), doc);
 }
 
 }  // namespace
 
 void bind_training(nb::module_& module) {
   nb::class_<LearningRate>(module, "LearningRate", "A formula of the number of updates made.");
-  module.def("linear_warmup", &linear_warmup, "rate"_a, "steps"_a);
-  module.def("cosine_decay", &cosine_decay, "rate"_a, "steps"_a, "last"_a = 0.0, "warmup"_a = 0);
-  module.def("step_decay", &step_decay, "rate"_a, "every"_a, "factor"_a);
-  module.def("inverse_square_root", &inverse_square_root, "rate"_a, "warmup"_a);
+  module.def("linear_warmup", &linear_warmup, "rate"_a, "steps"_a,
+             "From rate / steps at the first update to `rate` in `steps` updates, then `rate`.");
+  module.def("cosine_decay", &cosine_decay, "rate"_a, "steps"_a, "last"_a = 0.0, "warmup"_a = 0,
+             "`rate` at first, `last` after `steps` updates, half a cosine in between; the first `warmup` rise to it "
+             "in a line.");
+  module.def("step_decay", &step_decay, "rate"_a, "every"_a, "factor"_a, "rate factor^(step // every).");
+  module.def("inverse_square_root", &inverse_square_root, "rate"_a, "warmup"_a,
+             "rate min((step + 1) / warmup, sqrt(warmup / (step + 1))) (Vaswani et al. 2017).");
   nb::class_<OptimizerHandle>(module, "Optimizer", "How minimize() updates parameters: Sgd, Adam ..");
   bind_other_optimizers(module);
   bind_group(module);
@@ -176,15 +186,22 @@ void bind_training(nb::module_& module) {
       },
       "learning_rate"_a = 0.01, "momentum"_a = 0.0, "nesterov"_a = false, "weight_decay"_a = 0.0,
       nb::sig("def Sgd" PD_RATE
-              "0.01, momentum: float = 0, nesterov: bool = False, weight_decay: float = 0) -> Optimizer"));
+              "0.01, momentum: float = 0, nesterov: bool = False, weight_decay: float = 0) -> Optimizer"),
+      "As torch.optim.SGD: v = momentum v + g, p -= rate v. A rate is a number, a schedule, or a function of the "
+      "number of "
+      "updates made.");
   bind_adam<Adam>(module, "Adam", 0,
                   "def Adam" PD_RATE
                   "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0) -> "
-                  "Optimizer");
-  bind_adam<AdamW>(module, "AdamW", 0.01,
-                   "def AdamW" PD_RATE
-                   "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.01) "
-                   "-> Optimizer");
+                  "Optimizer",
+                  "As torch.optim.Adam (Kingma, Ba 2015); weight_decay is added to the gradient.");
+  bind_adam<AdamW>(
+      module, "AdamW", 0.01,
+      "def AdamW" PD_RATE
+      "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.01) "
+      "-> Optimizer",
+      "As torch.optim.AdamW: Adam, with weight_decay times the rate taken off parameters (Loshchilov, Hutter "
+      "2019).");
   nb::class_<LossScale>(module, "LossScale", "The factor that keeps gradients within f16.")
       .def(
           "__init__",
@@ -203,15 +220,19 @@ void bind_training(nb::module_& module) {
   module.def("minimize", &trained, "loss"_a, "optimizer"_a, nb::kw_only(), "groups"_a = nb::list(),
              "frozen"_a = nb::list(), "accumulate"_a = 1, "clip_norm"_a = 0.0, "skip_nonfinite"_a = false,
              "loss_scale"_a = nb::none(), "master_weights"_a = false, "average_decay"_a = 0.0,
-             "data_parallel"_a = false, "loss_weight"_a = nb::none(),
+             "data_parallel"_a = false, "loss_weight"_a = nb::none(), "name"_a = "optimizer",
              nb::sig("def minimize(loss: Value, optimizer: Optimizer, *, groups: "
                      "collections.abc.Sequence[ParameterGroup | tuple[collections.abc.Sequence[str], Optimizer]] = (), "
                      "frozen: collections.abc.Sequence[str] = (), accumulate: int = 1, clip_norm: float = 0, "
                      "skip_nonfinite: bool = False, "
                      "loss_scale: LossScale | None = None, master_weights: bool = False, average_decay: float = 0, "
-                     "data_parallel: bool = False, loss_weight: Value | None = None) -> "
-                     "TrainingStep"),
-             "Adds to the loss's graph its gradients and the update of every parameter.");
+                     "data_parallel: bool = False, loss_weight: Value | None = None, "
+                     "name: str = 'optimizer') -> TrainingStep"),
+             "Adds to the loss's graph its gradients and the update of every parameter that it depends on and that no "
+             "glob of `frozen` fits. `name`: of the optimizer's counters in the store; losses that train different "
+             "parameters of one store have one each. `accumulate`: runs whose mean gradient makes an update. "
+             "`clip_norm`: the most that the norm of all gradients may be. `average_decay`: keeps a running mean of "
+             "every parameter, which averages_of() gives.");
   module.def(
       "averages_of", [](const Parameters& parameters) { return averages_of(parameters); }, "parameters"_a,
       "The averages that average_decay keeps, by the names of their parameters: for restore().");

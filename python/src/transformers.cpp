@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding.nn: layers of transformers, as paoding/nn/transformer.h has them.
+#include <nanobind/stl/pair.h>
+
 #include "layer_classes.h"
 #include "paoding/nn/transformer.h"
 
@@ -33,11 +35,25 @@ void construct_layer(Kept<Layer>* self, const char* kind, const std::string& nam
                                    .last_initial = initial_of(last_initial)});
 }
 
+using CacheHandle = std::pair<Pair, std::optional<Pair>>;
+
+CacheHandle cache_of(const nn::TransformerDecoderLayer::Cache& cache) {
+  if (!cache.memory.keys.valid()) return {pair_of(cache.self), std::nullopt};
+  return {pair_of(cache.self), pair_of(cache.memory)};
+}
+
 void bind_encoder_layer(nb::module_& module) {
   using Layer = nn::TransformerEncoderLayer;
-  layer_class<Layer>(module, "TransformerEncoderLayer",
-                     "Self-attention, then a feed-forward part, each added to its input (Vaswani et al. 2017): [B, T, "
-                     "width]. `initial` is of all matrices, `last_initial` of those whose result is added.")
+  layer_class<Layer>(
+      module, "TransformerEncoderLayer",
+      "Self-attention, then a feed-forward part, each added to its input (Vaswani et al. 2017): x [B, T, "
+      "width] to [B, T, width].\n\n"
+      "`feed_forward`: its width, 4 times the width when 0; `activation` in it: 'relu', 'gelu' or "
+      "'gelu_tanh'. `dropout`: of attention weights, of both parts' results and within the feed-forward "
+      "part, with `training`. `norm_first`: norms stand in front of the parts. `epsilon`: of the norms. "
+      "`rotary_base`: of self-attention, see MultiHeadAttention. `initial`: of all matrices, and then biases "
+      "start 0; `last_initial`: of those whose result is added. Parameters are those of <name>/self, "
+      "<name>/norm1, <name>/norm2, <name>/in and <name>/out.")
       .def(
           "__init__",
           [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
@@ -61,14 +77,20 @@ void bind_encoder_layer(nb::module_& module) {
             self.owner->get();
             return wrap(self.layer(x, attention_of(mask, lengths, causal, 0, 0)));
           },
-          "x"_a, "mask"_a = nb::none(), "lengths"_a = nb::none(), "causal"_a = false);
+          "x"_a, "mask"_a = nb::none(), "lengths"_a = nb::none(), "causal"_a = false,
+          "x [B, T, width]; `mask`: bools, true where an element is seen, [B, T, T] or what broadcasts to [B, heads, "
+          "T, "
+          "T]; `lengths` [B]; `causal`: none looks ahead.");
 }
 
 void bind_decoder_layer(nb::module_& module) {
   using Layer = nn::TransformerDecoderLayer;
-  layer_class<Layer>(module, "TransformerDecoderLayer",
-                     "The same, where self-attention never looks ahead, with attention to a memory in between; without "
-                     "`memory` a layer of a language model.")
+  layer_class<Layer>(
+      module, "TransformerDecoderLayer",
+      "TransformerEncoderLayer, whose self-attention never looks ahead, with attention to a memory in "
+      "between, and its options; without `memory` a layer of a language model.\n\n"
+      "Parameters are those of the encoder's layer, <name>/memory and <name>/norm3. start() and step() make "
+      "one step after another with a cache.")
       .def(
           "__init__",
           [](Kept<Layer>* self, const std::string& name, std::int64_t width, std::int64_t heads,
@@ -93,14 +115,50 @@ void bind_decoder_layer(nb::module_& module) {
             self.owner->get();
             return wrap(self.layer(x, value_of(memory), attention_of(memory_mask, memory_lengths, false, 0, 0)));
           },
-          "x"_a, "memory"_a = nb::none(), "memory_mask"_a = nb::none(), "memory_lengths"_a = nb::none());
+          "x"_a, "memory"_a = nb::none(), "memory_mask"_a = nb::none(), "memory_lengths"_a = nb::none(),
+          "All steps at once: x [B, T, width], memory [B, S, width] where the layer has one; the mask and lengths [B] "
+          "say "
+          "which of its rows count.")
+      .def(
+          "start",
+          [](const Kept<Layer>& self, std::int64_t batch, std::int64_t length, const MaybeValue& memory,
+             const MaybeGraph& graph) {
+            return cache_of(self.layer.start(cache_graph_of(graph, self), batch, length, value_of(memory)));
+          },
+          "batch"_a, "length"_a, "memory"_a = nb::none(), "graph"_a = nb::none(),
+          nb::sig(
+              "def start(self, batch: int, length: int, memory: Value | None = None, graph: Graph | None = None) -> "
+              "tuple[tuple[Value, Value], tuple[Value, Value] | None]"),
+          "The cache for step(): of self-attention with room for `length` steps of `batch` rows, and the memory's keys "
+          "and values, projected once. Nested tuples, so that a scan carries it.")
+      .def(
+          "step",
+          [](const Kept<Layer>& self, const ValueHandle& x, const CacheHandle& cache, const ValueHandle& position,
+             const MaybeValue& memory_mask, const MaybeValue& memory_lengths) {
+            self.owner->get();
+            Layer::Cache given{.self = keys_and_values_of(cache.first), .memory = {}};
+            if (cache.second) given.memory = keys_and_values_of(*cache.second);
+            const Layer::Step made =
+                self.layer.step(x, given, position, attention_of(memory_mask, memory_lengths, false, 0, 0));
+            return std::pair(wrap(made.result), cache_of(made.cache));
+          },
+          "x"_a, "cache"_a, "position"_a, "memory_mask"_a = nb::none(), "memory_lengths"_a = nb::none(),
+          nb::sig("def step(self, x: Value, cache: tuple[tuple[Value, Value], tuple[Value, Value] | None], position: "
+                  "Value, memory_mask: Value | None = None, memory_lengths: Value | None = None) -> tuple[Value, "
+                  "tuple[tuple[Value, Value], tuple[Value, Value] | None]]"),
+          "The next T steps x [B, T, width] at `position` .. position + T - 1, i64 []: what the layer gives for them "
+          "when "
+          "it sees all, and the cache with them.");
 }
 
 }  // namespace
 
 void bind_transformer_layers(nb::module_& module) {
-  auto positions = layer_class<nn::LearnedPositions>(module, "LearnedPositions",
-                                                     "A learned row for each place, which is added to x.");
+  auto positions =
+      layer_class<nn::LearnedPositions>(module, "LearnedPositions",
+                                        "x [.., T, width] plus a learned row for each place, from `first` on "
+                                        "(0 without; i64 []). The parameter is <name>/weight [positions, "
+                                        "width], normal of deviation 0.02 at first.");
   positions
       .def(
           "__init__",

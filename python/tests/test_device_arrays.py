@@ -5,39 +5,20 @@ is not there (tests/gpu/pretend_gpu), arrays that speak DLPack and nothing else.
 import gc
 import importlib
 import os
-import pathlib
-import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
 from dlpack_arrays import Array, Kind, read
+from pretended_gpu import IS_PRETENDED, is_there, run_there
 
 import paoding as pd
-
-PRETENDED = pathlib.Path(pd.__file__).parents[2] / 'pretend_gpu'
-IS_PRETENDED = os.environ.get('PAODING_CUDA_PATH') == str(PRETENDED)
-
-
-def is_there():
-    with pd.Graph() as graph:
-        graph.fetch('x', graph.input('x', pd.f32, 1) * 2)
-    try:
-        return pd.Program(graph, device='cuda') is not None
-    except pd.DeviceError:
-        return False
-
 
 if not is_there():
 
     def test_all_of_it_on_the_pretended_gpu():
-        if not (PRETENDED / 'libcuda.so.1').exists():
-            pytest.skip(f'not run: no GPU here, and {PRETENDED} is not built')
-        environment = {**os.environ, 'PYTHONPATH': str(PRETENDED.parent / 'python'), 'PAODING_CUDA_PATH': str(PRETENDED)}
-        run = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', __file__]
-        done = subprocess.run(run, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_there(__file__)
 
 
 class Own:

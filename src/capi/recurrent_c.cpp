@@ -151,8 +151,15 @@ struct pd_recurrent_plan {
       if (saved_bytes > 0) cells_offset = saved_bytes;
       saved_bytes += slot_bytes(part.type.shape.elements() * size_bytes(part.type.dtype));
     }
-    text = "forward\n" + to_string(forward->plan());
-    if (backward) text += "backward\n" + to_string(backward->plan());
+  }
+
+  // Made when it is first asked for: most plans never are.
+  const char* described() const {
+    if (text.empty()) {
+      text = "forward\n" + to_string(forward->plan());
+      if (backward) text += "backward\n" + to_string(backward->plan());
+    }
+    return text.c_str();
   }
 
   // The place of the cells: their own, or in the saved memory after the gates.
@@ -163,7 +170,7 @@ struct pd_recurrent_plan {
   const bool is_training;
   std::optional<paoding::Direction> forward, backward;
   std::int64_t saved_bytes = 0, cells_offset = 0;
-  std::string text;
+  mutable std::string text;
 };
 
 namespace {
@@ -197,7 +204,7 @@ pd_status pd_recurrent_get_sizes(const pd_recurrent_plan* plan, pd_recurrent_siz
   });
 }
 
-const char* pd_recurrent_describe(const pd_recurrent_plan* plan) { return plan == nullptr ? "" : plan->text.c_str(); }
+const char* pd_recurrent_describe(const pd_recurrent_plan* plan) { return plan == nullptr ? "" : plan->described(); }
 
 pd_status pd_recurrent_forward(pd_recurrent_plan* plan, const pd_recurrent_forward_args* args, void* stream) {
   return paoding::reported("pd_recurrent_forward", [&] {

@@ -15,7 +15,7 @@
 namespace paoding {
 namespace {
 
-constexpr const char* kSkipped = "optimizer/skipped";
+constexpr std::string_view kSkipped = "/skipped";  // behind an optimizer's name
 
 std::unique_ptr<DeviceBuffer> make_buffer(std::int64_t bytes, const Device& device) {
   return device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
@@ -44,7 +44,8 @@ class Replay {
         if (graph.role(name) == ParameterRole::random) value = rewound(value, options.rewind_random);
       }
       check_type("parameter", name, value.type(), needed);
-      stored_.push_back({name, slot, value, make_buffer(value.size_bytes(), compile.device)});
+      stored_.push_back({name, slot, value, make_buffer(value.size_bytes(), compile.device),
+                         graph.role(name) == ParameterRole::optimizer});
       stored_.back().buffer->write(value);
       executor_options.parameters.push_back(stored_.back().buffer->address());
       trail_.add_start(slot, NonfiniteValue::Kind::parameter, name, value);
@@ -72,16 +73,19 @@ class Replay {
       if (finiteness_of(value).is_finite()) continue;
       return Outcome{fmt::format("fetch '{}'", one_line(fetch.name)), trail_.follow(operand, value)};
     }
-    bool is_skipped = false;
+    std::string skipped_by;
     for (const Stored& stored : stored_) {
       const Tensor value = stored.buffer->read(stored.before.type());
-      if (stored.name == kSkipped) is_skipped = value.to_doubles() != stored.before.to_doubles();
+      if (stored.is_of_optimizer && stored.name.ends_with(kSkipped) &&
+          value.to_doubles() != stored.before.to_doubles()) {
+        skipped_by = stored.name.substr(0, stored.name.size() - kSkipped.size());
+      }
       if (finiteness_of(value).is_finite() || !finiteness_of(stored.before).is_finite()) continue;
       const Operand operand{stored.slot, 0, {}, Layout::dense(value.type())};
       return Outcome{fmt::format("parameter '{}' after the run", one_line(stored.name)), trail_.follow(operand, value)};
     }
-    if (!is_skipped) return std::nullopt;
-    const auto found = trail_.follow_last_of("optimizer");
+    if (skipped_by.empty()) return std::nullopt;
+    const auto found = trail_.follow_last_of(skipped_by);
     if (!found) return std::nullopt;
     return Outcome{"the gradients, for which the update was skipped", *found};
   }
@@ -94,6 +98,7 @@ class Replay {
     int slot;
     Tensor before;
     std::unique_ptr<DeviceBuffer> buffer;
+    bool is_of_optimizer;
   };
 
   static Tensor rewound(const Tensor& state, std::int64_t runs) {

@@ -75,7 +75,7 @@ class Minimize {
     take_gradients();
     made_.loss = loss_;
     if (options_.data_parallel) reduce_over_ranks();
-    const Scope scope(graph_, "optimizer");
+    const Scope scope(graph_, options_.name);
     sum_gradients();
     measure();
     count();
@@ -95,7 +95,11 @@ class Minimize {
       wrong(fmt::format("the loss is {}, needed is a scalar float", to_string(loss_.type())));
     }
     if (graph_.parent != nullptr) wrong("the loss is a value of a loop's step");
-    if (graph_.find("optimizer/step").valid()) wrong("the graph has an optimizer already");
+    if (options_.name.empty()) wrong("name is empty");
+    if (graph_.find(options_.name + "/step").valid()) {
+      wrong(fmt::format("the graph has an optimizer '{}' already\nhint: another one needs a name of its own",
+                        one_line(options_.name)));
+    }
     check_range("minimize", "accumulate", options_.accumulate, Range::at_least(1));
     check_range("minimize", "clip_norm", options_.clip_norm, Range::at_least(0));
     check_range("minimize", "average_decay", options_.average_decay, Range::from_up_to(0, 1));
@@ -166,7 +170,7 @@ class Minimize {
   Value state(std::string_view state_name, DType dtype, const Shape& shape, Initializer initial = {}) {
     return graph_.parameter(state_name, dtype, shape, std::move(initial), ParameterRole::optimizer);
   }
-  Value counter(const char* counter_name) { return state(counter_name, i64, {}); }
+  Value counter(const char* counter_name) { return state(options_.name + "/" + counter_name, i64, {}); }
 
   // Takes gradients of the loss, or of it times the scale, and then divides by that where nothing is rounded to 0 any
   // more.
@@ -174,7 +178,7 @@ class Minimize {
     Value seed;
     if (options_.loss_weight.valid()) seed = cast(options_.loss_weight, loss_.dtype());
     if (options_.loss_scale) {
-      loss_scale_ = state("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
+      loss_scale_ = state(options_.name + "/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
       const Value scale = cast(loss_scale_, loss_.dtype());
       seed = seed.valid() ? seed * scale : scale;
     }
@@ -185,7 +189,7 @@ class Minimize {
     seed = expand(reshape(seed, Shape{}), loss_.shape());
     made_.gradients = gradients(std::array{loss_}, made_.parameters, std::array{seed});
     if (!options_.loss_scale) return;
-    const Scope scope(graph_, "optimizer");
+    const Scope scope(graph_, options_.name);
     for (Value& gradient : made_.gradients) {
       const DType wide = compute_dtype(gradient.dtype());
       gradient = cast(gradient, wide) * cast(1.0 / loss_scale_, wide);
@@ -215,7 +219,7 @@ class Minimize {
   // The gradient for the update: this run's, or the mean of the runs since the last update.
   void sum_gradients() {
     if (options_.accumulate > 1) {
-      const Value micro = counter("optimizer/micro");
+      const Value micro = counter("micro");
       is_last_ = equal(micro, constant(i64, options_.accumulate - 1));
       assign(micro, select(is_last_, constant(i64, 0), micro + 1));
     }
@@ -268,10 +272,10 @@ class Minimize {
   }
 
   void count() {
-    step_ = counter("optimizer/step");
+    step_ = counter("step");
     apply_ = is_last_;
     if (is_finite_.valid()) {
-      const Value skipped = counter("optimizer/skipped");
+      const Value skipped = counter("skipped");
       Value is_overflow;
       if (loss_scale_.valid()) {
         const Value can_be_lowered = greater(loss_scale_, constant(f32, options_.loss_scale->least));
@@ -297,7 +301,7 @@ class Minimize {
     made_.loss_scale = loss_scale_;
     made_.is_overflow = is_overflow;
     const LossScale& scale = *options_.loss_scale;
-    const Value overflows = counter("optimizer/overflows"), unscaled = counter("optimizer/unscaled");
+    const Value overflows = counter("overflows"), unscaled = counter("unscaled");
     assign(overflows, select(is_overflow, overflows + 1, overflows));
     const Value is_time = both(apply_, greater_equal(unscaled + 1, constant(i64, static_cast<double>(scale.interval))));
     const Value raised = minimum(loss_scale_ * scale.growth, constant(f32, scale.most));

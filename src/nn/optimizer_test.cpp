@@ -325,5 +325,32 @@ TEST(Optimizer, SaysWhatIsWrong) {
   EXPECT_THROW(minimize(twice.loss, Sgd{}), Error);
 }
 
+TEST(Optimizer, TwoOfOneGraphTrainParametersOfTheirOwn) {
+  Model model;
+  MinimizeOptions of_p, of_q;
+  of_p.name = "first", of_p.frozen = {"net/*"};
+  of_q.name = "second", of_q.frozen = {"p"}, of_q.accumulate = 2;
+  minimize(model.loss, Sgd{.learning_rate = 0.1}, of_p);
+  EXPECT_THROW(minimize(model.loss, Sgd{}, of_p), Error);
+  minimize(model.loss, Sgd{.learning_rate = 0.2}, of_q);
+  Parameters parameters(model.g);
+  parameters.set("p", Tensor::from(f64, {5}, kP));
+  parameters.set("net/q", Tensor::from(f64, {2, 3}, kQ));
+  Program program(model.g, {}, &parameters);
+  Oracle p(kP, Sgd{}), q(kQ, Sgd{});
+  for (int run = 0; run < 4; ++run) {
+    program.run({{"target", Tensor::from(f64, {5}, target_of(run))}});
+    Dense of_target = p.value, of_half = q.value;
+    for (std::size_t i = 0; i < of_target.size(); ++i) of_target[i] -= target_of(run)[i];
+    for (double& each : of_half) each += 0.5;
+    p.update(of_target, 0.1);
+    if (run % 2 == 1) q.update(of_half, 0.2);
+  }
+  EXPECT_EQ(parameters.get("first/step").to_doubles()[0], 4);
+  EXPECT_EQ(parameters.get("second/step").to_doubles()[0], 2);
+  for (std::size_t i = 0; i < kP.size(); ++i) EXPECT_NEAR(parameters.get("p").to_doubles()[i], p.value[i], 1e-12);
+  for (std::size_t i = 0; i < kQ.size(); ++i) EXPECT_NEAR(parameters.get("net/q").to_doubles()[i], q.value[i], 1e-12);
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

@@ -44,8 +44,8 @@ class Kernels(Generic[Made]):
     one of its own, and so calls of what is made need a lock. Graphs that are captured may take any that is there, and
     then it stays for good: nobody knows for how long they are replayed."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, most_on_cpu: int | None = None) -> None:
+        self._most_on_cpu = most if most_on_cpu is None else most_on_cpu
         self._of_thread = threading.local()
         self._of_streams: _Latest[Made] = _Latest(most)
         self._captured: dict[tuple[Hashable, torch.device], Made] = {}
@@ -57,7 +57,7 @@ class Kernels(Generic[Made]):
         if device.type == 'cpu':
             mine: _Latest[Made] | None = self._of_thread.__dict__.get('latest')
             if mine is None:
-                mine = self._of_thread.latest = _Latest(self._most)
+                mine = self._of_thread.latest = _Latest(self._most_on_cpu)
             return mine.find(key) or mine.put(key, make())
         if is_captured(device):
             return self._to_capture(key, device)

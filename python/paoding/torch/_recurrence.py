@@ -27,7 +27,8 @@ from ._memory import (
 from ._steps import by_steps, cell_state_dtype
 from ._ways import is_stack, refuse_tangents
 
-_MOST_PLANS = 128  # of a thread, and of all streams: each holds some memory of its kernels
+_MOST_PLANS = 128  # of all streams: each holds some memory of its kernels on the GPU
+_MOST_PLANS_ON_CPU = 1024  # of a thread: every length of a data set, for some layers, at up to 0.3 MiB each
 
 
 class _Plan:
@@ -40,7 +41,7 @@ class _Plan:
         self.lock = threading.Lock()  # threads share those of GPUs
 
 
-_plans: Kernels[_Plan] = Kernels(_MOST_PLANS)
+_plans: Kernels[_Plan] = Kernels(_MOST_PLANS, _MOST_PLANS_ON_CPU)
 
 
 def _plan(

@@ -11,8 +11,18 @@ namespace paoding {
 
 using profile::Recorder;
 
+namespace {
+
+// The plan says all that a run needs, and layers keep a plan for each length.
+CompiledPlan without_graph(CompiledPlan compiled) {
+  compiled.graph = nullptr;
+  return compiled;
+}
+
+}  // namespace
+
 PlacedPlan::PlacedPlan(PlacedSource source, bool batches_groups)
-    : compiled_(std::move(source.compiled)),
+    : compiled_(without_graph(std::move(source.compiled))),
       parameters_(std::move(source.parameters)),
       run_site_(Recorder::add_site({.name = source.name, .kind = profile::SpanKind::run})),
       schedule_(make_schedule(compiled_.plan, {.in_callers_stream = true, .batches_groups = batches_groups})) {

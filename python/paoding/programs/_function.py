@@ -1,124 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of one model for many sizes: extents with names, buckets, and functions that make a program for every size
-by themselves."""
+"""Functions of arrays whose dtypes and shapes, with names of extents, are declared."""
 
 from __future__ import annotations
 
 import inspect
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, Union
 
-from ._paoding import DType, Extents, Graph, Parameters, Program, Tensor, Value, resized
-from ._types import ExtentLike
-from .control import _check_alike, _flat, _nested
-from .errors import ArgumentError, ShapeError
+from .._paoding import DType, Extents, Graph, Parameters, Tensor, Value, resized
+from .._types import ExtentLike
+from ..control import _check_alike, _flat, _nested
+from ..errors import ArgumentError, ShapeError
+from ._programs import ExtentsLike, Programs
 
-__all__ = ['Function', 'Programs', 'function']
-
-ExtentsLike: TypeAlias = Union[Extents, Mapping[str, ExtentLike]]
 # The dtype and shape of an input: integers, and names of extents.
 InputLike: TypeAlias = tuple[Union[DType, str], Union[int, str, Sequence[Union[int, str]]]]
-
-
-class Programs:
-    """The programs of one model, one per bucket of its extents, with one store of parameters and one memory.
-
-    `build(**sizes)` gives the graph for a bucket. Of the programs `keep_at_most` stay, those that were asked for last.
-    `options` are those of Program. Without `parameters` they are made of the first graph, with `seed`. Threads may call
-    at() at once; one thread at a time runs a program of it.
-
-    >>> import numpy as np
-    >>> def double(rows):
-    ...     with pd.Graph() as graph:
-    ...         graph.fetch('y', graph.input('x', 'f32', (rows, 2)) * 2)
-    ...     return graph
-    >>> programs = pd.Programs({'rows': (1, 100, pd.multiples_of(8))}, double)
-    >>> programs.bucket_of(rows=5)
-    {'rows': 8}
-    >>> programs.at(rows=5)(x=np.ones((8, 2), np.float32))['y'].shape
-    (8, 2)
-    >>> programs.at(rows=300)
-    Traceback (most recent call last):
-        ...
-    paoding.errors.ShapeError: rows is 300; this class holds 1 to 100
-    """
-
-    def __init__(
-        self,
-        extents: ExtentsLike,
-        build: Callable[..., Graph],
-        parameters: Parameters | None = None,
-        *,
-        seed: int = 0,
-        keep_at_most: int = 256,
-        **options: Any,
-    ) -> None:
-        if keep_at_most < 1:
-            raise ArgumentError(f'Programs: keeps at most {keep_at_most}, needed is at least 1')
-        self.extents = extents if isinstance(extents, Extents) else Extents(extents)
-        self.keep_at_most = keep_at_most
-        self._build = build
-        self._parameters = parameters
-        self._seed = seed
-        self._options = options
-        self._kept: OrderedDict[tuple[int, ...], tuple[Program, int]] = OrderedDict()  # with the bytes of its arena
-        self._made = 0
-        self._lock = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Of a copy, which makes its programs anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in ('_kept', '_lock')}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _kept=OrderedDict(), _lock=threading.RLock())
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    @property
-    def made(self) -> int:
-        """The programs that were made in all, those that were dropped among them."""
-        return self._made
-
-    @property
-    def parameters(self) -> Parameters | None:
-        """None before the first program, where none were given."""
-        return self._parameters
-
-    def bucket_of(self, **sizes: int) -> dict[str, int]:
-        """The sizes of the graph that runs these, to pad feeds to. ShapeError, ArgumentError: as Extents.bucket_of."""
-        return self.extents.bucket_of(**sizes)
-
-    def at(self, **sizes: int) -> Program:
-        """The program of the sizes' bucket: compiled at the first call, bound where the bucket is new, else found."""
-        bucket = self.bucket_of(**sizes)
-        key = tuple(bucket.values())
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found[0]
-            program = self._make(bucket)
-            self._kept[key] = program, int(program.report['arena_bytes'])
-            self._made += 1
-            while len(self._kept) > self.keep_at_most:
-                self._kept.popitem(last=False)
-            return program
-
-    def _make(self, bucket: dict[str, int]) -> Program:
-        graph = self._build(**bucket)
-        if not isinstance(graph, Graph):
-            sizes = ', '.join(f'{name}={size}' for name, size in bucket.items())
-            raise ArgumentError(f'Programs: the function gave {type(graph).__name__} for {sizes}, needed is a Graph')
-        if self._parameters is None:
-            device = self._options.get('device')
-            self._parameters = Parameters(graph, device=device or 'cpu', seed=self._seed)
-        if not self._kept:
-            return Program(graph, self._parameters, **self._options)
-        largest, _ = max(self._kept.values(), key=lambda each: each[1])
-        return largest.bind(graph)
 
 
 class Function:
@@ -315,50 +211,6 @@ class Function:
     def _result_shapes(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
         self._graph(**sizes)
         return [value.shape for value in _flat(self._like, [])]
-
-
-def function(
-    *,
-    extents: ExtentsLike | None = None,
-    parameters: Parameters | None = None,
-    seed: int = 0,
-    keep_at_most: int = 256,
-    pad_with: Mapping[str, float] | None = None,
-    crop: bool = True,
-    device: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    **inputs: InputLike,
-) -> Callable[[Callable[..., Any]], Function]:
-    """A decorator that makes a Function: `@pd.function(x=('f32', ['batch', 'time', 80]))`. `options` are those of
-    Program.
-
-    >>> import numpy as np
-    >>> @pd.function(a=('f32', ['n', 3]), b=('f32', ['n', 3]))
-    ... def distances(a, b):
-    ...     return ((a - b) ** 2).sum(axis=1) ** 0.5
-    >>> for n in (1, 2):
-    ...     print(distances(np.ones((n, 3), np.float32), np.ones((n, 3), np.float32)).tolist())
-    [0.0]
-    [0.0, 0.0]
-    """
-    chosen = dict(options or {})
-    if device is not None:
-        chosen['device'] = device
-
-    def made(given: Callable[..., Any]) -> Function:
-        return Function(
-            given,
-            inputs,
-            extents=extents,
-            parameters=parameters,
-            seed=seed,
-            keep_at_most=keep_at_most,
-            pad_with=pad_with,
-            crop=crop,
-            **chosen,
-        )
-
-    return made
 
 
 def _result_names(results: Any, count: int) -> list[str]:
