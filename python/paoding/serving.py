@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ._paoding import Graph, GraphText, Parameters, _save_model
+from ._paoding import Graph, GraphText, Parameters, write_model_file
 from .errors import ArgumentError
 from .programs import Function
 
@@ -59,7 +59,7 @@ def save_model(
                 values.update(each.parameters.items())
         else:
             written[name] = each
-    _save_model(
+    write_model_file(
         path,
         written,
         values or None if parameters is None else parameters,

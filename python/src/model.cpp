@@ -203,9 +203,9 @@ void bind_model(nb::module_& module) {
       .def_prop_ro(
           "files", [](const Model& self) { return files_of(self.file()); },
           nb::sig("def files(self) -> dict[str, bytes]"));
-  module.def("_save_model", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
+  module.def("write_model_file", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
              "options"_a, "notes"_a, "files"_a,
-             nb::sig("def _save_model(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
+             nb::sig("def write_model_file(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
                      "Parameters | "
                      "collections.abc.Mapping[str, typing.Any] | None, *, model: str, batch: str, options: dict[str, "
                      "str], notes: dict[str, str], files: dict[str, bytes]) -> None"),
