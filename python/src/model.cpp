@@ -203,13 +203,14 @@ void bind_model(nb::module_& module) {
       .def_prop_ro(
           "files", [](const Model& self) { return files_of(self.file()); },
           nb::sig("def files(self) -> dict[str, bytes]"));
-  module.def("write_model_file", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
-             "options"_a, "notes"_a, "files"_a,
-             nb::sig("def write_model_file(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
-                     "Parameters | "
-                     "collections.abc.Mapping[str, typing.Any] | None, *, model: str, batch: str, options: dict[str, "
-                     "str], notes: dict[str, str], files: dict[str, bytes]) -> None"),
-             "Of paoding.save_model, of graphs and texts alone.");
+  module.def(
+      "write_model_file", &save, "path"_a, "graphs"_a, "parameters"_a.none(), nb::kw_only(), "model"_a, "batch"_a,
+      "options"_a, "notes"_a, "files"_a,
+      nb::sig("def write_model_file(path: str | os.PathLike[str], graphs: dict[str, Graph | GraphText], parameters: "
+              "Parameters | "
+              "collections.abc.Mapping[str, typing.Any] | None, *, model: str, batch: str, options: dict[str, "
+              "str], notes: dict[str, str], files: dict[str, bytes]) -> None"),
+      "Of paoding.save_model, of graphs and texts alone.");
 }
 
 }  // namespace paoding::python

@@ -195,7 +195,7 @@ class _Recurrent(torch.nn.RNNBase):
     torch.nn.LSTM and its like themselves, since torch.compile does not go into those."""
 
     def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
-        if torch.compiler.is_compiling() or not torch.autograd._profiler_enabled():
+        if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
             return layers_forward(self, input, hx, lengths)
         with torch.autograd.profiler.record_function(f'paoding.torch.{self}'):
             return layers_forward(self, input, hx, lengths)
