@@ -44,7 +44,8 @@ double recording_share(const Steps& steps) {
   for (TrackId track = 0; track < trace.tracks().size(); ++track) {
     if (trace.text(trace.tracks()[track].name) != kOverheadTrack) continue;
     std::vector<Interval> busy;
-    for (SpanId i = steps.spans(track).begin; i < steps.spans(track).end; ++i) {
+    const SpanRange own = steps.spans(track);
+    for (SpanId i = own.begin; i < own.end; ++i) {
       if (trace.kind(i) == SpanKind::recording && steps.at(trace.start(i)) != Steps::kOutside) {
         append(busy, {trace.start(i), trace.end(i)});
       }
@@ -101,7 +102,8 @@ double lost_work_share(const Steps& steps) {
   for (const TrackId track : steps.launchers()) {
     bool captures = false;
     for (std::size_t k = 0; k < steps.count(); ++k) {
-      for (SpanId i = steps.spans(track, k).begin; i < steps.spans(track, k).end; ++i) {
+      const SpanRange own = steps.spans(track, k);
+      for (SpanId i = own.begin; i < own.end; ++i) {
         std::uint8_t& kind = kinds[trace.site_id(i)];
         if (kind == 0) {
           const std::string_view name = trace.name(i);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "profile/budget.h"
 #include "profile/trace.h"
 
 namespace paoding::findings {
@@ -148,6 +149,7 @@ struct FindOptions {
   double most_recording = 0.02;     // the share of the steps that recording may take
   std::size_t most = 20;            // findings
   bool two_threads = true;
+  profile::SharedThreadTimes thread_times = {};  // of the trace, where they are known already
 };
 
 /// The trace is finished.

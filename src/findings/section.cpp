@@ -256,8 +256,8 @@ std::string json_of(const Findings& all, const Trace& trace) {
 
 namespace paoding::profile {
 
-ExtraSection findings_section(const Trace& trace, const ReportOptions& options) {
-  const findings::Findings found = findings::find(trace);
+ExtraSection findings_section(const Trace& trace, const ReportOptions& options, SharedThreadTimes times) {
+  const findings::Findings found = findings::find(trace, {.thread_times = std::move(times)});
   return {.title = "Findings",
           .text = findings::text_of(found, options.line_width),
           .key = "findings",

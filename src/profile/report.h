@@ -160,7 +160,8 @@ struct Measures {
 };
 
 /// The section of findings. src/findings, which is built on traces and their steps, defines it.
-ExtraSection findings_section(const Trace& trace, const ReportOptions& options);
+/// `times`: thread_times() of the trace.
+ExtraSection findings_section(const Trace& trace, const ReportOptions& options, SharedThreadTimes times);
 
 /// The numbers of a report.
 Measures measure(const Trace& trace, const ReportOptions& options = {});

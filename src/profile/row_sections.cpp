@@ -202,8 +202,9 @@ void RowTree::emit(NodeId root, double whole, std::vector<Row>& rows) {
       Row row = node.row;
       row.name = node.name;
       row.depth = depth;
-      const double under_way =
-          row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
+      if (!row.at_compile) unite(node.under_way);
+      const double under_way = row.at_compile ? 0 : length(node.under_way) + node.shared + node.row.scaled;
+      if (merged_of_.empty()) node.under_way = {};
       row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
       row.self = std::max(0.0, row.total - of_children(node));
       rows.push_back(std::move(row));
@@ -215,26 +216,80 @@ void RowTree::emit(NodeId root, double whole, std::vector<Row>& rows) {
   }
 }
 
+// Nodes are numbered as they appear, those around others first: so are those of all threads together.
+void RowTree::merge_sections() {
+  const auto of_threads =
+      std::ranges::count_if(roots_, [](const SectionRoot& root) { return !root.is_gpu && !root.is_hidden; });
+  const bool is_asked =
+      options_.threads == Threads::merged || (options_.threads == Threads::automatic && of_threads > 1);
+  if (!per_thread_ || !is_asked || !can_merge(trace_, options_)) return;
+  const auto count_now = static_cast<NodeId>(nodes_.size());
+  merged_.node = count_now;
+  nodes_.emplace_back();
+  merged_of_.reserve(count_now);
+  for (NodeId id = 0; id < count_now; ++id) {
+    const bool is_root = nodes_[id].parent == kNone;
+    merged_of_.push_back(is_root ? merged_.node : child(merged_of_[nodes_[id].parent], nodes_[id].label));
+    const Node& own = nodes_[id];
+    Node& all = nodes_[merged_of_.back()];
+    all.shared += own.shared;
+    const Row& more = own.row;
+    Row& sum = all.row;
+    if (more.calls == 0) continue;
+    sum.min = sum.calls == 0 ? more.min : std::min(sum.min, more.min);
+    sum.max = std::max(sum.max, more.max);
+    sum.calls += more.calls;
+    sum.total += more.total, sum.cpu += more.cpu, sum.gpu += more.gpu;
+    sum.bytes += more.bytes, sum.flops += more.flops, sum.floor_ns += more.floor_ns;
+  }
+}
+
+Section RowTree::section_of_root(SectionRoot& root) {
+  unite(root.total);
+  unite(root.covered);
+  const std::vector<Interval> between = gaps(root.total, root.covered);
+  if (!between.empty()) {
+    Node& node = nodes_[child(root.node, label("(between events)"))];
+    for (const Interval& gap : between) {
+      const auto ns = static_cast<double>(gap.end - gap.start);
+      count(node.row, ns, ns, 0);
+    }
+    node.under_way = between;
+  }
+  Section section{root.thread, root.is_gpu, length(root.total), {}};
+  if (!merged_of_.empty() && &root != &merged_) {
+    merged_.total.insert(merged_.total.end(), root.total.begin(), root.total.end());
+    merged_.covered.insert(merged_.covered.end(), root.covered.begin(), root.covered.end());
+  }
+  root.total = root.covered = {};  // they may be as long as the trace
+  emit(root.node, section.total, section.rows);
+  return section;
+}
+
 std::vector<Section> RowTree::sections() {
   std::vector<Section> result;
   number_groups();
   for (SectionRoot& root : roots_) {
-    unite(root.total);
-    unite(root.covered);
-    const std::vector<Interval> between = gaps(root.total, root.covered);
-    if (!between.empty()) {
-      Node& node = nodes_[child(root.node, label("(between events)"))];
-      for (const Interval& gap : between) {
-        const auto ns = static_cast<double>(gap.end - gap.start);
-        count(node.row, ns, ns, 0);
-      }
-      node.under_way = between;
-    }
-    Section section{root.thread, root.is_gpu, length(root.total), {}};
-    root.total = root.covered = {};  // they may be as long as the trace
-    emit(root.node, section.total, section.rows);
-    if (!section.rows.empty()) result.push_back(std::move(section));
+    Section section = section_of_root(root);
+    if (!root.is_hidden && !section.rows.empty()) result.push_back(std::move(section));
   }
+  return result;
+}
+
+std::vector<Section> RowTree::merged() {
+  if (merged_of_.empty()) return {};
+  for (NodeId id = 0; id < merged_of_.size(); ++id) {
+    std::vector<Interval>& all = nodes_[merged_of_[id]].under_way;
+    std::vector<Interval> own = std::move(nodes_[id].under_way);
+    if (all.empty()) {
+      all = std::move(own);
+    } else {
+      all.insert(all.end(), own.begin(), own.end());
+    }
+  }
+  std::vector<Section> result;
+  Section section = section_of_root(merged_);
+  if (!section.rows.empty()) result.push_back(std::move(section));
   return result;
 }
 

@@ -195,7 +195,10 @@ void RowTree::add_host_span(SpanId i) {
   if (kind == SpanKind::recording && p == kNone && per_thread_ && section_of_track_[trace_.track_id(i)] == kNone) {
     append(total, interval);  // of a thread that has nothing else to show
     append(recording, interval);
-    return;
+    if (options_.state == State::gpu) return;
+    const std::uint32_t section = hidden_section();
+    append(roots_[section].total, interval);
+    return add_piece(open(kNone, section, label("(recording)")), interval, false);
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {

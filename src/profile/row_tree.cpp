@@ -67,6 +67,7 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   add_replays();
   count_kept_calls();
   count_scaled_calls();
+  merge_sections();
   add_phases();
   if (options.detail != Detail::op) add_compiled_shapes();
 }
@@ -129,6 +130,16 @@ std::uint32_t RowTree::section_of(TrackId track) {
     roots_.back().covered.reserve(spans_of_track_[key]);
   }
   return section_of_track_[key];
+}
+
+// For the recorder's work on threads that have nothing else to show.
+std::uint32_t RowTree::hidden_section() {
+  if (hidden_ == kNone) {
+    hidden_ = static_cast<std::uint32_t>(roots_.size());
+    nodes_.emplace_back();
+    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), "", false, {}, {}, true});
+  }
+  return hidden_;
 }
 
 RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {

@@ -20,7 +20,15 @@ namespace paoding::profile {
 class RowTree {
  public:
   RowTree(const Trace& trace, const ReportOptions& options, bool per_thread);
+  /// Whether a tree for each thread can give the rows of all together. A call of a scope may be of several threads, and
+  /// shares of replays are rounded for all together: such rows need a tree of their own.
+  static bool can_merge(const Trace& trace, const ReportOptions& options) {
+    return options.nesting == Nesting::op && trace.parts().empty();
+  }
   std::vector<Section> sections();
+  /// Of a tree for each thread, where that can: the rows of all together, none where one thread has all of them and they
+  /// were not asked for. Called behind sections().
+  std::vector<Section> merged();
 
   /// Within how many others a call has a row of its own; those further in are part of them.
   static constexpr std::uint32_t kMostDepth = 64;
@@ -53,6 +61,7 @@ class RowTree {
     std::string thread;
     bool is_gpu;
     std::vector<Interval> total, covered;
+    bool is_hidden = false;  // has rows in that of all threads only
   };
   struct Target {
     NodeId node;
@@ -104,6 +113,7 @@ class RowTree {
   const SiteLabels& labels_of(SiteId id);
   std::string instance_name(const Site& site) const;
   std::uint32_t section_of(TrackId track);
+  std::uint32_t hidden_section();
   bool is_in_call(SpanId i) const;
   bool is_gpus_own(SpanId i);
   NodeId child(NodeId parent, LabelId id);
@@ -146,6 +156,8 @@ class RowTree {
   void count_scaled_calls();
   void add_phases();
   void add_compiled_shapes();
+  void merge_sections();
+  Section section_of_root(SectionRoot& root);
   void number_groups();
   double of_children(const Node& node) const;
   void emit(NodeId root, double total, std::vector<Row>& rows);
@@ -165,6 +177,9 @@ class RowTree {
   std::vector<TrackId> first_of_gpu_;        // of each track; of a thread itself
   std::vector<std::size_t> spans_of_track_;  // of all in the first, where threads are not apart
   std::vector<SectionRoot> roots_;
+  std::uint32_t hidden_ = kNone;   // of roots_
+  std::vector<NodeId> merged_of_;  // of every node, the one of all threads; empty where those are not merged
+  SectionRoot merged_{kNone, "", false, {}, {}};
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
   std::vector<Call> calls_;
