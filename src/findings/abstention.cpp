@@ -65,6 +65,20 @@ double recording_share(const Steps& steps) {
   return whole > 0 ? recording / whole : 0;
 }
 
+// In the words of who recorded: the process with a thread that launches may be unknown, so the first other framework's.
+std::string_view how_to_mark_steps(const Trace& trace) {
+  for (const Process& process : trace.processes()) {
+    switch (process.source) {
+      case Source::paoding: continue;
+      case Source::pytorch: return "With torch.profiler, prof.step() behind each step of the loop marks them";
+      case Source::jax: return "With jax.profiler.StepTraceAnnotation around each step of the loop they are marked";
+      case Source::nsight_systems: return "An NVTX range of one name around each step of the loop marks them";
+      default: break;
+    }
+  }
+  return "A range of one name around each step of the loop marks them";
+}
+
 // The first note that says that the trace is not whole.
 std::string_view note_of_damage(const Trace& trace) {
   for (const Note& note : trace.notes()) {
@@ -159,12 +173,14 @@ std::string reason_to_abstain(const Steps& steps, const FindOptions& options) {
   const std::size_t least_steps = options.least_steps;
   const Trace& trace = steps.trace();
   if (trace.size() == 0) return "nothing was recorded";
-  if (steps.count() == 0)
-    return "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats";
+  if (steps.count() == 0) {
+    return fmt::format("the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats often enough. {}",
+                       how_to_mark_steps(trace));
+  }
   if (steps.count() < least_steps) {
     const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" after {} of warming up", steps.warm_up());
-    return fmt::format("the trace has {} step{}{}, and a median needs {}", steps.count(), steps.count() == 1 ? "" : "s",
-                       warm, least_steps);
+    return fmt::format("the trace has {} step{}{}, and a median needs {}: record more steps of the loop", steps.count(),
+                       steps.count() == 1 ? "" : "s", warm, least_steps);
   }
   const Records records = count_records(trace);
   if (records.dropped > 0) return fmt::format("{} records were lost", records.dropped);

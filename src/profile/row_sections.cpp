@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls as rows: their sums, their order and their names.
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "profile/row_tree.h"
@@ -36,9 +36,11 @@ void RowTree::count_call(const Call& call, double whole, double on_gpu) {
 void RowTree::close_calls(CallId first) {
   for (std::size_t i = calls_.size(); i-- > first;) {
     Call& call = calls_[i];
-    if (call.is_kept) continue;
-    if (call.has_pieces) count_call(call, static_cast<double>(call.ns), static_cast<double>(call.gpu_ns));
+    if (call.stays) continue;
+    const bool on_gpu = call.span != kNone && trace_.on_gpu(call.span);
+    if (call.has_pieces) count_call(call, static_cast<double>(call.ns), on_gpu ? static_cast<double>(call.ns) : 0);
     call.has_pieces = false;
+    count_lists(call);
     if (i + 1 != calls_.size() || call.targets_end != targets_.size()) continue;
     targets_.resize(call.targets_begin);
     if (call.work != kNone) free_works_.push_back(call.work);
@@ -46,46 +48,20 @@ void RowTree::close_calls(CallId first) {
   }
 }
 
-namespace {
-
-// Numbers of pieces by the calls that they are of, of each in their order.
-template <class Piece>
-std::vector<std::uint32_t> by_call(const std::vector<Piece>& pieces, std::size_t calls) {
-  std::vector<std::uint32_t> behind(pieces.empty() ? 0 : calls);
-  for (const Piece& piece : pieces) ++behind[piece.call];
-  std::partial_sum(behind.begin(), behind.end(), behind.begin());
-  std::vector<std::uint32_t> order(pieces.size());
-  for (std::size_t i = pieces.size(); i-- > 0;) order[--behind[pieces[i].call]] = static_cast<std::uint32_t>(i);
-  return order;
-}
-
-}  // namespace
-
-void RowTree::count_kept_calls() {
-  const std::vector<std::uint32_t> whole = by_call(pieces_, calls_.size()), part = by_call(parts_, calls_.size());
-  std::vector<Interval> all, gpu;
-  for (std::size_t w = 0, p = 0; w < whole.size() || p < part.size();) {
-    all.clear();
-    gpu.clear();
-    const CallId of_whole = w < whole.size() ? pieces_[whole[w]].call : kNone;
-    const CallId id = std::min(of_whole, p < part.size() ? parts_[part[p]].call : kNone);
-    for (; w < whole.size() && pieces_[whole[w]].call == id; ++w) {
-      const SpanId span = pieces_[whole[w]].span;
-      const Interval interval{trace_.start(span), trace_.end(span)};
-      append(all, interval);
-      if (trace_.on_gpu(span)) append(gpu, interval);
-    }
-    for (; p < part.size() && parts_[part[p]].call == id; ++p) append(all, parts_[part[p]].interval);
-    unite(all);
-    unite(gpu);
-    const Call& call = calls_[id];
-    count_call(call, length(all), length(gpu));
-    for (auto t = call.targets_begin; t < call.targets_end; ++t) {
-      if (targets_[t].share != 1.0) continue;
-      std::vector<Interval>& under_way = nodes_[targets_[t].node].under_way;
-      under_way.insert(under_way.end(), all.begin(), all.end());
-    }
+void RowTree::count_lists(Call& call) {
+  if (call.pieces == kNone) return;
+  Lists& own = lists_[call.pieces];
+  if (own.has_host) own.all.insert(own.all.begin(), own.host);
+  unite(own.all);
+  unite(own.gpu);
+  count_call(call, length(own.all), length(own.gpu));
+  for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+    if (targets_[t].share != 1.0) continue;
+    for (const Interval& interval : own.all) append(nodes_[targets_[t].node].under_way, interval);
   }
+  own.has_host = false;
+  own.all.clear(), own.gpu.clear();
+  free_lists_.push_back(std::exchange(call.pieces, kNone));
 }
 
 void RowTree::count_scaled_calls() {
@@ -244,10 +220,17 @@ void RowTree::merge_sections() {
   }
 }
 
+std::vector<Interval> RowTree::Stretches::take() {
+  std::vector<Interval> all = std::move(host), more = std::move(gpu);
+  host = gpu = {};
+  all.insert(all.end(), more.begin(), more.end());
+  unite(all);
+  return all;
+}
+
 Section RowTree::section_of_root(SectionRoot& root) {
-  unite(root.total);
-  unite(root.covered);
-  const std::vector<Interval> between = gaps(root.total, root.covered);
+  const std::vector<Interval> whole = root.total.take(), covered = root.covered.take();
+  const std::vector<Interval> between = gaps(whole, covered);
   if (!between.empty()) {
     Node& node = nodes_[child(root.node, label("(between events)"))];
     for (const Interval& gap : between) {
@@ -256,12 +239,11 @@ Section RowTree::section_of_root(SectionRoot& root) {
     }
     node.under_way = between;
   }
-  Section section{root.thread, root.is_gpu, length(root.total), {}};
+  Section section{root.thread, root.is_gpu, length(whole), {}};
   if (!merged_of_.empty() && &root != &merged_) {
-    merged_.total.insert(merged_.total.end(), root.total.begin(), root.total.end());
-    merged_.covered.insert(merged_.covered.end(), root.covered.begin(), root.covered.end());
+    merged_.total.host.insert(merged_.total.host.end(), whole.begin(), whole.end());
+    merged_.covered.host.insert(merged_.covered.host.end(), covered.begin(), covered.end());
   }
-  root.total = root.covered = {};  // they may be as long as the trace
   emit(root.node, section.total, section.rows);
   return section;
 }
@@ -273,6 +255,7 @@ std::vector<Section> RowTree::sections() {
     Section section = section_of_root(root);
     if (!root.is_hidden && !section.rows.empty()) result.push_back(std::move(section));
   }
+  std::ranges::stable_partition(result, [](const Section& section) { return !section.is_gpu; });
   return result;
 }
 
