@@ -120,7 +120,10 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started
   if (options.two_threads && trace.size() >= kWorthTwo && steps.count() >= options.least_steps) {
     try {
-      beside = std::async(std::launch::async, [&] { made_beside.emplace(steps); });
+      beside = std::async(std::launch::async, [&] {
+        if (options.other_work.valid()) options.other_work.wait();
+        made_beside.emplace(steps);
+      });
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }

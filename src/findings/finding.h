@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -150,6 +151,7 @@ struct FindOptions {
   std::size_t most = 20;            // findings
   bool two_threads = true;
   profile::SharedThreadTimes thread_times = {};  // of the trace, where they are known already
+  std::shared_future<void> other_work = {};      // the second of the two threads begins when it is done
 };
 
 /// The trace is finished.

@@ -88,11 +88,13 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     if (is_merged && is_by_itself) m.merged = RowTree(trace, options, false).sections();
     if (!is_merged) m.merged.clear();
   };
+  std::packaged_task<void()> rows(add_rows);
+  std::shared_future<void> rows_are_there = rows.get_future().share();
   const auto add_times = [&] {
     const auto times = std::make_shared<const std::vector<ThreadTime>>(thread_times(trace));
     m.budgets = budgets(trace, *times);
     m.steps = step_times(trace, *times);
-    if (options.findings) m.extra.push_back(findings_section(trace, options, times));
+    if (options.findings) m.extra.push_back(findings_section(trace, options, times, rows_are_there));
   };
   constexpr std::size_t kWorthTwo = 1 << 15;  // spans, for which another thread is started
   std::future<void> beside;
@@ -102,7 +104,8 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }
-  add_rows();
+  rows();
+  rows_are_there.get();
   beside.valid() ? beside.get() : add_times();
   if (options.threads == Threads::merged) m.per_thread.clear();
   std::erase_if(m.budgets, [&](const Budget& budget) {
