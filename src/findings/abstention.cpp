@@ -174,8 +174,9 @@ std::string reason_to_abstain(const Steps& steps, const FindOptions& options) {
   const Trace& trace = steps.trace();
   if (trace.size() == 0) return "nothing was recorded";
   if (steps.count() == 0) {
-    return fmt::format("the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats often enough. {}",
-                       how_to_mark_steps(trace));
+    return fmt::format(
+        "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats often enough. {}",
+        how_to_mark_steps(trace));
   }
   if (steps.count() < least_steps) {
     const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" after {} of warming up", steps.warm_up());

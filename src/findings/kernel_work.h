@@ -53,7 +53,7 @@ struct KernelWork {
   bool is_by_grid = false;  // bytes follow from the grid and the name, rounded up to whole CTAs
 };
 
-/// What a function says of texts of a trace: it is asked once for each. One thread uses it at a time.
+/// The results of a function of texts, which is asked once for each text of a trace. One thread uses it at a time.
 template <class F>
 class OfTexts {
  public:

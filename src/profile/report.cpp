@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a report: what all spans add up to, and the rows of each thread or of all.
+// The numbers of a report: sums over all spans, and the rows of each thread or of all.
 #include "profile/report.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace paoding::profile {
 
 namespace {
 
-// What a tree of rows knows beside its rows; each is let go of when it is summed up.
+// The summaries that a tree of rows has beside its rows; each list is let go of when it is summed up.
 void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& tree, Measures* m) {
   std::vector<Interval> known = std::move(tree.total), working = std::move(tree.computation);
   unite(known);
@@ -83,8 +83,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
       add_summaries(trace, options, std::move(threads), &m);
     }
     const bool are_several = std::ranges::count(m.per_thread, false, &Section::is_gpu) > 1;
-    const bool is_merged =
-        options.threads == Threads::merged || (options.threads == Threads::automatic && are_several);
+    const bool is_merged = options.threads == Threads::merged || (options.threads == Threads::automatic && are_several);
     if (is_merged && is_by_itself) m.merged = RowTree(trace, options, false).sections();
     if (!is_merged) m.merged.clear();
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the report of any recording, tried on many that could have been: threads and GPU streams whose
+// Properties of the report of any recording, tried on many that could have been: threads and GPU streams whose
 // spans nest, and kernels that follow from launches.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ TEST(ReportOfAnyRecording, AddsUp) {
         for (const Row& row : section.rows) rows_gpu += row.depth == 0 ? row.gpu : 0;
       }
       const double united = united_length(std::move(busy));
-      if (recording.launches_early()) {  // what overlaps in one call, a scope's too, is there once
+      if (recording.launches_early()) {  // kernels that overlap in one call, a scope's too, are there once
         ASSERT_GE(rows_gpu, united) << seed;
         ASSERT_LE(rows_gpu, spans_gpu) << seed;
       } else {
@@ -159,7 +159,7 @@ TEST(ReportOfAnyRecording, ParentsHoldTheirChildren) {
         std::vector<Section> sections = m.per_thread;
         sections.insert(sections.end(), m.merged.begin(), m.merged.end());
         for (const Section& section : sections) {
-          // Of every row around: its total without the rows in it or, where kernels overlap, whole: any call lies in
+          // The total of every row around, without the rows in it or, where kernels overlap, whole: any call lies in
           // it.
           std::vector<double> left;
           for (const Row& row : section.rows) {
@@ -196,7 +196,7 @@ TEST(ReportOfAnyRecording, SaysOfAllThreadsWhatItSaysOfEach) {
   }
 }
 
-// Rows of all threads are put together from those of each: they are what one tree of all gives.
+// Rows of all threads are put together from those of each: one tree of all gives the same.
 TEST(ReportOfAnyRecording, PutsRowsOfThreadsTogetherAsOneTreeDoes) {
   const auto told = [](const Row& row) {
     return fmt::format("{} {} calls {} total {} cpu {} gpu {} min {} max {} ratio {:.9f} self {} bytes {} flops {} {}",
@@ -209,8 +209,11 @@ TEST(ReportOfAnyRecording, PutsRowsOfThreadsTogetherAsOneTreeDoes) {
     for (const Detail detail : {Detail::op, Detail::phases, Detail::instances}) {
       for (const State state : {State::all, State::cpu, State::gpu}) {
         for (const SortBy sort : {SortBy::total, SortBy::none}) {
-          const ReportOptions options{
-              .state = state, .detail = detail, .sort = sort, .threads = Threads::merged, .share_groups = seed % 2 == 0};
+          const ReportOptions options{.state = state,
+                                      .detail = detail,
+                                      .sort = sort,
+                                      .threads = Threads::merged,
+                                      .share_groups = seed % 2 == 0};
           RowTree each(recording.trace(), options, true);
           each.sections();
           const std::vector<Section> all = each.merged();

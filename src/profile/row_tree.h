@@ -26,8 +26,8 @@ class RowTree {
     return options.nesting == Nesting::op && trace.parts().empty();
   }
   std::vector<Section> sections();
-  /// Of a tree for each thread, where that can: the rows of all together, none where one thread has all of them and they
-  /// were not asked for. Called behind sections().
+  /// Of a tree for each thread, where that can: the rows of all together, none where one thread has all of them and
+  /// they were not asked for. Called behind sections().
   std::vector<Section> merged();
 
   /// Within how many others a call has a row of its own; those further in are part of them.
@@ -56,7 +56,8 @@ class RowTree {
     std::vector<Interval> under_way;
     std::vector<NodeId> children;
   };
-  // Stretches of the host and of GPUs come in the order of the host's spans: each kind nearly in the order of its times.
+  // Stretches of the host and of GPUs come in the order of the host's spans: each kind nearly in the order of its
+  // times.
   struct Stretches {
     std::vector<Interval> host, gpu;
     void add(Interval more, bool is_gpu) { append(is_gpu ? gpu : host, more); }
@@ -86,7 +87,7 @@ class RowTree {
     std::uint32_t scope;  // of scopes_
     SpanId span;          // that opened it
     bool in_op;
-    bool has_lists;     // work of GPUs is part of it
+    bool has_lists;      // work of GPUs is part of it
     bool stays = false;  // to the end, when it is counted: others are when their span is over
     bool has_pieces = false;
     std::uint32_t work = kNone;    // of works_: none
@@ -95,7 +96,7 @@ class RowTree {
   };
   // Pieces of a call of which work of GPUs is a part.
   struct Lists {
-    Interval host{0, 0};  // that began first, of the call's own thread, with what goes on where it is
+    Interval host{0, 0};  // the first on the call's own thread, with those that go on where it ends
     bool has_host = false;
     std::vector<Interval> all, gpu;  // all but that
   };
@@ -200,16 +201,16 @@ class RowTree {
   std::vector<Target> targets_;
   std::vector<Lists> lists_;
   std::vector<std::uint32_t> free_lists_;
-  std::vector<SpanId> launched_;     // GPU spans that a host span launched, by that
-  std::size_t next_launched_ = 0;    // whose turn it is
+  std::vector<SpanId> launched_;   // GPU spans that a host span launched, by that
+  std::size_t next_launched_ = 0;  // whose turn it is
   Stretches total_, computation_;
   struct Open {
     SpanId span;
     CallId first;  // of its calls
   };
-  SpanId span_ = kNone;        // at hand
-  std::vector<Open> open_;     // host spans around it
-  std::vector<Kept> kept_;     // per host span
+  SpanId span_ = kNone;                                                                      // at hand
+  std::vector<Open> open_;                                                                   // host spans around it
+  std::vector<Kept> kept_;                                                                   // per host span
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by the call around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section

@@ -418,9 +418,7 @@ class Kineto {
     if (column.id == kNone) column.id = sink_.trace().add_column(column.name, column.type);
     return column.id;
   }
-  void argue(SpanId span, Column& column, StringId text) {
-    sink_.trace().add_text_argument(span, id_of(column), text);
-  }
+  void argue(SpanId span, Column& column, StringId text) { sink_.trace().add_text_argument(span, id_of(column), text); }
   void count(SpanId span, Column& column, std::int64_t value) {
     sink_.trace().add_argument(span, id_of(column), value);
   }

@@ -48,7 +48,7 @@ Reason Reasons::of(const KernelWork& kernel) const {
   const bool is_layout = kernel.kind == KernelKind::layout;
   const StringId name = works_.kernel_text(kernel);
   if (pads_(name)) return Reason::none;  // of odd channels
-  if (is_layout && is_ours(works_)) {  // the planner makes others only where a kernel needs them
+  if (is_layout && is_ours(works_)) {    // the planner makes others only where a kernel needs them
     return is_copied_view(works_.trace(), works_.trace().site(kernel.span)) ? Reason::copy : Reason::none;
   }
   const bool is_conversion = from_rows_(name) || to_rows_(name);
