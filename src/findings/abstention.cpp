@@ -44,7 +44,8 @@ double recording_share(const Steps& steps) {
   for (TrackId track = 0; track < trace.tracks().size(); ++track) {
     if (trace.text(trace.tracks()[track].name) != kOverheadTrack) continue;
     std::vector<Interval> busy;
-    for (SpanId i = steps.spans(track).begin; i < steps.spans(track).end; ++i) {
+    const SpanRange own = steps.spans(track);
+    for (SpanId i = own.begin; i < own.end; ++i) {
       if (trace.kind(i) == SpanKind::recording && steps.at(trace.start(i)) != Steps::kOutside) {
         append(busy, {trace.start(i), trace.end(i)});
       }
@@ -62,6 +63,20 @@ double recording_share(const Steps& steps) {
   }
   recording += spans * static_cast<double>(trace.span_cost_ns());
   return whole > 0 ? recording / whole : 0;
+}
+
+// In the words of who recorded: the process with a thread that launches may be unknown, so the first other framework's.
+std::string_view how_to_mark_steps(const Trace& trace) {
+  for (const Process& process : trace.processes()) {
+    switch (process.source) {
+      case Source::paoding: continue;
+      case Source::pytorch: return "With torch.profiler, prof.step() behind each step of the loop marks them";
+      case Source::jax: return "With jax.profiler.StepTraceAnnotation around each step of the loop they are marked";
+      case Source::nsight_systems: return "An NVTX range of one name around each step of the loop marks them";
+      default: break;
+    }
+  }
+  return "A range of one name around each step of the loop marks them";
 }
 
 // The first note that says that the trace is not whole.
@@ -101,7 +116,8 @@ double lost_work_share(const Steps& steps) {
   for (const TrackId track : steps.launchers()) {
     bool captures = false;
     for (std::size_t k = 0; k < steps.count(); ++k) {
-      for (SpanId i = steps.spans(track, k).begin; i < steps.spans(track, k).end; ++i) {
+      const SpanRange own = steps.spans(track, k);
+      for (SpanId i = own.begin; i < own.end; ++i) {
         std::uint8_t& kind = kinds[trace.site_id(i)];
         if (kind == 0) {
           const std::string_view name = trace.name(i);
@@ -157,12 +173,15 @@ std::string reason_to_abstain(const Steps& steps, const FindOptions& options) {
   const std::size_t least_steps = options.least_steps;
   const Trace& trace = steps.trace();
   if (trace.size() == 0) return "nothing was recorded";
-  if (steps.count() == 0)
-    return "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats";
+  if (steps.count() == 0) {
+    return fmt::format(
+        "the trace has no steps: none are marked, nothing of paoding's ran, and no range repeats often enough. {}",
+        how_to_mark_steps(trace));
+  }
   if (steps.count() < least_steps) {
     const std::string warm = steps.warm_up() == 0 ? "" : fmt::format(" after {} of warming up", steps.warm_up());
-    return fmt::format("the trace has {} step{}{}, and a median needs {}", steps.count(), steps.count() == 1 ? "" : "s",
-                       warm, least_steps);
+    return fmt::format("the trace has {} step{}{}, and a median needs {}: record more steps of the loop", steps.count(),
+                       steps.count() == 1 ? "" : "s", warm, least_steps);
   }
   const Records records = count_records(trace);
   if (records.dropped > 0) return fmt::format("{} records were lost", records.dropped);

@@ -107,7 +107,7 @@ namespace {
 
 Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   Findings made;
-  const Steps steps(trace);
+  const Steps steps(trace, options.thread_times);
   made.steps = static_cast<int>(steps.count());
   made.stepped_by = steps.stepped_by();
   made.step_ns = steps.median_ns(), made.host_ns = steps.host_median_ns();
@@ -120,7 +120,10 @@ Findings find_in(const profile::Trace& trace, const FindOptions& options) {
   constexpr std::size_t kWorthTwo = std::size_t{1} << 16;  // spans, for which another thread is started
   if (options.two_threads && trace.size() >= kWorthTwo && steps.count() >= options.least_steps) {
     try {
-      beside = std::async(std::launch::async, [&] { made_beside.emplace(steps); });
+      beside = std::async(std::launch::async, [&] {
+        if (options.other_work.valid()) options.other_work.wait();
+        made_beside.emplace(steps);
+      });
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }
@@ -164,7 +167,9 @@ void name_originals(const profile::Trace& trace, const std::vector<SpanId>& orig
 Findings find(const profile::Trace& trace, const FindOptions& options) {
   const std::optional<ReplaysApart> apart = take_replays_apart(trace);
   if (!apart) return find_in(trace, options);
-  Findings made = find_in(apart->trace, options);
+  FindOptions of_apart = options;
+  of_apart.thread_times.reset();
+  Findings made = find_in(apart->trace, of_apart);
   for (Finding& finding : made.found) name_originals(trace, apart->original, &finding.evidence.spans);
   return made;
 }

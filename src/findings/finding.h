@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "profile/budget.h"
 #include "profile/trace.h"
 
 namespace paoding::findings {
@@ -148,6 +150,8 @@ struct FindOptions {
   double most_recording = 0.02;     // the share of the steps that recording may take
   std::size_t most = 20;            // findings
   bool two_threads = true;
+  profile::SharedThreadTimes thread_times = {};  // of the trace, where they are known already
+  std::shared_future<void> other_work = {};      // the second of the two threads begins when it is done
 };
 
 /// The trace is finished.

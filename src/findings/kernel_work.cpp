@@ -23,7 +23,7 @@ std::string_view text_in(const Trace& trace, const ArgumentColumn* column, SpanI
 
 }  // namespace
 
-KernelWorks::KernelWorks(const Steps& steps) : steps_(steps) {
+KernelWorks::KernelWorks(const Steps& steps) : steps_(steps), op_kinds_(steps.trace(), kind_of_op) {
   const Trace& trace = steps.trace();
   for (const ArgumentColumn& column : trace.columns()) {
     if (column.type != ArgumentType::text) continue;
@@ -80,7 +80,7 @@ void KernelWorks::add_ops_of_cpu() {
     kernel.is_kernel = true;
     kernel.device = kCpu;
     kernel.ns = trace.duration(i);
-    kernel.kind = known(trace.site_id(i), trace.text(site.op)).kind;
+    kernel.kind = known(trace.site_id(i), site.op).kind;
     kernel.arithmetic = {Arithmetic::By::ordinary_lanes, site.unit};
     kernel.bytes = std::max<std::int64_t>(trace.bytes(i), 0);
     kernel.flops = sound_flops(trace.flops(i));
@@ -134,9 +134,8 @@ void KernelWorks::add(SpanId span, FactReader& facts) {
     if (is_new) calls_.push_back({.op = op, .work = work_of(op, span)});
     kernel.call = found->second;
   }
-  const std::string_view op_text = op_name(kernel);
   if (kernel.is_kernel) {
-    const Known& own = known(trace.site_id(span), op_text);
+    const Known& own = known(trace.site_id(span), op_text(kernel));
     kernel.kind = own.kind;
     kernel.arithmetic = own.arithmetic;
     const KernelFacts all = facts.of(span);
@@ -179,15 +178,15 @@ void KernelWorks::add(SpanId span, FactReader& facts) {
   all_.push_back(kernel);
 }
 
-const KernelWorks::Known& KernelWorks::known(SiteId site, std::string_view op) {
-  const auto [found, is_new] = known_.try_emplace({site, op});
+const KernelWorks::Known& KernelWorks::known(SiteId site, StringId op) {
+  const auto [found, is_new] = known_.try_emplace(std::uint64_t{site} << 32 | op);
   if (is_new) {
     const Trace& trace = steps_.trace();
     const Site& own = trace.sites()[site];
     const std::string_view name = trace.text(own.kernel != 0 ? own.kernel : own.name);
     Known& known = found->second;
     const KernelKind of_ours = steps_.source() == Source::paoding ? own_kind(trace, own) : KernelKind::other;
-    known.kind = of_ours != KernelKind::other ? of_ours : kind_of_kernel(name, op);
+    known.kind = of_ours != KernelKind::other ? of_ours : kind_of_kernel(name, trace.text(op));
     known.arithmetic = arithmetic_of(name);
     known.element_bytes = known.kind == KernelKind::cast ? 0 : element_bytes(name);
     known.form = elementwise_form(name);
@@ -221,16 +220,13 @@ const OpWork* KernelWorks::work_of(SpanId op, SpanId kernel) {
   return work_by_text_.emplace(std::move(key), &works_.emplace_back(std::move(work))).first->second;
 }
 
-std::string_view KernelWorks::op_name(const KernelWork& kernel) const {
-  if (kernel.call == kNone) return {};
-  const Trace& trace = steps_.trace();
-  return trace.text(trace.site(calls_[kernel.call].op).op);
+StringId KernelWorks::op_text(const KernelWork& kernel) const {
+  return kernel.call == kNone ? 0 : trace().site(calls_[kernel.call].op).op;
 }
 
-std::string_view KernelWorks::kernel_name(const KernelWork& kernel) const {
-  const Trace& trace = steps_.trace();
-  const Site& site = trace.site(kernel.span);
-  return trace.text(site.kernel != 0 ? site.kernel : site.name);
+StringId KernelWorks::kernel_text(const KernelWork& kernel) const {
+  const Site& site = trace().site(kernel.span);
+  return site.kernel != 0 ? site.kernel : site.name;
 }
 
 const DeviceLimits& KernelWorks::limits(int device) const {

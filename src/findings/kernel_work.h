@@ -3,12 +3,16 @@
 // of that op, its grid. Rules about the work of GPUs read it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "findings/device_limits.h"
@@ -49,6 +53,31 @@ struct KernelWork {
   bool is_by_grid = false;  // bytes follow from the grid and the name, rounded up to whole CTAs
 };
 
+/// The results of a function of texts, which is asked once for each text of a trace. One thread uses it at a time.
+template <class F>
+class OfTexts {
+ public:
+  using Result = std::invoke_result_t<F, std::string_view>;
+  OfTexts(const profile::Trace& trace, F of) : trace_(trace), of_(std::move(of)) {}
+  Result operator()(profile::StringId text) const {
+    if (text >= known_.size()) known_.resize(std::max<std::size_t>(text + std::size_t{1}, 2 * known_.size()));
+    std::optional<Result>& known = known_[text];
+    if (!known) known = of_(trace_.text(text));
+    return *known;
+  }
+
+ private:
+  const profile::Trace& trace_;
+  const F of_;
+  mutable std::vector<std::optional<Result>> known_;
+};
+
+/// Whether a text has a word in it.
+inline auto texts_with(const profile::Trace& trace, std::string_view word) {
+  return OfTexts(trace, [word](std::string_view text) { return text.find(word) != std::string_view::npos; });
+}
+using TextsWith = decltype(texts_with(std::declval<const profile::Trace&>(), ""));
+
 class KernelWorks {
  public:
   explicit KernelWorks(const Steps& steps);
@@ -62,8 +91,12 @@ class KernelWorks {
   const OpCall& call_of(const KernelWork& kernel) const {
     return kernel.call == kNone ? no_call_ : calls_[kernel.call];
   }
-  std::string_view op_name(const KernelWork& kernel) const;
-  std::string_view kernel_name(const KernelWork& kernel) const;
+  profile::StringId op_text(const KernelWork& kernel) const;
+  profile::StringId kernel_text(const KernelWork& kernel) const;
+  std::string_view op_name(const KernelWork& kernel) const { return trace().text(op_text(kernel)); }
+  std::string_view kernel_name(const KernelWork& kernel) const { return trace().text(kernel_text(kernel)); }
+  /// kind_of_op() of the op.
+  KernelKind op_kind(const KernelWork& kernel) const { return op_kinds_(op_text(kernel)); }
   const DeviceLimits& limits(int device) const;
   /// All steps together: on the host, or the GPUs' work where that takes longer.
   double all_steps_ns() const;
@@ -87,7 +120,7 @@ class KernelWorks {
     int element_bytes;
     ElementwiseForm form;
   };
-  const Known& known(profile::SiteId site, std::string_view op);
+  const Known& known(profile::SiteId site, profile::StringId op);
   const OpWork* work_of(SpanId op, SpanId kernel);
   void add(SpanId span, FactReader& facts);
   void add_all();
@@ -101,7 +134,8 @@ class KernelWorks {
   std::vector<OpCall> calls_;
   OpCall no_call_;
   std::unordered_map<SpanId, std::uint32_t> call_of_op_;
-  std::map<std::pair<profile::SiteId, std::string_view>, Known> known_;
+  std::unordered_map<std::uint64_t, Known> known_;  // by site and op
+  OfTexts<KernelKind (*)(std::string_view)> op_kinds_;
   std::deque<OpWork> works_;
   std::map<std::string, const OpWork*, std::less<>> work_by_text_;
   std::unordered_map<profile::SiteId, const OpWork*> work_by_site_;  // of our programs

@@ -98,7 +98,9 @@ std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<
   return sum;
 }
 
-Steps::Steps(const Trace& trace) : trace_(trace) { StepsBuilder(trace, this).build(); }
+Steps::Steps(const Trace& trace, SharedThreadTimes times) : trace_(trace), thread_times_(std::move(times)) {
+  StepsBuilder(trace, this).build();
+}
 
 std::int64_t Steps::host_median_ns() const {
   std::vector<std::int64_t> ns;

@@ -80,7 +80,8 @@ std::int64_t all_steps_ns(const std::vector<Interval>& steps, const std::vector<
 
 class Steps {
  public:
-  explicit Steps(const profile::Trace& trace);
+  /// `times`: profile::thread_times() of the trace, where they are known already.
+  explicit Steps(const profile::Trace& trace, profile::SharedThreadTimes times = {});
 
   const profile::Trace& trace() const { return trace_; }
   /// Who recorded the process that steps.
@@ -131,7 +132,7 @@ class Steps {
   /// How long a copy or fill was under way without a kernel on its GPU; 0 for other work.
   std::int64_t exposed_ns(SpanId copy) const;
   /// Per track, how its thread spent its time (profile/budget.h).
-  const std::vector<profile::ThreadTime>& thread_times() const { return thread_times_; }
+  const std::vector<profile::ThreadTime>& thread_times() const { return *thread_times_; }
 
   // ---- names and facts ----
   /// The innermost op that a span is, lies in or was launched by; kNone.
@@ -162,7 +163,7 @@ class Steps {
   std::vector<std::vector<Interval>> busy_kernels_;  // by device; kernels alone
   std::vector<int> devices_;
   std::vector<Interval> all_idle_;
-  std::vector<profile::ThreadTime> thread_times_;
+  profile::SharedThreadTimes thread_times_;
 };
 
 /// Reads facts of spans, fastest in the order of their numbers. One thread uses it at a time.

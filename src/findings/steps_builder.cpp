@@ -27,8 +27,11 @@ void StepsBuilder::build() {
   find_tracks();
   find_launches();
   find_steps();
+  if (!made_.thread_times_) {
+    made_.thread_times_ = std::make_shared<const std::vector<ThreadTime>>(
+        made_.steps_.empty() ? std::vector<ThreadTime>() : profile::thread_times(trace_));
+  }
   if (made_.steps_.empty()) return;
-  made_.thread_times_ = profile::thread_times(trace_);
   find_device_spans();
   find_lengths();
   find_idle();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,8 @@ struct ThreadTime {
 
 /// Per track; empty for those that are no threads.
 std::vector<ThreadTime> thread_times(const Trace& trace);
+/// The same, for several who read it.
+using SharedThreadTimes = std::shared_ptr<const std::vector<ThreadTime>>;
 
 struct BudgetPart {
   std::string_view name;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recordings that are made to be too much: spans within each other without end, small files that say of millions, names
-// that are long. What is reported of them is small, and says what it leaves out.
+// that are long. Reports about them are small, and name the parts that they leave out.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -118,6 +119,24 @@ TEST(HostileRecording, ThatSaysOfMoreSpansThanAnyChunkHasIsLeftOut) {
   }
 }
 
+TEST(HostileRecording, OfOperationsThatAreNoNumberSaysNothingOfThem) {
+  for (const double flops : {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    const std::string file = file_of([&](RecordingWriter& writer) {
+      const SiteId site = writer.site({.op = "mul", .kind = SpanKind::op, .flops = flops});
+      const std::vector<StoredSpan> spans{{.site = site, .start = 1, .end = 3},
+                                          {.site = site, .start = 4, .end = 9, .flops = flops}};
+      writer.spans(writer.track(TrackKind::thread, "thread0", -1), StoredClock::nanoseconds, spans);
+    });
+    const Trace trace = read_recording_text(file, "hostile");
+    ASSERT_EQ(trace.size(), 2u);
+    for (SpanId i = 0; i < trace.size(); ++i) EXPECT_EQ(trace.flops(i), 0) << i;
+    EXPECT_GT(most_bytes(trace), 0u);
+    for (const Section& section : measure(trace).per_thread) {
+      for (const Row& row : section.rows) EXPECT_EQ(row.flops, 0) << row.name;
+    }
+  }
+}
+
 TEST(HostileRecording, ThatIsPackedAThousandfoldIsReadAsFarAsItsSizeGoes) {
   const std::string file = file_of([](RecordingWriter& writer) {
     const SiteId site = writer.site({.op = "mul", .kind = SpanKind::op});
@@ -157,7 +176,7 @@ TEST(HostileRecording, OfNamesThatAreLongIsNoLongerThanItsRows) {
   trace.add_note(words, 7);
   trace.add_memory({.of = longest, .what = other, .bytes = 1});
   trace.finish();
-  // What a recording keeps is as long as it is, once.
+  // A recording keeps each name once, in its whole length.
   EXPECT_LT(most_bytes(trace), 60'000'000u);
   const std::string text = report(trace);
   EXPECT_LT(text.size(), 4'000'000u);
@@ -169,7 +188,7 @@ TEST(HostileRecording, OfNamesThatAreLongIsNoLongerThanItsRows) {
   EXPECT_EQ(rows, 300u);
 }
 
-// ---- what lies around what, however spans overlap ----
+// ---- parents of spans that overlap ----
 
 TEST(HostileRecording, OfSpansThatOverlapHasTheParentsThatAWalkThroughAllFinds) {
   std::mt19937 random(11);

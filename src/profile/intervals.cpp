@@ -2,17 +2,43 @@
 #include "profile/intervals.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 namespace paoding::profile {
 
 namespace {
 
-// They come from a few tracks, of each in order: stretches that are in order are merged.
+// By digits of the time since the first of them, the lowest digit first: so many passes, however they were.
+void sort_by_digits(std::vector<Interval>& intervals) {
+  constexpr int kBits = 11;
+  constexpr std::size_t kDigits = std::size_t{1} << kBits;
+  const auto [least, most] = std::ranges::minmax(intervals, {}, &Interval::start);
+  const auto key = [first = static_cast<std::uint64_t>(least.start)](const Interval& i) {
+    return static_cast<std::uint64_t>(i.start) - first;
+  };
+  const int bits = std::bit_width(key(most));
+  std::vector<Interval> sorted(intervals.size());
+  std::vector<std::size_t> place(kDigits);
+  for (int shift = 0; shift < bits; shift += kBits) {
+    const auto digit = [&](const Interval& i) { return (key(i) >> shift) & (kDigits - 1); };
+    std::ranges::fill(place, 0);
+    for (const Interval& i : intervals) ++place[digit(i)];
+    std::exclusive_scan(place.begin(), place.end(), place.begin(), std::size_t{0});
+    for (const Interval& i : intervals) sorted[place[digit(i)]++] = i;
+    intervals.swap(sorted);
+  }
+}
+
+// They come from a few tracks, of each in order: stretches that are in order are merged. Those of many tracks are not.
 void sort_by_start(std::vector<Interval>& intervals) {
+  constexpr std::size_t kManyStretches = 64, kMany = 1 << 12;
   const auto is_before = [](const Interval& a, const Interval& b) { return a.start < b.start; };
   std::vector<std::ptrdiff_t> ends{0};
   for (std::size_t i = 1; i < intervals.size(); ++i) {
-    if (is_before(intervals[i], intervals[i - 1])) ends.push_back(static_cast<std::ptrdiff_t>(i));
+    if (!is_before(intervals[i], intervals[i - 1])) continue;
+    if (ends.size() >= kManyStretches && intervals.size() >= kMany) return sort_by_digits(intervals);
+    ends.push_back(static_cast<std::ptrdiff_t>(i));
   }
   ends.push_back(static_cast<std::ptrdiff_t>(intervals.size()));
   const auto at = intervals.begin();

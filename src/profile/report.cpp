@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a report: what all spans add up to, and the rows of each thread or of all.
+// The numbers of a report: sums over all spans, and the rows of each thread or of all.
 #include "profile/report.h"
 
 #include <algorithm>
 #include <future>
 #include <map>
+#include <memory>
 #include <system_error>
 
 #include "base/check.h"
@@ -16,7 +17,7 @@ namespace paoding::profile {
 
 namespace {
 
-// What a tree of rows knows beside its rows; each is let go of when it is summed up.
+// The summaries that a tree of rows has beside its rows; each list is let go of when it is summed up.
 void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& tree, Measures* m) {
   std::vector<Interval> known = std::move(tree.total), working = std::move(tree.computation);
   unite(known);
@@ -69,43 +70,42 @@ void count_replays(const Trace& trace, Measures* m) {
 
 Measures measure(const Trace& trace, const ReportOptions& options) {
   Measures m;
-  const auto add_threads = [&] {
-    RowTree threads(trace, options, true);
-    m.per_thread = threads.sections();
-    if (threads.too_deep > 0) {
-      m.notes.push_back(
-          {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
+  const auto add_rows = [&] {
+    const bool is_by_itself = !RowTree::can_merge(trace, options);
+    {
+      RowTree threads(trace, options, true);
+      m.per_thread = threads.sections();
+      m.merged = threads.merged();
+      if (threads.too_deep > 0) {
+        m.notes.push_back(
+            {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
+      }
+      add_summaries(trace, options, std::move(threads), &m);
     }
-    add_summaries(trace, options, std::move(threads), &m);
+    const bool are_several = std::ranges::count(m.per_thread, false, &Section::is_gpu) > 1;
+    const bool is_merged = options.threads == Threads::merged || (options.threads == Threads::automatic && are_several);
+    if (is_merged && is_by_itself) m.merged = RowTree(trace, options, false).sections();
+    if (!is_merged) m.merged.clear();
   };
-  const auto has_several_threads = [&] { return std::ranges::count(m.per_thread, false, &Section::is_gpu) > 1; };
+  std::packaged_task<void()> rows(add_rows);
+  std::shared_future<void> rows_are_there = rows.get_future().share();
   const auto add_times = [&] {
-    const std::vector<ThreadTime> times = thread_times(trace);
-    m.budgets = budgets(trace, times);
-    m.steps = step_times(trace, times);
+    const auto times = std::make_shared<const std::vector<ThreadTime>>(thread_times(trace));
+    m.budgets = budgets(trace, *times);
+    m.steps = step_times(trace, *times);
+    if (options.findings) m.extra.push_back(findings_section(trace, options, times, rows_are_there));
   };
-  const auto merged = [&] { return RowTree(trace, options, false).sections(); };
-  constexpr std::size_t kWorthTwo = 1 << 17;  // spans, for which another thread is started
-  std::future<std::vector<Section>> beside;
-  if (trace.size() >= kWorthTwo && options.threads != Threads::per_thread) {
+  constexpr std::size_t kWorthTwo = 1 << 15;  // spans, for which another thread is started
+  std::future<void> beside;
+  if (trace.size() >= kWorthTwo) {
     try {
-      beside = std::async(std::launch::async, [&] {
-        add_times();
-        return merged();
-      });
+      beside = std::async(std::launch::async, add_times);
     } catch (const std::system_error&) {  // no more threads are to be had
     }
   }
-  if (!beside.valid()) {
-    add_threads();
-    const bool both = options.threads == Threads::automatic && has_several_threads();
-    if (both || options.threads == Threads::merged) m.merged = merged();
-    add_times();
-  } else {
-    add_threads();
-    std::vector<Section> sections = beside.get();
-    if (options.threads == Threads::merged || has_several_threads()) m.merged = std::move(sections);
-  }
+  rows();
+  rows_are_there.get();
+  beside.valid() ? beside.get() : add_times();
   if (options.threads == Threads::merged) m.per_thread.clear();
   std::erase_if(m.budgets, [&](const Budget& budget) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
@@ -133,7 +133,6 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
       m.notes.push_back(note);
     }
   }
-  if (options.findings) m.extra.push_back(findings_section(trace, options));
   return m;
 }
 

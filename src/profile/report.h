@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -160,7 +161,9 @@ struct Measures {
 };
 
 /// The section of findings. src/findings, which is built on traces and their steps, defines it.
-ExtraSection findings_section(const Trace& trace, const ReportOptions& options);
+/// `times`: thread_times() of the trace. `other_work`: of another thread, behind which findings may use a second one.
+ExtraSection findings_section(const Trace& trace, const ReportOptions& options, SharedThreadTimes times,
+                              std::shared_future<void> other_work);
 
 /// The numbers of a report.
 Measures measure(const Trace& trace, const ReportOptions& options = {});

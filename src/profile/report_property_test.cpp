@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the report of any recording, tried on many that could have been: threads and GPU streams whose
+// Properties of the report of any recording, tried on many that could have been: threads and GPU streams whose
 // spans nest, and kernels that follow from launches.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,15 @@
 
 #include "profile/intervals.h"
 #include "profile/report.h"
+#include "profile/row_tree.h"
 
 namespace paoding::profile {
 namespace {
 
 class RandomRecording {
  public:
-  explicit RandomRecording(unsigned seed) : random_(seed) {
+  // `has_idle_thread`: one has nothing but the recorder's work on it.
+  explicit RandomRecording(unsigned seed, bool has_idle_thread = false) : random_(seed) {
     launches_early_ = seed % 2 != 0;
     threads_ = 1 + below(3);
     for (int t = 0; t < threads_; ++t) {
@@ -24,6 +26,10 @@ class RandomRecording {
     }
     gpu_ = trace_.add_track(TrackKind::stream, "stream 7", 0);
     for (const TrackId track : host_) add_runs(track);
+    if (has_idle_thread) {
+      const TrackId idle = trace_.add_track(TrackKind::thread, "idle");
+      for (int i = 0; i < 3; ++i) add(idle, "flush", SpanKind::recording, 100 * i, 100 * i + 1 + below(40));
+    }
     trace_.finish();
   }
   const Trace& trace() const { return trace_; }
@@ -127,7 +133,7 @@ TEST(ReportOfAnyRecording, AddsUp) {
         for (const Row& row : section.rows) rows_gpu += row.depth == 0 ? row.gpu : 0;
       }
       const double united = united_length(std::move(busy));
-      if (recording.launches_early()) {  // what overlaps in one call, a scope's too, is there once
+      if (recording.launches_early()) {  // kernels that overlap in one call, a scope's too, are there once
         ASSERT_GE(rows_gpu, united) << seed;
         ASSERT_LE(rows_gpu, spans_gpu) << seed;
       } else {
@@ -153,7 +159,7 @@ TEST(ReportOfAnyRecording, ParentsHoldTheirChildren) {
         std::vector<Section> sections = m.per_thread;
         sections.insert(sections.end(), m.merged.begin(), m.merged.end());
         for (const Section& section : sections) {
-          // Of every row around: its total without the rows in it or, where kernels overlap, whole: any call lies in
+          // The total of every row around, without the rows in it or, where kernels overlap, whole: any call lies in
           // it.
           std::vector<double> left;
           for (const Row& row : section.rows) {
@@ -188,6 +194,43 @@ TEST(ReportOfAnyRecording, SaysOfAllThreadsWhatItSaysOfEach) {
       ASSERT_NEAR(of_each.at(name).first, sum.first, 1e-6) << name << " of seed " << seed;
     }
   }
+}
+
+// Rows of all threads are put together from those of each: one tree of all gives the same.
+TEST(ReportOfAnyRecording, PutsRowsOfThreadsTogetherAsOneTreeDoes) {
+  const auto told = [](const Row& row) {
+    return fmt::format("{} {} calls {} total {} cpu {} gpu {} min {} max {} ratio {:.9f} self {} bytes {} flops {} {}",
+                       row.depth, row.name, row.calls, row.total, row.cpu, row.gpu, row.min, row.max, row.ratio,
+                       row.self, row.bytes, row.flops, row.at_compile);
+  };
+  std::size_t compared = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const RandomRecording recording(seed, seed % 3 == 0);
+    for (const Detail detail : {Detail::op, Detail::phases, Detail::instances}) {
+      for (const State state : {State::all, State::cpu, State::gpu}) {
+        for (const SortBy sort : {SortBy::total, SortBy::none}) {
+          const ReportOptions options{.state = state,
+                                      .detail = detail,
+                                      .sort = sort,
+                                      .threads = Threads::merged,
+                                      .share_groups = seed % 2 == 0};
+          RowTree each(recording.trace(), options, true);
+          each.sections();
+          const std::vector<Section> all = each.merged();
+          const std::vector<Section> by_itself = RowTree(recording.trace(), options, false).sections();
+          ASSERT_EQ(all.size(), by_itself.size()) << seed;
+          for (std::size_t s = 0; s < all.size(); ++s) {
+            ASSERT_EQ(all[s].total, by_itself[s].total) << seed;
+            ASSERT_EQ(all[s].rows.size(), by_itself[s].rows.size()) << seed;
+            for (std::size_t i = 0; i < all[s].rows.size(); ++i, ++compared) {
+              ASSERT_EQ(told(all[s].rows[i]), told(by_itself[s].rows[i])) << seed;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 10'000u);
 }
 
 // Nothing was lost on the way, and every kernel has an op.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls as rows: their sums, their order and their names.
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "profile/row_tree.h"
@@ -36,9 +36,11 @@ void RowTree::count_call(const Call& call, double whole, double on_gpu) {
 void RowTree::close_calls(CallId first) {
   for (std::size_t i = calls_.size(); i-- > first;) {
     Call& call = calls_[i];
-    if (call.is_kept) continue;
-    if (call.has_pieces) count_call(call, static_cast<double>(call.ns), static_cast<double>(call.gpu_ns));
+    if (call.stays) continue;
+    const bool on_gpu = call.span != kNone && trace_.on_gpu(call.span);
+    if (call.has_pieces) count_call(call, static_cast<double>(call.ns), on_gpu ? static_cast<double>(call.ns) : 0);
     call.has_pieces = false;
+    count_lists(call);
     if (i + 1 != calls_.size() || call.targets_end != targets_.size()) continue;
     targets_.resize(call.targets_begin);
     if (call.work != kNone) free_works_.push_back(call.work);
@@ -46,46 +48,20 @@ void RowTree::close_calls(CallId first) {
   }
 }
 
-namespace {
-
-// Numbers of pieces by the calls that they are of, of each in their order.
-template <class Piece>
-std::vector<std::uint32_t> by_call(const std::vector<Piece>& pieces, std::size_t calls) {
-  std::vector<std::uint32_t> behind(pieces.empty() ? 0 : calls);
-  for (const Piece& piece : pieces) ++behind[piece.call];
-  std::partial_sum(behind.begin(), behind.end(), behind.begin());
-  std::vector<std::uint32_t> order(pieces.size());
-  for (std::size_t i = pieces.size(); i-- > 0;) order[--behind[pieces[i].call]] = static_cast<std::uint32_t>(i);
-  return order;
-}
-
-}  // namespace
-
-void RowTree::count_kept_calls() {
-  const std::vector<std::uint32_t> whole = by_call(pieces_, calls_.size()), part = by_call(parts_, calls_.size());
-  std::vector<Interval> all, gpu;
-  for (std::size_t w = 0, p = 0; w < whole.size() || p < part.size();) {
-    all.clear();
-    gpu.clear();
-    const CallId of_whole = w < whole.size() ? pieces_[whole[w]].call : kNone;
-    const CallId id = std::min(of_whole, p < part.size() ? parts_[part[p]].call : kNone);
-    for (; w < whole.size() && pieces_[whole[w]].call == id; ++w) {
-      const SpanId span = pieces_[whole[w]].span;
-      const Interval interval{trace_.start(span), trace_.end(span)};
-      append(all, interval);
-      if (trace_.on_gpu(span)) append(gpu, interval);
-    }
-    for (; p < part.size() && parts_[part[p]].call == id; ++p) append(all, parts_[part[p]].interval);
-    unite(all);
-    unite(gpu);
-    const Call& call = calls_[id];
-    count_call(call, length(all), length(gpu));
-    for (auto t = call.targets_begin; t < call.targets_end; ++t) {
-      if (targets_[t].share != 1.0) continue;
-      std::vector<Interval>& under_way = nodes_[targets_[t].node].under_way;
-      under_way.insert(under_way.end(), all.begin(), all.end());
-    }
+void RowTree::count_lists(Call& call) {
+  if (call.pieces == kNone) return;
+  Lists& own = lists_[call.pieces];
+  if (own.has_host) own.all.insert(own.all.begin(), own.host);
+  unite(own.all);
+  unite(own.gpu);
+  count_call(call, length(own.all), length(own.gpu));
+  for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+    if (targets_[t].share != 1.0) continue;
+    for (const Interval& interval : own.all) append(nodes_[targets_[t].node].under_way, interval);
   }
+  own.has_host = false;
+  own.all.clear(), own.gpu.clear();
+  free_lists_.push_back(std::exchange(call.pieces, kNone));
 }
 
 void RowTree::count_scaled_calls() {
@@ -202,8 +178,9 @@ void RowTree::emit(NodeId root, double whole, std::vector<Row>& rows) {
       Row row = node.row;
       row.name = node.name;
       row.depth = depth;
-      const double under_way =
-          row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
+      if (!row.at_compile) unite(node.under_way);
+      const double under_way = row.at_compile ? 0 : length(node.under_way) + node.shared + node.row.scaled;
+      if (merged_of_.empty()) node.under_way = {};
       row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
       row.self = std::max(0.0, row.total - of_children(node));
       rows.push_back(std::move(row));
@@ -215,26 +192,87 @@ void RowTree::emit(NodeId root, double whole, std::vector<Row>& rows) {
   }
 }
 
+// Nodes are numbered as they appear, those around others first: so are those of all threads together.
+void RowTree::merge_sections() {
+  const auto of_threads =
+      std::ranges::count_if(roots_, [](const SectionRoot& root) { return !root.is_gpu && !root.is_hidden; });
+  const bool is_asked =
+      options_.threads == Threads::merged || (options_.threads == Threads::automatic && of_threads > 1);
+  if (!per_thread_ || !is_asked || !can_merge(trace_, options_)) return;
+  const auto count_now = static_cast<NodeId>(nodes_.size());
+  merged_.node = count_now;
+  nodes_.emplace_back();
+  merged_of_.reserve(count_now);
+  for (NodeId id = 0; id < count_now; ++id) {
+    const bool is_root = nodes_[id].parent == kNone;
+    merged_of_.push_back(is_root ? merged_.node : child(merged_of_[nodes_[id].parent], nodes_[id].label));
+    const Node& own = nodes_[id];
+    Node& all = nodes_[merged_of_.back()];
+    all.shared += own.shared;
+    const Row& more = own.row;
+    Row& sum = all.row;
+    if (more.calls == 0) continue;
+    sum.min = sum.calls == 0 ? more.min : std::min(sum.min, more.min);
+    sum.max = std::max(sum.max, more.max);
+    sum.calls += more.calls;
+    sum.total += more.total, sum.cpu += more.cpu, sum.gpu += more.gpu;
+    sum.bytes += more.bytes, sum.flops += more.flops, sum.floor_ns += more.floor_ns;
+  }
+}
+
+std::vector<Interval> RowTree::Stretches::take() {
+  std::vector<Interval> all = std::move(host), more = std::move(gpu);
+  host = gpu = {};
+  all.insert(all.end(), more.begin(), more.end());
+  unite(all);
+  return all;
+}
+
+Section RowTree::section_of_root(SectionRoot& root) {
+  const std::vector<Interval> whole = root.total.take(), covered = root.covered.take();
+  const std::vector<Interval> between = gaps(whole, covered);
+  if (!between.empty()) {
+    Node& node = nodes_[child(root.node, label("(between events)"))];
+    for (const Interval& gap : between) {
+      const auto ns = static_cast<double>(gap.end - gap.start);
+      count(node.row, ns, ns, 0);
+    }
+    node.under_way = between;
+  }
+  Section section{root.thread, root.is_gpu, length(whole), {}};
+  if (!merged_of_.empty() && &root != &merged_) {
+    merged_.total.host.insert(merged_.total.host.end(), whole.begin(), whole.end());
+    merged_.covered.host.insert(merged_.covered.host.end(), covered.begin(), covered.end());
+  }
+  emit(root.node, section.total, section.rows);
+  return section;
+}
+
 std::vector<Section> RowTree::sections() {
   std::vector<Section> result;
   number_groups();
   for (SectionRoot& root : roots_) {
-    unite(root.total);
-    unite(root.covered);
-    const std::vector<Interval> between = gaps(root.total, root.covered);
-    if (!between.empty()) {
-      Node& node = nodes_[child(root.node, label("(between events)"))];
-      for (const Interval& gap : between) {
-        const auto ns = static_cast<double>(gap.end - gap.start);
-        count(node.row, ns, ns, 0);
-      }
-      node.under_way = between;
-    }
-    Section section{root.thread, root.is_gpu, length(root.total), {}};
-    root.total = root.covered = {};  // they may be as long as the trace
-    emit(root.node, section.total, section.rows);
-    if (!section.rows.empty()) result.push_back(std::move(section));
+    Section section = section_of_root(root);
+    if (!root.is_hidden && !section.rows.empty()) result.push_back(std::move(section));
   }
+  std::ranges::stable_partition(result, [](const Section& section) { return !section.is_gpu; });
+  return result;
+}
+
+std::vector<Section> RowTree::merged() {
+  if (merged_of_.empty()) return {};
+  for (NodeId id = 0; id < merged_of_.size(); ++id) {
+    std::vector<Interval>& all = nodes_[merged_of_[id]].under_way;
+    std::vector<Interval> own = std::move(nodes_[id].under_way);
+    if (all.empty()) {
+      all = std::move(own);
+    } else {
+      all.insert(all.end(), own.begin(), own.end());
+    }
+  }
+  std::vector<Section> result;
+  Section section = section_of_root(merged_);
+  if (!section.rows.empty()) result.push_back(std::move(section));
   return result;
 }
 

@@ -16,32 +16,49 @@ void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   if (gpu ? options_.state == State::cpu : options_.state == State::gpu) return;
   for (; call != kNone; call = calls_[call].parent) {
     Call& own = calls_[call];
-    if (own.is_kept) {
-      if (interval.start == trace_.start(span_) && interval.end == trace_.end(span_)) {
-        pieces_.push_back({call, span_});
-      } else {
-        parts_.push_back({call, interval});
-      }
+    if (own.has_lists) {
+      add_to_lists(own, interval, gpu);
     } else if (own.span == span_) {
-      add_now(own, interval, gpu);
+      add_now(own, interval);
     } else {
       return;
     }
-    if (own.parent == kNone) append(roots_[own.section].covered, interval);
+    if (own.parent == kNone) roots_[own.section].covered.add(interval, gpu);
   }
 }
 
 // Intervals come from one track, and in order.
-void RowTree::add_now(Call& call, Interval interval, bool gpu) {
+void RowTree::add_now(Call& call, Interval interval) {
   if (call.has_pieces) interval.start = std::max(interval.start, call.end);
   interval.end = std::max(interval.end, interval.start);
   call.has_pieces = true;
   call.end = interval.end;
   call.ns += interval.end - interval.start;
-  if (gpu) call.gpu_ns += interval.end - interval.start;
   for (auto t = call.targets_begin; t < call.targets_end; ++t) {
     if (targets_[t].share == 1.0) append(nodes_[targets_[t].node].under_way, interval);
   }
+}
+
+void RowTree::add_to_lists(Call& call, Interval interval, bool gpu) {
+  if (call.pieces == kNone && !free_lists_.empty()) {
+    call.pieces = free_lists_.back();
+    free_lists_.pop_back();
+  } else if (call.pieces == kNone) {
+    call.pieces = static_cast<std::uint32_t>(lists_.size());
+    lists_.emplace_back();
+  }
+  Lists& own = lists_[call.pieces];
+  if (gpu) {
+    append(own.gpu, interval);
+  } else if (!own.has_host) {
+    own.host = interval;
+    own.has_host = true;
+    return;
+  } else if (interval.start >= own.host.start && interval.start <= own.host.end) {
+    own.host.end = std::max(own.host.end, interval.end);
+    return;
+  }
+  append(own.all, interval);
 }
 
 // Adds the op's bytes and operations to the call and all calls around it.
@@ -76,24 +93,27 @@ double RowTree::floor_ns(const Site& site, double bytes, double flops) const {
   return std::max(limit_.bytes_per_ns > 0 ? bytes / limit_.bytes_per_ns : 0, rate > 0 ? flops / rate : 0);
 }
 
-// Keeps the calls of spans that started work on a GPU, and of those around them. Also kept are calls of spans that name
-// a parent which does not enclose them.
+// Spans that started work on a GPU, and those around them, have lists. To the end stay spans that another names as its
+// parent, without being enclosed by it, and those around them.
 void RowTree::find_what_is_kept() {
-  const auto keep = [&](SpanId i) {
-    for (; i != kNone && !is_kept_[i]; i = trace_.parent(i)) is_kept_[i] = true;
+  const auto keep = [&](SpanId i, Kept how) {
+    for (; i != kNone && kept_[i] < how; i = trace_.parent(i)) kept_[i] = how;
   };
   std::vector<SpanId> open;
   for (SpanId i = 0; i < trace_.size(); ++i) {
     if (trace_.on_gpu(i)) {
-      keep(trace_.cause(i));
+      if (trace_.cause(i) != kNone) launched_.push_back(i);
+      keep(trace_.cause(i), Kept::with_lists);
       continue;
     }
     const SpanId p = trace_.parent(i);
     while (!open.empty() && open.back() != p) open.pop_back();
     const bool is_inside = p == kNone || (trace_.start(p) <= trace_.start(i) && trace_.end(i) <= trace_.end(p));
-    if (!is_inside || (p != kNone && open.empty())) keep(p);
+    if (!is_inside || (p != kNone && open.empty())) keep(p, Kept::to_end);
     open.push_back(i);
   }
+  const auto cause = [&](SpanId i) { return trace_.cause(i); };
+  if (!std::ranges::is_sorted(launched_, {}, cause)) std::ranges::stable_sort(launched_, {}, cause);
 }
 
 // Closes the spans that have ended before a span that lies in `parent`.
@@ -105,7 +125,7 @@ void RowTree::end_spans_outside(SpanId parent) {
       add_self_time(span, trace_.end(span));
       self_cursor_[span] = kNoSelf;
     }
-    if (!is_kept_[span]) close_calls(first);
+    if (kept_[span] != Kept::to_end) close_calls(first);
   }
 }
 
@@ -134,7 +154,7 @@ void RowTree::find_ops_without_phases() {
 void RowTree::add_self_time(SpanId op, std::int64_t until) {
   const Interval self{self_cursor_[op], until};
   if (self.end <= self.start || in_compile_[op]) return;
-  if (options_.state != State::gpu) append(computation, self);
+  if (options_.state != State::gpu) computation_.add(self, false);
   if (inner_of_[op] == call_of_[op] || trace_.kind(op) != SpanKind::op) return;
   const SpanId at_hand = std::exchange(span_, op);
   add_piece(inner_of_[op], self, false);
@@ -184,8 +204,8 @@ void RowTree::add_host_span(SpanId i) {
   }
   if (kind == SpanKind::work) {  // has no row: the op that it is a part of has one, on the thread that entered it
     if (options_.state == State::gpu) return;
-    append(total, interval);
-    append(computation, interval);
+    total_.add(interval, false);
+    computation_.add(interval, false);
     return;
   }
   if (kind == SpanKind::run && trace_.cut(i).at_start) {  // its earlier part is not known, nor its ops
@@ -193,14 +213,17 @@ void RowTree::add_host_span(SpanId i) {
     return;
   }
   if (kind == SpanKind::recording && p == kNone && per_thread_ && section_of_track_[trace_.track_id(i)] == kNone) {
-    append(total, interval);  // of a thread that has nothing else to show
+    total_.add(interval, false);  // of a thread that has nothing else to show
     append(recording, interval);
-    return;
+    if (options_.state == State::gpu) return;
+    const std::uint32_t section = hidden_section();
+    roots_[section].total.add(interval, false);
+    return add_piece(open(kNone, section, label("(recording)")), interval, false);
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (!is_users_stretch(i)) append(total, interval);
-    if (kind != SpanKind::step) append(roots_[section].total, interval);
+    if (!is_users_stretch(i)) total_.add(interval, false);
+    if (kind != SpanKind::step) roots_[section].total.add(interval, false);
   }
   if (kind == SpanKind::recording) {
     leave_out(p, kind, interval);
@@ -253,7 +276,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::launch:
     case SpanKind::kernel:
     case SpanKind::replay:
-      if (kind == SpanKind::kernel && options_.state != State::gpu) append(computation, interval);
+      if (kind == SpanKind::kernel && options_.state != State::gpu) computation_.add(interval, false);
       if (!in_op) call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
       break;
     case SpanKind::wait:
@@ -288,21 +311,35 @@ bool RowTree::is_gpus_own(SpanId i) {
   return !is_run && !is_in_call(i);
 }
 
+// The calls around the launch are open.
+void RowTree::add_gpu_spans_of(SpanId host) {
+  for (; next_launched_ < launched_.size() && trace_.cause(launched_[next_launched_]) == host; ++next_launched_) {
+    add_gpu_span(launched_[next_launched_]);
+  }
+}
+
 void RowTree::add_gpu_span(SpanId i) {
+  span_ = i;
+  const auto first = static_cast<CallId>(calls_.size());
+  add_calls_of_gpu_span(i);
+  close_calls(first);
+}
+
+void RowTree::add_calls_of_gpu_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   const SpanId cause = trace_.cause(i);
   if (kind == SpanKind::instant) return;
   if (options_.state == State::cpu || (cause != kNone && in_compile_[cause])) return;
   const Interval interval{trace_.start(i), trace_.end(i)};
   const std::uint32_t section = section_of(trace_.track_id(is_gpus_own(i) ? i : cause));
-  append(total, interval);
-  append(roots_[section].total, interval);
+  total_.add(interval, true);
+  roots_[section].total.add(interval, true);
   if (kind == SpanKind::run) return;
   const SiteId site_id = trace_.site_id(i);
   const Site& site = trace_.site(i);
   if (has_parts_[site_id]) {
-    append(computation, interval);
-    append(roots_[section].covered, interval);
+    computation_.add(interval, true);
+    roots_[section].covered.add(interval, true);
     Replays& of = replays_[{section, site_id}];
     of.count += 1;
     of.ns += static_cast<double>(trace_.duration(i));
@@ -315,7 +352,7 @@ void RowTree::add_gpu_span(SpanId i) {
     copies[is_async].push_back(interval);
     if (!from_copy || options_.state == State::gpu) copy_calls[is_async] += 1;
   } else if (!is_copy && kind != SpanKind::memset && !from_copy) {
-    append(computation, interval);
+    computation_.add(interval, true);
   }
 
   CallId call = kNone;

@@ -28,20 +28,23 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   }
   labels_of_site_.resize(trace.sites().size());
   SpanId behind = 0;  // all host spans
+  std::size_t hosts = 0;
   runs_programs_.assign(trace.tracks().size(), false);
   spans_of_track_.assign(trace.tracks().size(), 0);
   for (SpanId i = 0; i < trace.size(); ++i) {
-    if (!trace.on_gpu(i)) behind = i + 1;
+    if (!trace.on_gpu(i)) behind = i + 1, ++hosts;
     if (trace.kind(i) == SpanKind::run) runs_programs_[trace.track_id(i)] = true;
     ++spans_of_track_[per_thread ? trace.track_id(i) : 0];
   }
   // Room for as many as there may be: growing would copy them several times.
-  total.reserve(trace.size());
-  computation.reserve(trace.size());
+  total_.host.reserve(hosts);
+  computation_.host.reserve(hosts);
+  total_.gpu.reserve(trace.size() - hosts);
+  computation_.gpu.reserve(trace.size() - hosts);
   call_of_.assign(behind, kNone);
   inner_of_ = call_of_;
   in_compile_.assign(behind, false);
-  is_kept_.assign(behind, false);
+  kept_.assign(behind, Kept::no);
   has_parts_.assign(trace.sites().size(), false);
   for (const ReplayPart& part : trace.parts()) {
     if (part.site != kNone && part.ns > 0) has_parts_[part.replay] = true;
@@ -54,19 +57,19 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
     span_ = i;
     open_.push_back({i, static_cast<CallId>(calls_.size())});
     add_host_span(i);
+    add_gpu_spans_of(i);
   }
   end_spans_outside(kNone);
   for (SpanId i = 0; i < trace.size(); ++i) {
-    if (!trace.on_gpu(i)) continue;
-    span_ = i;
-    const auto first = static_cast<CallId>(calls_.size());
-    add_gpu_span(i);
-    close_calls(first);
+    if (trace.on_gpu(i) && trace.cause(i) == kNone) add_gpu_span(i);
   }
+  total = total_.take();
+  computation = computation_.take();
   span_ = kNone;
   add_replays();
-  count_kept_calls();
+  for (Call& call : calls_) count_lists(call);
   count_scaled_calls();
+  merge_sections();
   add_phases();
   if (options.detail != Detail::op) add_compiled_shapes();
 }
@@ -123,12 +126,31 @@ std::uint32_t RowTree::section_of(TrackId track) {
     const bool is_gpu = per_thread_ && of.kind != TrackKind::thread;
     std::string thread = per_thread_ ? trace_.track_name(track) : "";
     if (is_gpu) thread = gpu_name(trace_, of.process, of.device);
-    roots_.push_back(
-        {static_cast<NodeId>(nodes_.size() - 1), std::string(head(thread, kLongestRowText)), is_gpu, {}, {}});
-    roots_.back().total.reserve(spans_of_track_[key]);
-    roots_.back().covered.reserve(spans_of_track_[key]);
+    roots_.push_back({.node = static_cast<NodeId>(nodes_.size() - 1),
+                      .thread = std::string(head(thread, kLongestRowText)),
+                      .is_gpu = is_gpu,
+                      .total = {},
+                      .covered = {}});
+    for (Stretches* one : {&roots_.back().total, &roots_.back().covered}) {
+      (is_gpu ? one->gpu : one->host).reserve(spans_of_track_[key]);
+    }
   }
   return section_of_track_[key];
+}
+
+// For the recorder's work on threads that have nothing else to show.
+std::uint32_t RowTree::hidden_section() {
+  if (hidden_ == kNone) {
+    hidden_ = static_cast<std::uint32_t>(roots_.size());
+    nodes_.emplace_back();
+    roots_.push_back({.node = static_cast<NodeId>(nodes_.size() - 1),
+                      .thread = "",
+                      .is_gpu = false,
+                      .is_hidden = true,
+                      .total = {},
+                      .covered = {}});
+  }
+  return hidden_;
 }
 
 RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
@@ -161,7 +183,8 @@ RowTree::CallId RowTree::open(CallId parent, std::uint32_t section, LabelId id, 
             .scope = scope_of(parent),
             .span = span_,
             .in_op = is_op,
-            .is_kept = is_kept_now()};
+            .has_lists = kept_now() != Kept::no,
+            .stays = kept_now() == Kept::to_end};
   if (parent == kNone) {
     targets_.push_back({child(roots_[section].node, id), 1.0});
   } else {
@@ -228,7 +251,7 @@ RowTree::CallId RowTree::open_scope(CallId parent, std::uint32_t section, const 
   const auto [found, is_new] = scope_calls_.try_emplace({parent, section, id, run}, kNone);
   if (is_new) {
     found->second = open(parent, section, id);
-    calls_[found->second].is_kept = true;
+    calls_[found->second].has_lists = calls_[found->second].stays = true;
   }
   return found->second;
 }
@@ -272,7 +295,8 @@ RowTree::CallId RowTree::open_members(CallId parent, std::uint32_t section, cons
             .scope = scope_of(parent),
             .span = span_,
             .in_op = true,
-            .is_kept = is_kept_now()};
+            .has_lists = kept_now() != Kept::no,
+            .stays = kept_now() == Kept::to_end};
   for (const Target& target : outer) {
     for (const auto& [id, share] : bytes) targets_.push_back({child(target.node, id), target.share * share});
   }

@@ -20,7 +20,15 @@ namespace paoding::profile {
 class RowTree {
  public:
   RowTree(const Trace& trace, const ReportOptions& options, bool per_thread);
+  /// Whether a tree for each thread can give the rows of all together. A call of a scope may be of several threads, and
+  /// shares of replays are rounded for all together: such rows need a tree of their own.
+  static bool can_merge(const Trace& trace, const ReportOptions& options) {
+    return options.nesting == Nesting::op && trace.parts().empty();
+  }
   std::vector<Section> sections();
+  /// Of a tree for each thread, where that can: the rows of all together, none where one thread has all of them and
+  /// they were not asked for. Called behind sections().
+  std::vector<Section> merged();
 
   /// Within how many others a call has a row of its own; those further in are part of them.
   static constexpr std::uint32_t kMostDepth = 64;
@@ -48,11 +56,19 @@ class RowTree {
     std::vector<Interval> under_way;
     std::vector<NodeId> children;
   };
+  // Stretches of the host and of GPUs come in the order of the host's spans: each kind nearly in the order of its
+  // times.
+  struct Stretches {
+    std::vector<Interval> host, gpu;
+    void add(Interval more, bool is_gpu) { append(is_gpu ? gpu : host, more); }
+    std::vector<Interval> take();  // all of them, united
+  };
   struct SectionRoot {
     NodeId node;
     std::string thread;
     bool is_gpu;
-    std::vector<Interval> total, covered;
+    bool is_hidden = false;  // has rows in that of all threads only
+    Stretches total, covered;
   };
   struct Target {
     NodeId node;
@@ -71,10 +87,18 @@ class RowTree {
     std::uint32_t scope;  // of scopes_
     SpanId span;          // that opened it
     bool in_op;
-    bool is_kept;  // to the end: pieces come from several tracks. Others are counted when their span is over.
+    bool has_lists;      // work of GPUs is part of it
+    bool stays = false;  // to the end, when it is counted: others are when their span is over
     bool has_pieces = false;
-    std::uint32_t work = kNone;                // of works_: none
-    std::int64_t ns = 0, gpu_ns = 0, end = 0;  // of one that is not kept: its pieces so far, the end of the last
+    std::uint32_t work = kNone;    // of works_: none
+    std::uint32_t pieces = kNone;  // of lists_: none yet
+    std::int64_t ns = 0, end = 0;  // of one without lists: its pieces so far, the end of the last
+  };
+  // Pieces of a call of which work of GPUs is a part.
+  struct Lists {
+    Interval host{0, 0};  // the first on the call's own thread, with those that go on where it ends
+    bool has_host = false;
+    std::vector<Interval> all, gpu;  // all but that
   };
   // What some calls have beside their time: most have none.
   struct Work {
@@ -86,14 +110,8 @@ class RowTree {
     std::uint64_t count = 0;
     double ns = 0;
   };
-  struct Piece {
-    CallId call;
-    SpanId span;  // all of it
-  };
-  struct Part {
-    CallId call;
-    Interval interval;  // of a host span
-  };
+  // Whether the calls of a host span have lists, and whether more may come when it is over.
+  enum class Kept : std::uint8_t { no, with_lists, to_end };
   struct SiteLabels {
     LabelId op = kNone, instance = kNone, name = kNone, kernel = kNone;
   };
@@ -104,6 +122,7 @@ class RowTree {
   const SiteLabels& labels_of(SiteId id);
   std::string instance_name(const Site& site) const;
   std::uint32_t section_of(TrackId track);
+  std::uint32_t hidden_section();
   bool is_in_call(SpanId i) const;
   bool is_gpus_own(SpanId i);
   NodeId child(NodeId parent, LabelId id);
@@ -112,7 +131,7 @@ class RowTree {
   CallId open_kernel(CallId parent, std::uint32_t section, SiteId site_id);
   bool is_deepest(CallId call) const { return call != kNone && calls_[call].depth + 1 >= kMostDepth; }
   // Those of GPU spans have the one piece; those of replays none.
-  bool is_kept_now() const { return span_ == kNone || (!trace_.on_gpu(span_) && is_kept_[span_]); }
+  Kept kept_now() const { return span_ == kNone ? Kept::to_end : trace_.on_gpu(span_) ? Kept::no : kept_[span_]; }
   std::uint32_t scope_of(CallId call) const { return call == kNone ? 0 : calls_[call].scope; }
   Work& work_of(CallId call);
   CallId open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
@@ -123,7 +142,8 @@ class RowTree {
   // ---- spans ----
 
   void add_piece(CallId call, Interval interval, bool gpu);
-  void add_now(Call& call, Interval interval, bool gpu);
+  void add_now(Call& call, Interval interval);
+  void add_to_lists(Call& call, Interval interval, bool gpu);
   void add_work(CallId call, SpanId span);
   double floor_ns(const Site& site, double bytes, double flops) const;
   void find_what_is_kept();
@@ -135,6 +155,8 @@ class RowTree {
   bool is_users_stretch(SpanId i) const;
   void add_host_span(SpanId i);
   void add_gpu_span(SpanId i);
+  void add_calls_of_gpu_span(SpanId i);
+  void add_gpu_spans_of(SpanId host);
   void add_replays();
 
   // ---- sections ----
@@ -142,10 +164,12 @@ class RowTree {
   static void count(Row& row, double total, double cpu, double gpu);  // one more call
   void count_call(const Call& call, double whole, double on_gpu);
   void close_calls(CallId first);
-  void count_kept_calls();
+  void count_lists(Call& call);
   void count_scaled_calls();
   void add_phases();
   void add_compiled_shapes();
+  void merge_sections();
+  Section section_of_root(SectionRoot& root);
   void number_groups();
   double of_children(const Node& node) const;
   void emit(NodeId root, double total, std::vector<Row>& rows);
@@ -165,6 +189,9 @@ class RowTree {
   std::vector<TrackId> first_of_gpu_;        // of each track; of a thread itself
   std::vector<std::size_t> spans_of_track_;  // of all in the first, where threads are not apart
   std::vector<SectionRoot> roots_;
+  std::uint32_t hidden_ = kNone;   // of roots_
+  std::vector<NodeId> merged_of_;  // of every node, the one of all threads; empty where those are not merged
+  SectionRoot merged_{.node = kNone, .thread = "", .is_gpu = false, .total = {}, .covered = {}};
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
   std::vector<Call> calls_;
@@ -172,15 +199,18 @@ class RowTree {
   std::vector<Work> works_;
   std::vector<std::uint32_t> free_works_;
   std::vector<Target> targets_;
-  std::vector<Piece> pieces_;  // of calls that are kept
-  std::vector<Part> parts_;    // the same
+  std::vector<Lists> lists_;
+  std::vector<std::uint32_t> free_lists_;
+  std::vector<SpanId> launched_;   // GPU spans that a host span launched, by that
+  std::size_t next_launched_ = 0;  // whose turn it is
+  Stretches total_, computation_;
   struct Open {
     SpanId span;
     CallId first;  // of its calls
   };
-  SpanId span_ = kNone;        // at hand
-  std::vector<Open> open_;     // host spans around it
-  std::vector<bool> is_kept_;  // per host span: its calls are
+  SpanId span_ = kNone;                                                                      // at hand
+  std::vector<Open> open_;                                                                   // host spans around it
+  std::vector<Kept> kept_;                                                                   // per host span
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by the call around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section

@@ -3,6 +3,7 @@
 #include "profile/trace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -109,7 +110,7 @@ SiteId Trace::add_site(const SiteInfo& info) {
   site.copy = info.copy;
   site.async = info.async;
   site.bytes = info.bytes;
-  site.flops = info.flops;
+  site.flops = std::isfinite(info.flops) ? info.flops : 0;  // a broken file may have anything
   site.unit = info.unit;
   site.shapes = intern(info.shapes);
   site.launch = info.launch;
@@ -150,6 +151,7 @@ SpanId Trace::add(const Span& whole) {
   PD_ASSERT(whole.duration_ns >= 0, "a span ends before it starts");
   Span span = whole;
   if (sites_[span.site].kind == SpanKind::instant) span.duration_ns = 0;
+  if (!std::isfinite(span.flops)) span.flops = -1;
   Cut cut;
   if (has_window_) {
     const std::int64_t start = span.start_ns, end = start + span.duration_ns;

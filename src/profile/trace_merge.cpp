@@ -281,15 +281,19 @@ Trace merge_ranks(std::vector<NamedTrace> traces, const std::vector<std::int64_t
   Trace all;
   all.reserve(spans);
   std::uint32_t numbers = 0;
+  std::vector<std::vector<ProcessId>> processes_of(traces.size());  // all first: a process is named among others alone
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const Trace& own = traces[i].trace;
+    for (const Process& process : own.processes()) {
+      processes_of[i].push_back(all.add_process(process.pid, process.rank, own.text(process.name), process.source));
+    }
+    if (processes_of[i].empty()) processes_of[i].push_back(all.add_process(0, static_cast<int>(i), ""));
+  }
   for (std::size_t i = 0; i < traces.size(); ++i) {
     const Trace& own = traces[i].trace;
     const ToCommon time({ClockAnchor{.system_ns = later_ns[i]}}, 0);
-    std::vector<ProcessId> processes;
-    for (const Process& process : own.processes()) {
-      processes.push_back(all.add_process(process.pid, process.rank, own.text(process.name), process.source));
-    }
-    if (processes.empty()) processes.push_back(all.add_process(0, static_cast<int>(i), ""));
-    // Of what lies before and behind its recording nothing is known of a rank.
+    std::vector<ProcessId>& processes = processes_of[i];
+    // A rank is not known before and behind its recording.
     for (const ProcessId process : processes) {
       for (const std::int64_t ns : {own.window_start(), own.window_end()}) {
         all.add_anchor(process, fmt::format("clock of trace {} ?", i), {time(ns), time(ns), time(ns)});

@@ -318,14 +318,12 @@ class Kineto {
                                    .run = run});
     if (span == kNone) return;
     const EventArgs args(block, event);
-    if (const auto shapes = args.text(ArgKey::shapes); shapes != 0)
-      argue(span, argument::kShapes, names_.text(block, shapes));
-    if (const auto types = args.text(ArgKey::types); types != 0)
-      argue(span, argument::kTypes, names_.text(block, types));
+    if (const auto shapes = args.text(ArgKey::shapes); shapes != 0) argue(span, shapes_, names_.text(block, shapes));
+    if (const auto types = args.text(ArgKey::types); types != 0) argue(span, types_, names_.text(block, types));
     if (const auto concrete = args.text(ArgKey::concrete); concrete != 0)
-      argue(span, argument::kConcrete, names_.text(block, concrete));
+      argue(span, concrete_, names_.text(block, concrete));
     if (const auto sequence = args.bits(ArgKey::sequence)) {
-      count(span, argument::kSequence, static_cast<std::int64_t>(*sequence));
+      count(span, sequence_, static_cast<std::int64_t>(*sequence));
     }
   }
 
@@ -368,21 +366,18 @@ class Kineto {
                                    .correlation = event.correlation,
                                    .bytes = bytes});
     if (span == kNone) return;
-    if (!copy.memory.empty()) argue(span, argument::kMemory, sink_.text(copy.memory));
+    if (!copy.memory.empty()) argue(span, memory_, sink_.text(copy.memory));
     if (event.category != Category::kernel) return;
-    for (const auto& [key, name] : {std::pair(ArgKey::grid, argument::kGrid), {ArgKey::block, argument::kBlock}}) {
-      if (const auto list = args.text(key); list != 0) argue(span, name, extent(block, list));
-    }
-    for (const auto& [key, name] :
-         {std::pair(ArgKey::registers, argument::kRegisters), {ArgKey::shared, argument::kShared}}) {
-      if (const auto value = args.bits(key)) count(span, name, static_cast<std::int64_t>(*value));
-    }
+    if (const auto grid = args.text(ArgKey::grid); grid != 0) argue(span, grid_, extent(block, grid));
+    if (const auto size = args.text(ArgKey::block); size != 0) argue(span, block_, extent(block, size));
+    if (const auto each = args.bits(ArgKey::registers)) count(span, registers_, static_cast<std::int64_t>(*each));
+    if (const auto bytes_of = args.bits(ArgKey::shared)) count(span, shared_, static_cast<std::int64_t>(*bytes_of));
     // A kernel that ran occupied something: Kineto writes 0 where it does not know.
     if (const auto real = args.bits(ArgKey::occupancy); real && std::bit_cast<double>(*real) > 0) {
-      sink_.trace().add_argument(span, column(argument::kOccupancy, ArgumentType::real), std::bit_cast<double>(*real));
+      sink_.trace().add_argument(span, id_of(occupancy_), std::bit_cast<double>(*real));
     }
     if (const auto name = args.text(ArgKey::collective); name != 0) {
-      argue(span, argument::kCollective, names_.text(block, name));
+      argue(span, collective_, names_.text(block, name));
     }
   }
 
@@ -413,16 +408,19 @@ class Kineto {
         {.track = thread(place_), .site = site(marks_, block, event, SpanKind::instant), .start_ns = event.start_ns});
   }
 
-  ColumnId column(std::string_view name, ArgumentType type) {
-    const auto [found, is_new] = columns_.try_emplace(name, kNone);
-    if (is_new) found->second = sink_.trace().add_column(name, type);
-    return found->second;
+  // Made when the first argument of it comes.
+  struct Column {
+    std::string_view name;
+    ArgumentType type;
+    ColumnId id = kNone;
+  };
+  ColumnId id_of(Column& column) {
+    if (column.id == kNone) column.id = sink_.trace().add_column(column.name, column.type);
+    return column.id;
   }
-  void argue(SpanId span, std::string_view name, StringId text) {
-    sink_.trace().add_argument(span, column(name, ArgumentType::text), sink_.trace().text(text));
-  }
-  void count(SpanId span, std::string_view name, std::int64_t value) {
-    sink_.trace().add_argument(span, column(name, ArgumentType::integer), value);
+  void argue(SpanId span, Column& column, StringId text) { sink_.trace().add_text_argument(span, id_of(column), text); }
+  void count(SpanId span, Column& column, std::int64_t value) {
+    sink_.trace().add_argument(span, id_of(column), value);
   }
 
   static constexpr std::int64_t kSeveral = -1, kOverheadThread = std::numeric_limits<std::int64_t>::min();
@@ -439,7 +437,12 @@ class Kineto {
   std::unordered_map<std::uint32_t, std::int64_t> owners_;  // of correlations: processes, where several launch
   std::unordered_set<std::uint32_t> blocking_;              // correlations of copies that the host waited for
   std::unordered_map<StringId, StringId> extents_;
-  std::map<std::string_view, ColumnId> columns_;
+  Column shapes_{argument::kShapes, ArgumentType::text}, types_{argument::kTypes, ArgumentType::text},
+      concrete_{argument::kConcrete, ArgumentType::text}, sequence_{argument::kSequence, ArgumentType::integer},
+      memory_{argument::kMemory, ArgumentType::text}, grid_{argument::kGrid, ArgumentType::text},
+      block_{argument::kBlock, ArgumentType::text}, registers_{argument::kRegisters, ArgumentType::integer},
+      shared_{argument::kShared, ArgumentType::integer}, occupancy_{argument::kOccupancy, ArgumentType::real},
+      collective_{argument::kCollective, ArgumentType::text};
   std::vector<TrackId> threads_;  // by place
   std::vector<std::int64_t> steps_;
   std::int64_t main_pid_ = 0, first_ns_ = std::numeric_limits<std::int64_t>::max();

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "trace/sink.h"
@@ -32,7 +32,8 @@ class KinetoWaits {
 
  private:
   std::vector<Row> rows_;
-  std::unordered_map<std::uint32_t, profile::SpanId> calls_;  // by correlation
+  using Call = std::pair<std::uint32_t, profile::SpanId>;
+  std::vector<Call> calls_;  // with their correlations; of equal ones the last counts
 };
 
 }  // namespace paoding::trace

@@ -114,6 +114,20 @@ std::string xplane_of(std::int64_t ns) {
   return space.bytes();
 }
 
+TEST(Ranks, AreNamedByEachLossOfTheirs) {
+  std::vector<NamedTrace> traces;
+  for (int i = 0; i < 2; ++i) {
+    traces.push_back({"rank", rank_trace(i, 0, kThree, 1)});
+    traces.back().trace.add_note("events that are no JSON", 3);
+  }
+  const Trace all = merge_ranks(std::move(traces), {0, 0});
+  std::vector<std::string> notes;
+  for (const Note& note : all.notes()) {
+    if (note.text.ends_with("no JSON")) notes.push_back(note.text);
+  }
+  EXPECT_EQ(notes, (std::vector<std::string>{"rank 0 events that are no JSON", "rank 1 events that are no JSON"}));
+}
+
 TEST(Ranks, InAFolderAreReadByTheirContentWithANoteOfWhatIsNoTrace) {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) {

@@ -143,7 +143,7 @@ void add_convolutions_of_parts(const KernelWorks& works, Candidates* out) {
   };
   std::map<std::uint32_t, Parts> calls;
   for (const KernelWork& kernel : works.all()) {
-    if (kernel.call == kNone || kind_of_op(works.op_name(kernel)) != KernelKind::convolution) continue;
+    if (kernel.call == kNone || works.op_kind(kernel) != KernelKind::convolution) continue;
     Parts& parts = calls[kernel.call];
     parts.kernels.push_back(&kernel);
     parts.has_tensor_cores = parts.has_tensor_cores || kernel.arithmetic.by == Arithmetic::By::tensor_cores;

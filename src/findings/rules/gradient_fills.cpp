@@ -19,11 +19,11 @@ namespace {
 constexpr int kFurthestOut = 64;
 
 // Whether a span with that word in its name is around the kernel's launch.
-bool lies_in(const Trace& trace, SpanId i, std::string_view word) {
+bool lies_in(const Trace& trace, SpanId i, const TextsWith& word) {
   for (int out = 0; i != kNone && out < kFurthestOut; ++out) {
     const Site& site = trace.site(i);
     for (const StringId text : {site.name, site.op}) {
-      if (trace.text(text).find(word) != std::string_view::npos) return true;
+      if (word(text)) return true;
     }
     i = trace.on_gpu(i) && trace.cause(i) != kNone ? trace.cause(i) : trace.parent(i);
   }
@@ -33,9 +33,10 @@ bool lies_in(const Trace& trace, SpanId i, std::string_view word) {
 // A loss's gradient begins as one number that is filled with 1: as often as a step goes backward.
 double passes_of_step(const KernelWorks& works) {
   std::size_t begins = 0;
+  const TextsWith ones_like = texts_with(works.trace(), "ones_like");
   for (const KernelWork& kernel : works.all()) {
     const bool is_one = works.op_name(kernel) == "aten::fill_" && works.call_of(kernel).work->elements == 1;
-    if (is_one && lies_in(works.trace(), kernel.span, "ones_like")) ++begins;
+    if (is_one && lies_in(works.trace(), kernel.span, ones_like)) ++begins;
   }
   return static_cast<double>(begins) / static_cast<double>(std::max<std::size_t>(works.steps().count(), 1));
 }
@@ -84,11 +85,13 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   Candidate candidate{.kind = Kind::gradient_fills};
   KernelGroup fills(works), sums(works);
   std::unordered_set<SpanId> seen;
+  const TextsWith zero_grad = texts_with(trace, "zero_grad"), zeros = texts_with(trace, "zeros"),
+                  evaluates = texts_with(trace, "evaluate_function"), accumulates = texts_with(trace, "AccumulateGrad"),
+                  sets_lists = texts_with(trace, "ZeroFunctor"), adds = texts_with(trace, "CUDAFunctor_add<");
   // Their names tell, or the functor that a replayed graph applies to lists.
   for (const KernelWork& kernel : works.all()) {
-    const bool is_list = works.op_name(kernel) == "aten::_foreach_zero_" ||
-                         works.kernel_name(kernel).find("ZeroFunctor") != std::string_view::npos;
-    const bool is_fill = kernel.kind == KernelKind::fill && lies_in(trace, kernel.span, "zero_grad");
+    const bool is_list = works.op_name(kernel) == "aten::_foreach_zero_" || sets_lists(works.kernel_text(kernel));
+    const bool is_fill = kernel.kind == KernelKind::fill && lies_in(trace, kernel.span, zero_grad);
     if (!is_list && !is_fill) continue;
     fills.add(kernel, static_cast<double>(kernel.ns));
     seen.insert(kernel.span);
@@ -103,11 +106,13 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
     const std::int64_t bytes = works.call_of(kernel).work->elements * works.call_of(kernel).work->element_bytes;
     if (bytes < kLeastBytes) continue;
     // Ops of the backward pass fill buffers of their own.
-    const bool is_zero = (works.op_name(kernel) == "aten::zero_" || lies_in(trace, kernel.span, "zeros")) &&
-                         !lies_in(trace, kernel.span, "evaluate_function");
-    if (kernel.kind == KernelKind::fill && is_zero && !seen.contains(kernel.span)) {
+    const auto is_zero = [&] {
+      return (works.op_name(kernel) == "aten::zero_" || lies_in(trace, kernel.span, zeros)) &&
+             !lies_in(trace, kernel.span, evaluates);
+    };
+    if (kernel.kind == KernelKind::fill && !seen.contains(kernel.span) && is_zero()) {
       open[{kernel.step, bytes}].push_back(&kernel);
-    } else if (is_add_in_place(works, kernel) && !lies_in(trace, kernel.span, "AccumulateGrad")) {
+    } else if (is_add_in_place(works, kernel) && !lies_in(trace, kernel.span, accumulates)) {
       std::vector<const KernelWork*>& before = open[{kernel.step, bytes}];
       if (before.empty()) continue;
       fills.add(*before.back(), static_cast<double>(before.back()->ns));
@@ -123,7 +128,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   constexpr double kOnePass = 1.5;
   if (!seen.empty() && passes_of_step(works) < kOnePass) {
     for (const KernelWork& kernel : works.all()) {
-      if (!is_add_in_place(works, kernel) || !lies_in(trace, kernel.span, "AccumulateGrad")) continue;
+      if (!is_add_in_place(works, kernel) || !lies_in(trace, kernel.span, accumulates)) continue;
       sums.add(kernel, static_cast<double>(kernel.ns));
       remove_with_op(works, kernel, &candidate.most);
     }
@@ -131,8 +136,7 @@ void find_gradient_fills(const KernelWorks& works, Candidates* out) {
   // A replayed graph has no ops: sums right behind products may be those of their gradients.
   const KernelWork* before = nullptr;
   for (const KernelWork& kernel : works.all()) {
-    const bool is_sum =
-        kernel.call == kNone && works.kernel_name(kernel).find("CUDAFunctor_add<") != std::string_view::npos;
+    const bool is_sum = kernel.call == kNone && adds(works.kernel_text(kernel));
     const bool is_behind = before != nullptr && before->call == kNone && before->step == kernel.step &&
                            (before->kind == KernelKind::product || before->kind == KernelKind::product_part);
     if (!seen.empty() && is_sum && is_behind) {

@@ -18,37 +18,49 @@ namespace {
 
 enum class Reason : std::uint8_t { none, convolution, cast, bucket, copy };
 
-// DistributedDataParallel copies gradients into its buckets and back.
-bool is_of_bucket(const KernelWorks& works, const KernelWork& kernel) {
-  const Trace& trace = works.trace();
-  constexpr int kFurthest = 16;
-  SpanId i = kernel.call == kNone ? kNone : works.call_of(kernel).op;
-  for (int out = 0; i != kNone && out < kFurthest; ++out, i = trace.parent(i)) {
-    if (trace.text(trace.site(i).op).find("reducer::") != std::string_view::npos) return true;
-  }
-  return false;
-}
-
 bool is_ours(const KernelWorks& works) { return works.steps().source() == Source::paoding; }
 
-Reason reason_of(const KernelWorks& works, const KernelWork& kernel) {
-  const bool is_layout = kernel.kind == KernelKind::layout;
-  const std::string_view name = works.kernel_name(kernel);
-  if (name.find("AddPadding") != name.npos) return Reason::none;  // of odd channels
-  if (is_layout && is_ours(works)) {  // the planner makes others only where a kernel needs them
-    return is_copied_view(works.trace(), works.trace().site(kernel.span)) ? Reason::copy : Reason::none;
+// Why kernels that only cast, copy or transpose are there.
+class Reasons {
+ public:
+  explicit Reasons(const KernelWorks& works) : works_(works) {}
+  Reason of(const KernelWork& kernel) const;
+
+ private:
+  // DistributedDataParallel copies gradients into its buckets and back.
+  bool is_of_bucket(const KernelWork& kernel) const {
+    const Trace& trace = works_.trace();
+    constexpr int kFurthest = 16;
+    SpanId i = kernel.call == kNone ? kNone : works_.call_of(kernel).op;
+    for (int out = 0; i != kNone && out < kFurthest; ++out, i = trace.parent(i)) {
+      if (of_reducer_(trace.site(i).op)) return true;
+    }
+    return false;
   }
-  const bool is_conversion = name.find("chwToN") != name.npos || name.find("hwcToN") != name.npos;
-  if (is_layout && (is_conversion || kind_of_op(works.op_name(kernel)) == KernelKind::convolution))
-    return Reason::convolution;
+
+  const KernelWorks& works_;
+  const TextsWith pads_ = texts_with(works_.trace(), "AddPadding"), from_rows_ = texts_with(works_.trace(), "chwToN"),
+                  to_rows_ = texts_with(works_.trace(), "hwcToN"), of_rocm_ = texts_with(works_.trace(), "rocclr"),
+                  of_reducer_ = texts_with(works_.trace(), "reducer::");
+};
+
+Reason Reasons::of(const KernelWork& kernel) const {
+  const bool is_layout = kernel.kind == KernelKind::layout;
+  const StringId name = works_.kernel_text(kernel);
+  if (pads_(name)) return Reason::none;  // of odd channels
+  if (is_layout && is_ours(works_)) {    // the planner makes others only where a kernel needs them
+    return is_copied_view(works_.trace(), works_.trace().site(kernel.span)) ? Reason::copy : Reason::none;
+  }
+  const bool is_conversion = from_rows_(name) || to_rows_(name);
+  if (is_layout && (is_conversion || works_.op_kind(kernel) == KernelKind::convolution)) return Reason::convolution;
   if (kernel.is_kernel && kernel.kind == KernelKind::cast) return Reason::cast;
   // The driver's copies within a GPU are copies of whole tensors; ROCm's run as kernels, which do not say from where.
   const bool is_copy = kernel.kind == KernelKind::copy;
-  const bool is_driver_copy = !kernel.is_kernel && is_copy && works.trace().site(kernel.span).copy == Copy::same_device;
-  const bool is_kernel_copy =
-      kernel.is_kernel && is_copy && works.kernel_name(kernel).find("rocclr") == std::string_view::npos;
+  const bool is_driver_copy =
+      !kernel.is_kernel && is_copy && works_.trace().site(kernel.span).copy == Copy::same_device;
+  const bool is_kernel_copy = kernel.is_kernel && is_copy && !of_rocm_(name);
   if (!is_layout && !is_driver_copy && !is_kernel_copy) return Reason::none;
-  return is_of_bucket(works, kernel) ? Reason::bucket : Reason::copy;
+  return is_of_bucket(kernel) ? Reason::bucket : Reason::copy;
 }
 
 bool computes_elementwise(const KernelWork* kernel) {
@@ -68,17 +80,19 @@ void add_conversions(const KernelWorks& works, Candidates* out) {
   // Each call keeps the longest of its conversions in the conservative case: somewhere the layout is entered and left.
   std::map<std::uint32_t, std::vector<const KernelWork*>> by_call;
   std::unordered_set<std::uint32_t> transformed;
+  const Reasons reasons(works);
+  const TextsWith fft = texts_with(works.trace(), "fft2d");
   for (const KernelWork& kernel : works.all()) {
-    if (reason_of(works, kernel) == Reason::convolution) by_call[kernel.call].push_back(&kernel);
+    if (reasons.of(kernel) == Reason::convolution) by_call[kernel.call].push_back(&kernel);
     // Fourier transforms go with their layout.
-    if (works.kernel_name(kernel).find("fft2d") != std::string_view::npos) transformed.insert(kernel.call);
+    if (fft(works.kernel_text(kernel))) transformed.insert(kernel.call);
   }
   std::erase_if(by_call, [&](const auto& one) { return one.first != kNone && transformed.contains(one.first); });
   // Some convolutions have kernels in one layout only: where a few convert, that is not the model's layout.
   std::size_t conversions = 0, convolutions = 0;
   for (const KernelWork& kernel : works.all()) {
     convolutions += kernel.kind == KernelKind::convolution ? 1 : 0;
-    conversions += reason_of(works, kernel) == Reason::convolution ? 1 : 0;
+    conversions += reasons.of(kernel) == Reason::convolution ? 1 : 0;
   }
   if (by_call.empty() || conversions * 2 < convolutions) return;
   Candidate candidate{.kind = Kind::layout_kernels};
@@ -131,11 +145,12 @@ void add_others(const KernelWorks& works, Reason reason, Candidates* out) {
   std::map<TrackId, std::vector<const KernelWork*>> streams;
   for (const KernelWork& kernel : works.all()) streams[trace.track_id(kernel.span)].push_back(&kernel);
   KernelGroup group(works);
+  const Reasons reasons(works);
   double bytes = 0, sized_ns = 0, taken_ns = 0;
   for (const auto& [track, kernels] : streams) {
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       const KernelWork& kernel = *kernels[i];
-      if (reason_of(works, kernel) != reason || in_chains.contains(kernel.span)) continue;
+      if (reasons.of(kernel) != reason || in_chains.contains(kernel.span)) continue;
       group.add(kernel, static_cast<double>(kernel.ns));
       if (kernel.bytes > 0) {
         bytes += static_cast<double>(kernel.bytes);

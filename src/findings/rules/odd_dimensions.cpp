@@ -27,9 +27,8 @@ std::string extents_text(const ProductShape& shape) {
 // cuDNN pads tensors whose channels are no multiples of 8, in every call.
 void add_padded_convolutions(const KernelWorks& works, Candidates* out) {
   std::vector<bool> pads(works.calls().size());
-  const auto is_pad = [&](const KernelWork& kernel) {
-    return works.kernel_name(kernel).find("AddPadding") != std::string_view::npos;
-  };
+  const TextsWith pads_tensors = texts_with(works.trace(), "AddPadding");
+  const auto is_pad = [&](const KernelWork& kernel) { return pads_tensors(works.kernel_text(kernel)); };
   // Images have three channels: where only the first convolution pads, that is not the model's width.
   std::size_t padding = 0, convolutions = 0;
   for (const KernelWork& kernel : works.all()) {
@@ -108,12 +107,13 @@ void find_odd_dimensions(const KernelWorks& works, Candidates* out) {
   double worst_saved = 0;
   int by_16_bytes = 8;
   bool has_products = false, can_tell = false;
+  const OfTexts alignments(works.trace(), alignment_of);
   for (const KernelWork& kernel : works.all()) {
     if (kernel.kind != KernelKind::product) continue;
     has_products = true;
     const bool is_exact = kernel.arithmetic.by == Arithmetic::By::ordinary_lanes;
     const int bytes = kernel.arithmetic.unit == Unit::half ? 2 : kernel.arithmetic.unit == Unit::tf32 ? 4 : 0;
-    const int alignment = alignment_of(works.kernel_name(kernel));
+    const int alignment = alignments(works.kernel_text(kernel));
     const OpWork& work = *works.call_of(kernel).work;
     can_tell = can_tell || alignment > 0 || work.product.has_value();
     if (is_exact || bytes == 0 || kernel.ns < kLeastNs) continue;

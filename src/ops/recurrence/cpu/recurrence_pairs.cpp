@@ -30,7 +30,10 @@ PD_PAIRS void multiply_rows(const std::uint16_t* a, std::int64_t stride, std::in
     for (int r = 0; r < kRows; ++r) {
       std::int32_t pair;
       std::memcpy(&pair, a + r * stride + 2 * i, sizeof(pair));
-      const __m512i both = _mm512_set1_epi32(pair);
+      __m512i both = _mm512_set1_epi32(pair);
+#if defined(__clang__) && __clang_major__ < 17
+      asm("" : "+v"(both));  // clang 16 crashes where it sees through the cast to bf16
+#endif
       for (int v = 0; v < kParts; ++v) {
         sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)both, (__m512bh)factors[v]);
       }
