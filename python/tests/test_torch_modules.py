@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """pd.nn.from_torch and to_torch, convolutions and losses beside PyTorch."""
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 from torch_or_skip import torch
@@ -206,3 +209,11 @@ def test_ctc_loss_of_a_target_that_is_too_long():
         pd.ctc_loss(pd.zeros((3, 4)), pd.zeros((3, 4), 'i64'), pd.zeros(3, 'i64'), pd.zeros(3, 'i64'))
     with pytest.raises(pd.ArgumentError, match='blank is 9, needed is one of 4 classes'), pd.Graph():
         pd.ctc_loss(pd.zeros((3, 2, 4)), pd.zeros((2, 4), 'i64'), pd.zeros(2, 'i64'), pd.zeros(2, 'i64'), 9)
+
+
+def test_the_how_to_is_so(capsys):
+    text = (pathlib.Path(__file__).parents[2] / 'docs/howto/weights_from_pytorch.md').read_text()
+    blocks = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+    assert len(blocks) == 5
+    exec(compile(''.join(blocks), 'weights_from_pytorch.md', 'exec'), {})
+    assert capsys.readouterr().out == re.search(r'```text\n(.*?)```', text, re.DOTALL).group(1)

@@ -18,7 +18,11 @@ ModelFile recurrent_model() {
   g.fetch("rows", gather(g.parameter("table", f32, {6, 2}), ids));
   ModelFile file{.model = "small"};
   file.graphs[graph_name("use", {3})] = to_text(g);
-  for (const NodeId id : g.parameters()) file.parameters[g.node(id).name.str()] = Tensor(g.node(id).types[0]);
+  for (const NodeId id : g.parameters()) {
+    const Type& type = g.node(id).types[0];
+    file.parameters[g.node(id).name.str()] =
+        Tensor::from(type.dtype, type.shape, Dense(static_cast<std::size_t>(type.shape.elements()), 0.5));
+  }
   return file;
 }
 

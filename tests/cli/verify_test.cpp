@@ -73,7 +73,14 @@ TEST_F(VerifyCli, FlipsTheSwitchOfAReaderThatDoesNotWorkAhead) {
   simdjson::dom::element json;
   ASSERT_EQ(parser.parse(simdjson::padded_string(ran.out)).get(json), simdjson::SUCCESS) << ran.err << ran.out;
   EXPECT_EQ(std::string_view(json["switched"]), "PAODING_RUN=read_ahead=8");
-  EXPECT_GT(double(json["finding"]["measured"]["gain"]), 0) << ran.out;
+  // The gain is the few microseconds of a step beside 20 ms of reading: the clock of a busy machine may not see it.
+  // That the step's thread no longer reads is seen.
+  bool reads_elsewhere = false;
+  for (const simdjson::dom::element part : json["diff"]["parts"]) {
+    reads_elsewhere |=
+        std::string_view(part["name"]) == "(read a batch)" && std::string_view(part["how"]) == "vanished";
+  }
+  EXPECT_TRUE(reads_elsewhere) << ran.out;
 }
 
 TEST_F(VerifyCli, KnowsTheSwitchesOfFeedsAndFetches) {

@@ -35,7 +35,7 @@ int check_second_gradient(const OpDef& op, const OpCase& usual, const std::vecto
   const Values again = gradients(made, second.floats, weights);
   for (std::size_t i = 0; i < again.size(); ++i) graph.fetch("again" + std::to_string(i), again[i]);
 
-  Feeds feeds = make_feeds(graph, 11, takes_positive_only(op));
+  Feeds feeds = feeds_of(op, graph, 11);
   for (const std::size_t element : zeros) feeds.at("in0").at(element) = 0;
   Program program(graph, {.device = Device::cpu()});
   const Tensors got = program.run(to_tensors(graph, feeds));

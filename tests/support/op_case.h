@@ -73,15 +73,16 @@ inline double scale_of_feeds(const OpDef& op) {
   return op.name == "acosh" ? 16 : 1;
 }
 
-/// The feeds of a case, with values that its op takes.
-inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) {
-  Feeds feeds = make_feeds(graph, seed, takes_positive_only(*c.op));
+/// Feeds with values that an op takes, whose inputs are in0, in1 ..
+inline Feeds feeds_of(const OpDef& op, const Graph& graph, unsigned seed) {
+  Feeds feeds = make_feeds(graph, seed, takes_positive_only(op));
   for (auto& [name, values] : feeds) {
     if (!name.starts_with("in")) continue;
-    for (double& value : values) value *= scale_of_feeds(*c.op);
+    for (double& value : values) value *= scale_of_feeds(op);
   }
   return feeds;
 }
+inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) { return feeds_of(*c.op, graph, seed); }
 
 enum class Around { nothing, elementwise };
 
