@@ -705,3 +705,24 @@ def test_the_how_to_is_so(tmp_path, monkeypatch):
 def test_the_backend_is_listed():
     assert 'paoding' in torch._dynamo.list_backends()
     assert compiler.backend.__doc__
+
+
+def test_writes_by_positions_and_masks_are_paodings():
+    def call(x, mask, cache, places, new):
+        x, cache = x.clone(), cache.clone()
+        x[mask] = 0.0
+        x[:, 1:3][mask[:, 1:3]] = 7.0
+        cache[:, places] = new
+        return torch.relu(x) + 1, cache * 2, cache.scatter(2, (cache[..., :1] * 0).long() + 1, new[:, :1].expand(-1, 8, -1) + 1)
+
+    x, cache = torch.randn(4, 5), torch.zeros(2, 8, 3)
+    for places in ([3], [5, 0], [4, 4]):  # of equal positions the last one counts
+        given = x, x > 0.3, cache, torch.tensor(places), torch.randn(2, len(places), 3)
+        torch._dynamo.reset()
+        found = pt.explain(call, *given)
+        assert found.left == [], str(found)
+        for made, wanted in zip(torch.compile(call, backend='paoding')(*given), call(*given), strict=True):
+            assert torch.equal(made, wanted)
+    torch._dynamo.reset()
+    with pytest.raises(ArgumentError, match='positions of axis 1'):
+        torch.compile(call, backend='paoding')(x, x > 0.3, cache, torch.tensor([8]), torch.randn(2, 1, 3))

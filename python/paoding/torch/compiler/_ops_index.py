@@ -21,6 +21,7 @@ from ._table import (
     NotTaken,
     axis_of,
     cast,
+    gradient_of,
     has_elements,
     overloads,
     scalars_as_rows,
@@ -71,13 +72,12 @@ def _same_but(a: Value, index: Value, axis: int) -> Value:
 
 
 @takes(aten.gather.default, dtypes=ANY)
-@scalars_as_rows
 def _(m: Making, a: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     _indices(index)
     has_elements(a, index)
-    index = _of_rank(a, index)
-    axis = axis_of(dim, a.ndim)
-    return ops.gather_elements(_same_but(a, index, axis), index, axis)
+    rows = a if a.ndim > 0 else ops.reshape(a, (1,))
+    places, axis = _of_rank(rows, index), axis_of(dim, rows.ndim)
+    return ops.reshape(ops.gather_elements(_same_but(rows, places, axis), places, axis), index.shape)
 
 
 def _of_rank(a: Value, index: Value) -> Value:
@@ -113,6 +113,35 @@ def _(m: Making, a: Value, dim: int, index: Value, value: Any) -> Value:
     index = _of_rank(a, index)
     counts = _scattered(m, a, axis_of(dim, a.ndim), index, m.full(1, DType.i32, index.shape))
     return ops.select(ops.greater(counts, m.full(0, DType.i32)), m.value(value, a.dtype), a)
+
+
+_MOST_WRITES = 8  # one after the other; each reads and writes the whole tensor
+
+
+def _written(m: Making, a: Value, axis: int, index: Value, source: Value) -> Value:
+    """`a` with source[.., k, ..] at index[.., k, ..] along the axis, for each k in turn: of equal positions the last one counts,
+    as in eager mode on a CPU. Other extents of index and source are those of `a`, or 1."""
+    count = index.shape[axis]
+    if count > _MOST_WRITES:
+        raise NotTaken(f'more than {_MOST_WRITES} writes along an axis, whose order is open')
+    index = ops.check_indices(cast(index, DType.i64), a.shape[axis] - 1, what=f'positions of axis {axis}')
+    counted = _paoding.arange(0, a.shape[axis], 1, DType.i64, m.graph)
+    places = ops.reshape(counted, [a.shape[axis] if i == axis else 1 for i in range(a.ndim)])
+    for k in range(count):
+        part = tuple(slice(k, k + 1) if i == axis else slice(None) for i in range(a.ndim))
+        a = ops.select(ops.equal(places, index[part]), expanded(cast(source[part], a.dtype), a.shape), a)
+    return a
+
+
+@takes(aten.scatter.src, dtypes=ANY)
+@scalars_as_rows
+def _(m: Making, a: Value, dim: int, index: Value, source: Value) -> Value:
+    axis, index, source = axis_of(dim, a.ndim), _of_rank(a, index), _of_rank(a, source)
+    _indices(index)
+    has_elements(a, index)
+    if any(i != axis and x != y for i, (x, y) in enumerate(zip(a.shape, index.shape))):
+        raise NotTaken('scatter to a part of the rows')
+    return _written(m, a, axis, index, source[tuple(slice(0, each) for each in index.shape)])
 
 
 @takes(*overloads(aten.index_add, 'default'), dtypes=NUMBERS)
@@ -167,16 +196,62 @@ def _(m: Making, a: Value, lists: Sequence[Value | None]) -> Value:
     return ops.gather(made.flat(a), made.index, made.first)
 
 
-@takes(*overloads(aten.index_put, 'default'), *overloads(aten._unsafe_index_put, 'default'), dtypes=NUMBERS)
+def _masked(m: Making, a: Value, first: int, mask: Any, values: Value, accumulate: bool) -> Value:
+    """`a` where the mask of its axes from `first` on is not set, else the one value that all get."""
+    behind = a.ndim - first - mask.ndim
+    if values.ndim > behind:
+        if values.size != 1:
+            raise NotTaken('values of their own for each element of a mask')
+        values = ops.reshape(values, ())
+    values = expanded(cast(values, a.dtype), a.shape)
+    is_meant = ops.reshape(mask, (*(1,) * first, *mask.shape, *(1,) * behind))
+    return ops.select(is_meant, ops.add(a, values) if accumulate else values, a)
+
+
+@takes(*overloads(aten.index_put, 'default'), *overloads(aten._unsafe_index_put, 'default'), dtypes=ANY)
 def _(m: Making, a: Value, lists: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     has_elements(a, values, *lists)
-    if not accumulate:
-        raise NotTaken('index_put without accumulate')
+    masks = [i for i, each in enumerate(lists) if each is not None and each.dtype == DType.bool]
+    if len(masks) == 1 and sum(each is not None for each in lists) == 1:
+        return _masked(m, a, masks[0], lists[masks[0]], values, accumulate)
     made, dtype = _Lists(m, a, lists), wide(a.dtype)
     shape = (*a.shape[: made.first], *made.index.shape, *a.shape[made.last :])
+    if not accumulate:  # a place in a cache is one write
+        flat, count = made.flat(a), made.index.size
+        along = [count if i == made.first else 1 for i in range(flat.ndim)]
+        updates = ops.reshape(expanded(values, shape), (*a.shape[: made.first], count, *a.shape[made.last :]))
+        return ops.reshape(_written(m, flat, made.first, ops.reshape(made.index, along), updates), a.shape)
+    if a.dtype not in NUMBERS:
+        raise NotTaken('a sum of bools')
     updates = expanded(cast(values, dtype), shape)
     added = _paoding.call('scatter_add', made.index, updates, axis=made.first, extent=made.extent)[0]
     return cast(cast(a, dtype) + ops.reshape(added, a.shape), a.dtype)
+
+
+# ---- edges that are repeated ----
+
+
+def _repeated(m: Making, x: Value, padding: Sequence[int]) -> Value:
+    """Along the last axes, of which PyTorch names the last one first; what is negative is cut off."""
+    for i in range(len(padding) // 2):
+        axis, before, after = x.ndim - 1 - i, padding[2 * i], padding[2 * i + 1]
+        extent = x.shape[axis]
+        places = [min(max(at, 0), extent - 1) for at in range(-before, extent + after)]
+        x = ops.gather(x, _paoding.constant(places, DType.i64, m.graph), axis)
+    return x
+
+
+@takes(
+    *(
+        overload
+        for axes in (1, 2, 3)
+        for overload in overloads(getattr(aten, f'replication_pad{axes}d_backward'), 'default')
+    ),
+    dtypes=FLOATS,
+)
+def _(m: Making, grad: Value, x: Value, padding: Sequence[int]) -> Value:
+    has_elements(x)
+    return gradient_of(lambda each: _repeated(m, each, padding), x, grad)
 
 
 # ---- losses of classes ----
