@@ -39,6 +39,12 @@ class _Cell:
         return zeros((x.shape[0], self.hidden), x.dtype, graph=x.graph) if given is None else given
 
 
+class _CellOfOneState(_Cell):
+    def start(self, batch: int) -> Value:
+        """The state before the first step, zeros."""
+        return zeros((batch, self.hidden), self.w.dtype, graph=self.w.graph)
+
+
 class LSTMCell(_Cell):
     """One LSTM step: c' = f c + i g, h' = o tanh(c'), of the gates i, f, g, o of x w + h u + b.
 
@@ -77,7 +83,7 @@ class LSTMCell(_Cell):
         return h, c
 
 
-class GRUCell(_Cell):
+class GRUCell(_CellOfOneState):
     """One GRU step: h' = (1 - z) n + z h, of the gates r, z, n of x w + h u + b (ops.gru_cell has the formula).
 
     Called with x [B, inputs] and h [B, hidden], zeros without: the next h. Parameters are <name>/w [inputs, 3 hidden],
@@ -102,16 +108,12 @@ class GRUCell(_Cell):
         super().__init__(name, inputs, hidden, 3, 4 if reset_after else 3, dtype, initial, graph)
         self.reset_after = reset_after
 
-    def start(self, batch: int) -> Value:
-        """The state before the first step, zeros."""
-        return zeros((batch, self.hidden), self.w.dtype, graph=self.w.graph)
-
     def __call__(self, x: Value, h: Value | None = None) -> Value:
         with x.graph.scope(self.name):
             return ops.gru_cell(x, self._state(x, h), self.w, self.u, self.b, self.reset_after)
 
 
-class RNNCell(_Cell):
+class RNNCell(_CellOfOneState):
     """One step of the plain recurrence: h' = tanh(x w + h u + b), or the larger of the sum and 0 with `relu`.
 
     Called with x [B, inputs] and h [B, hidden], zeros without: the next h. Parameters are <name>/w [inputs, hidden],
@@ -135,10 +137,6 @@ class RNNCell(_Cell):
     ) -> None:
         super().__init__(name, inputs, hidden, 1, 1, dtype, initial, graph)
         self.relu = relu
-
-    def start(self, batch: int) -> Value:
-        """The state before the first step, zeros."""
-        return zeros((batch, self.hidden), self.w.dtype, graph=self.w.graph)
 
     def __call__(self, x: Value, h: Value | None = None) -> Value:
         with x.graph.scope(self.name):

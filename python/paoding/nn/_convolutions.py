@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._paoding import DType, Graph, Initializer, Value, conv1d, conv3d, conv_transpose2d, uniform
@@ -14,7 +14,9 @@ from ._home import graph_of
 
 
 class _Convolution:
-    """Weight and bias, uniform in +-1 / sqrt(fan in) as PyTorch has it."""
+    """Weight and bias, uniform in +-1 / sqrt(fan in) as PyTorch has it. `_op` is the function of x, weight and bias."""
+
+    _op: Callable[..., Value]
 
     def __init__(
         self,
@@ -38,6 +40,10 @@ class _Convolution:
         self.bias: Value | None = home.parameter(f'{name}/bias', dtype, outputs, initial=start) if bias else None
         self._options = options
 
+    def __call__(self, x: Value) -> Value:
+        with x.graph.scope(self.name):
+            return self._op(x, self.weight, self.bias, **self._options)
+
 
 def _kernel(given: Ints, axes: int) -> tuple[int, ...]:
     kernel = (given,) * axes if isinstance(given, int) else tuple(given)
@@ -56,6 +62,8 @@ class Conv1d(_Convolution):
     ...     pd.nn.Conv1d('conv', 4, 8, 3, padding=(2, 0))(graph.input('x', 'f32', (2, 4, 10)))
     Value(f32[2,8,10])
     """
+
+    _op = staticmethod(conv1d)
 
     def __init__(
         self,
@@ -78,10 +86,6 @@ class Conv1d(_Convolution):
         _check_inputs(name, inputs, groups)
         super().__init__(name, shape, outputs, options, bias, dtype, initial, graph)
 
-    def __call__(self, x: Value) -> Value:
-        with x.graph.scope(self.name):
-            return conv1d(x, self.weight, self.bias, **self._options)
-
 
 class Conv3d(_Convolution):
     """conv3d over volumes [N, inputs, D, H, W] with windows of `kernel`, one number or three: [N, outputs, D', H', W'].
@@ -93,6 +97,8 @@ class Conv3d(_Convolution):
     ...     pd.nn.Conv3d('conv', 1, 2, 3, padding=1)(graph.input('x', 'f32', (2, 1, 4, 5, 6)))
     Value(f32[2,2,4,5,6])
     """
+
+    _op = staticmethod(conv3d)
 
     def __init__(
         self,
@@ -115,10 +121,6 @@ class Conv3d(_Convolution):
         _check_inputs(name, inputs, groups)
         super().__init__(name, shape, outputs, options, bias, dtype, initial, graph)
 
-    def __call__(self, x: Value) -> Value:
-        with x.graph.scope(self.name):
-            return conv3d(x, self.weight, self.bias, **self._options)
-
 
 class ConvTranspose2d(_Convolution):
     """conv_transpose2d over images [N, inputs, H, W]: [N, outputs, H', W'], as PyTorch's of that name.
@@ -130,6 +132,8 @@ class ConvTranspose2d(_Convolution):
     ...     pd.nn.ConvTranspose2d('up', 3, 2, 2, stride=2)(graph.input('x', 'f32', (1, 3, 4, 5)))
     Value(f32[1,2,8,10])
     """
+
+    _op = staticmethod(conv_transpose2d)
 
     def __init__(
         self,
@@ -157,10 +161,6 @@ class ConvTranspose2d(_Convolution):
         }
         shape = (inputs, outputs // max(groups, 1), *_kernel(kernel, 2))
         super().__init__(name, shape, outputs, options, bias, dtype, initial, graph)
-
-    def __call__(self, x: Value) -> Value:
-        with x.graph.scope(self.name):
-            return conv_transpose2d(x, self.weight, self.bias, **self._options)
 
 
 def _check_inputs(name: str, inputs: int, groups: int) -> None:

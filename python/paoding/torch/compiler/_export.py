@@ -91,7 +91,7 @@ def export(
         extents=dict(sizes.bounds),
         nodes=traced.ops,
         seconds=time.perf_counter() - begin,
-        differences=_differences(model, given, more, path, traced) if check else [],
+        differences=_differences(model, given, more, path, entry, traced) if check else [],
     )
 
 
@@ -136,13 +136,13 @@ def _is_right(traced: TracedProgram, text: str, sizes: dict[str, int]) -> bool:
 
 
 def _differences(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Any, traced: TracedProgram
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Any, entry: str, traced: TracedProgram
 ) -> list[tuple[dict[str, int], float]]:
     """The file beside the model, on what it was traced with. ArgumentError: they differ."""
     file = Model.load(path)
     with torch.no_grad():
         wanted = [each for each in torch.utils._pytree.tree_leaves(model(*args, **kwargs)) if isinstance(each, Tensor)]
-    made = file.run(traced.feeds(args, kwargs), traced.entry_of(file))
+    made = file.run(traced.feeds(args, kwargs), entry)
     largest = 0.0
     for name, tensor in zip(traced.results, wanted):
         ours = torch.utils.dlpack.from_dlpack(made[name]).to(tensor.dtype)

@@ -164,10 +164,6 @@ class NamedSizes:
             low = low if held.lower <= 2 else max(low, int(held.lower))
             self.bounds[name] = low, int(min(high, held.upper))
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.bounds)
-
     def with_least(self, name: str, least: int) -> NamedSizes:
         made = NamedSizes(self.for_torch, self.axes, self._tensors)
         made.__dict__.update(self.__dict__)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..._paoding import Graph, Model
+from ..._paoding import Graph
 from ...errors import ArgumentError, Error, UnsupportedError
 from . import _all_ops as _all_ops  # fills the table
 from ._convert import converted, is_size, tensors_of, value_of
@@ -195,10 +195,6 @@ class TracedProgram:
         given = {name: each for name, each in zip(names, leaves) if isinstance(each, Tensor)}
         wanted = self.inputs_text()
         return {name: each.detach().cpu().contiguous() for name, each in given.items() if name in wanted}
-
-    @staticmethod
-    def entry_of(file: Model) -> str:
-        return file.entries[0]
 
 
 def _place(name: str, value: Tensor) -> Any:
