@@ -33,7 +33,7 @@ class Named:
 
 
 def _named(given: Any, where: str) -> Named | None:
-    """Of a Dim, a name, or (name, minimum, maximum)."""
+    """The name and bounds that a Dim, a name, or (name, minimum, maximum) gives; None for a size that is fixed."""
     if given is None or isinstance(given, int):
         return None
     if given in (Dim.AUTO, Dim.DYNAMIC, Dim.STATIC):
@@ -174,7 +174,7 @@ class NamedSizes:
         return [f'extent {name} = {low}..{high}' for name, (low, high) in self.bounds.items()]
 
     def renamed(self, expression: Any) -> Any | None:
-        """Of an expression of the program's symbols one of names; None where it has others."""
+        """The expression with names in place of the program's symbols; None where it has symbols without a name."""
         if any(symbol not in self.symbols for symbol in expression.free_symbols):
             return None
         return expression.xreplace({symbol: sympy.Symbol(name, integer=True) for symbol, name in self.symbols.items()})

@@ -131,7 +131,7 @@ def _(
 
 
 def _counts(windows: _Windows, axis: int) -> list[int]:
-    """Of every window along an axis the elements of image and padding that are in it."""
+    """How many elements of the image and its padding each window along an axis has."""
     end = windows.size[axis] + windows.padding[axis]
     starts = (i * windows.stride[axis] - windows.padding[axis] for i in range(windows.counts[axis]))
     return [min(start + windows.kernel[axis], end) - start for start in starts]

@@ -21,7 +21,7 @@ from ._sized_text import NotExpressible, written
 from ._table import Making, NotTaken, dtype_of, name_of
 
 _CPU = torch.device('cpu')
-# Of sizes that were checked when the model was traced, and of those that extents hold.
+# Ops that check sizes are left out: torch.export checked them when it traced the model, and extents have bounds.
 _CHECKS = frozenset(
     '_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size'.split()
 )
