@@ -228,7 +228,7 @@ class GlooCommunicator : public Communicator {
         const std::lock_guard lock(mutex_);
         if (reason_.empty()) reason_ = reason;
       }
-      context_->closeConnections();
+      if (context_ != nullptr) context_->closeConnections();  // null while it connects
     } catch (...) {  // then it is of no use already
     }
   }
