@@ -42,7 +42,9 @@ class EmulatedCases {
     unsigned seed = 1;
     for (const Case& c : cases_) {
       SCOPED_TRACE(c.what);
-      const Tensors tensors = to_tensors(*c.graph, c.feeds), got = c.program->run(compiled, tensors, seed++);
+      Tensors tensors = to_tensors(*c.graph, c.feeds);
+      tensors.merge(parameter_tensors(*c.graph, c.feeds));
+      const Tensors got = c.program->run(compiled, tensors, seed++);
       expect_within(*c.graph, c.feeds, got, few_roundings);
       expect_same_bits(got, c.program->run(compiled, tensors, seed++));
       if (testing::Test::HasFailure()) return;
@@ -80,7 +82,9 @@ class CasesOnGpu {
     for (const Case& c : cases_) {
       SCOPED_TRACE(c.what);
       Program program(*c.graph, c.options);
-      const Tensors tensors = to_tensors(*c.graph, c.feeds), got = program.run(tensors);
+      Tensors tensors = to_tensors(*c.graph, c.feeds);
+      tensors.merge(parameter_tensors(*c.graph, c.feeds));
+      const Tensors got = program.run(tensors);
       expect_within(*c.graph, c.feeds, got, few_roundings, c.limit_times);
       expect_same_bits(got, program.run(tensors));
     }

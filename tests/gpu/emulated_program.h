@@ -65,7 +65,7 @@ class EmulatedProgram {
   std::size_t grouped() const { return fused_.size() - pipelines_; }
 
   /// Memory holds garbage at first, but for the state of kernels from run to run, and CTAs run in an order that the
-  /// seed decides. Throws the fault of a kernel, or that its CTAs wait for each other in vain.
+  /// seed decides. Parameters that `feeds` names have its values. Throws the fault of a kernel, or that its CTAs wait for each other in vain.
   Tensors run(const gpu::EmulatedKernels& compiled, const Tensors& feeds, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<Memory> memories;
@@ -86,6 +86,9 @@ class EmulatedProgram {
       std::memcpy(bases[static_cast<std::size_t>(slot)], tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
     };
     for (const auto& [name, slot] : plan_.inputs) write(slot, feeds.at(name));
+    for (const auto& [name, slot] : plan_.parameters) {
+      if (const auto found = feeds.find(name); found != feeds.end()) write(slot, found->second);
+    }
     for (const auto& [slot, tensor] : plan_.constants) write(slot, tensor);
     const auto place = [&](int slot) { return slot < 0 ? nullptr : bases[static_cast<std::size_t>(slot)]; };
     const auto operands_of = [&](const Launch& launch) {

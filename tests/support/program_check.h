@@ -104,6 +104,17 @@ inline Tensors to_tensors(const Graph& graph, const Feeds& feeds) {
   return tensors;
 }
 
+/// The values of parameters, where `feeds` has any.
+inline Tensors parameter_tensors(const Graph& graph, const Feeds& feeds) {
+  Tensors tensors;
+  for (NodeId id : graph.parameters()) {
+    const Type& type = graph.node(id).types[0];
+    const auto found = feeds.find(graph.node(id).name.str());
+    if (found != feeds.end()) tensors[found->first] = Tensor::from(type.dtype, type.shape, found->second);
+  }
+  return tensors;
+}
+
 inline double largest(const Dense& values) {
   double most = 0;
   for (double value : values) {

@@ -76,8 +76,8 @@ template <> PD_DEVICE double pd_floor_divide(double a, double b) {
   return rint((a - pd_remainder(a, b)) / b);
 }
 
-// Philox4x32-10, as in scalar/philox.h: word (index mod 4) of the block with counter (index div 4, stream), key seed.
-PD_DEVICE int pd_random_bits(long long index, long long stream, long long seed) {
+// Philox4x32-10, as in scalar/philox.h: the block with counter (index div 4, stream), key seed.
+PD_DEVICE void pd_random_block(unsigned (&word)[4], long long index, long long stream, long long seed) {
   const unsigned long long block = (unsigned long long)index >> 2;
   unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)stream;
   unsigned c3 = (unsigned)((unsigned long long)stream >> 32);
@@ -89,7 +89,13 @@ PD_DEVICE int pd_random_bits(long long index, long long stream, long long seed) 
     c0 = high2 ^ c1 ^ k0, c1 = low2, c2 = high0 ^ c3 ^ k1, c3 = low0;
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
-  const unsigned low = index & 1 ? c1 : c0, high = index & 1 ? c3 : c2;
+  word[0] = c0, word[1] = c1, word[2] = c2, word[3] = c3;
+}
+// Word (index mod 4) of it.
+PD_DEVICE int pd_random_bits(long long index, long long stream, long long seed) {
+  unsigned word[4];
+  pd_random_block(word, index, stream, seed);
+  const unsigned low = index & 1 ? word[1] : word[0], high = index & 1 ? word[3] : word[2];
   return (int)(index & 2 ? high : low);
 }
 

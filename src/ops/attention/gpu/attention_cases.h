@@ -19,14 +19,15 @@ struct AttentionCase {
   DType dtype = bf16;
   std::int64_t left = -1, right = -1;
   bool bottom_right = false, has_lengths = false, is_transposed = false;
-  double scale = 0;
+  double scale = 0, dropout = 0;
 };
 
 inline std::string to_string(const AttentionCase& c) {
   return fmt::format("{} {}/{} heads {} x {}, widths {} {} {}, window {} {}{}{}{}", c.batch, c.heads, c.key_heads,
                      c.queries, c.keys, c.width, c.value_width, to_string(c.dtype), c.left, c.right,
                      c.bottom_right ? " bottom right" : "", c.has_lengths ? ", lengths" : "",
-                     c.is_transposed ? ", [B, T, H, E]" : "");
+                     c.is_transposed ? ", [B, T, H, E]" : "") +
+         (c.dropout > 0 ? fmt::format(", dropout {}", c.dropout) : "");
 }
 
 /// Fetches the result and, of a case that is trained, the gradients for all three inputs.
@@ -41,6 +42,7 @@ inline std::unique_ptr<Graph> graph_of(const AttentionCase& c, bool is_trained) 
   const Value v = rows("v", c.key_heads, c.keys, c.value_width);
   AttentionOptions options;
   options.left = c.left, options.right = c.right, options.bottom_right = c.bottom_right, options.scale = c.scale;
+  options.dropout = c.dropout;
   if (c.has_lengths) options.lengths = graph->input("lengths", i32, {c.batch});
   const Value result = scaled_dot_product_attention(q, k, v, options);
   graph->fetch("result", result);

@@ -21,7 +21,8 @@ gpu::TextLaunch plan_attention(const AttentionShape& shape) {
   const Target& target = *shape.call->target;
   const auto queries = static_cast<int>(shape.groups * kOfGroup);
   const std::int64_t width = shape.padded_width(), tile_bytes = kKeys * width * 2;
-  const bool has_ones = width == kOneColumns;
+  // With dropout the sums are not those of the weights that the product has.
+  const bool has_ones = width == kOneColumns && !shape.has_dropout();
   const std::int64_t owned_bytes = 2 * queries * width * 2 + (has_ones ? kKeys * kOneColumns * 2 : 0);
   const std::int64_t stages = std::min(
       kMostTiles, (target.shared_bytes - kAlign - owned_bytes - 2 * kBarrierBytes) / (tile_bytes + kBarrierBytes));
@@ -31,7 +32,7 @@ gpu::TextLaunch plan_attention(const AttentionShape& shape) {
   parts.functions += gpu::product_text({"add_scores", form.dtype, kKeys, queries, kKeys, false}) +
                      gpu::product_text({"add_values", form.dtype, columns, 0, 0, true}) + gpu::sums_text(kKeys / 2) +
                      (columns == kKeys ? "" : gpu::sums_text(columns / 2)) + k_attention_tiles_cu +
-                     k_attention_softmax_cu + k_attention_forward_cu;
+                     k_attention_dropout_cu + k_attention_softmax_cu + k_attention_forward_cu;
   shape.add_items(&parts, form.heads, form.queries, queries, 2 * form.keys * width * 2 / form.group(),
                   form.hides_later());
   shape.add_strides(&parts, shape.call->inputs.size(), "out");

@@ -52,8 +52,8 @@ PD_DEVICE void bring_items(const Map& queries, const Map& keys, const Map& value
 }
 
 template <class Length>
-PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* ones, Barriers* barriers, const Length* lengths, Stored* out,
-                            float* logs, const Sizes& size) {
+PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* ones, Barriers* barriers, const Length* lengths, const Drops& drops,
+                            Stored* out, float* logs, const Sizes& size) {
   const int group = group_of_warp(), lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const float scale = scale_of(size) * kLog2E;
   const Tile first_rows = tile_at(rows + group * 64 * 64), first_tile = tile_at(tiles);
@@ -115,12 +115,17 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
         barrier_wait(1 + group, 128);
       };
 
+      KeysLeft left;
+      const auto draw = [&](int tile) {
+        left.draw(item.batch * size.heads + item.head, row + warp * 16, tile * kKeys, drops, size);
+      };
       const int passed = span.end - own.end;
       if (passed > 0) pass(2 * passed - 1);
       wait_for(&barriers->full[slot], count / 2);
       ++count;
       wait_for(&barriers->tiles.full[turn.stage], turn.round);
       start_scores();
+      draw(own.end - 1);
       sums_wait<0>(score);
       leave(turn);
       turn.next();
@@ -129,6 +134,7 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
       softmax.add(score, scale, times);
       pack_factor(words, score);
       if constexpr (!kHasOnes) softmax.count(words, times);
+      drop_words(words, left);
       for (int tile = own.end - 2; tile >= own.begin; --tile) {
         const Turn of_keys = turn;
         wait_for(&barriers->tiles.full[turn.stage], turn.round);
@@ -136,6 +142,7 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
         turn.next();
         await_values(tile + 1);
         start_values();
+        draw(tile);
         sums_wait<1>(score);
         leave(of_keys);
         mask_scores(tile);
@@ -152,6 +159,7 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
         for (int j = 0; j < kSums; ++j) sum[j] *= times[j / 2 % 2];
         pack_factor(words, score);
         if constexpr (!kHasOnes) softmax.count(words, times);
+        drop_words(words, left);
         work_out(words);
       }
       if (lane == 0) mbarrier_arrive_expect_tx(&barriers->free[slot], 0);
@@ -170,7 +178,7 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float total = kHasOnes ? sum[kSums - 4 + half * 2] : sum_of_row(softmax.sum[half]);
-      times[half] = total == 0 ? 0 : 1 / total;
+      times[half] = total == 0 ? 0 : kept_factor(size) / total;
       const int query = row + warp * 16 + lane / 4 + half * 8;
       if (kHasLogs && lane % 4 == 0 && query < size.queries) {
         const float log = total == 0 ? -infinity() : softmax.most[half] * scale_of(size) + logf(total);
@@ -183,8 +191,8 @@ PD_DEVICE void attend_items(const Stored* rows, Stored* tiles, const Stored* one
 }
 
 template <class Length>
-PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, const Length* lengths, Stored* out,
-                      float* logs, const Sizes& size) {
+PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, const Length* lengths, const Drops& drops,
+                      Stored* out, float* logs, const Sizes& size) {
   Stored* const rows = shared_for_tma<Stored>();
   Stored* const tiles = rows + 2 * kRowElements;
   Stored* const ones = tiles + kStages * kTileElements;
@@ -204,7 +212,7 @@ PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, co
   __syncthreads();
   if (threadIdx.x < kConsumers) {
     take_registers<kRegisters>();
-    attend_items(rows, tiles, ones, barriers, lengths, out, logs, size);
+    attend_items(rows, tiles, ones, barriers, lengths, drops, out, logs, size);
   } else {
     give_registers<kFewRegisters>();
     if (threadIdx.x == kConsumers) bring_items(queries, keys, values, rows, tiles, barriers, lengths, size);

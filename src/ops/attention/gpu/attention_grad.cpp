@@ -37,7 +37,8 @@ gpu::TextParts parts_of(const AttentionShape& shape, const char* name, const Sha
   parts.constants += fmt::format("constexpr int kOwnedSlots = {}, kRowFloats = {};\n", shared.slots, shared.beside / 4);
   parts.functions += gpu::product_text({"add_scores", form.dtype, kStep, static_cast<int>(shared.rows), kStep, false}) +
                      gpu::product_text({"add_grads", form.dtype, width, 0, kStep, true}) + gpu::sums_text(kStep / 2) +
-                     (width == kStep ? "" : gpu::sums_text(width / 2)) + k_attention_tiles_cu + k_attention_grad_cu;
+                     (width == kStep ? "" : gpu::sums_text(width / 2)) + k_attention_tiles_cu + k_attention_grad_cu +
+                     k_attention_dropout_cu;
   shape.add_gradient_operands(&parts);
   return parts;
 }
@@ -62,10 +63,10 @@ gpu::TextLaunch plan_queries(const AttentionShape& shape) {
   shape.add_strides(&parts, kResult, "result");
   shape.add_strides(&parts, shape.call->inputs.size(), "out");
   parts.call = fmt::format(
-      "differentiate(queries, result_grads, keys, values, {}, result, logs, {}, "
+      "differentiate(queries, result_grads, keys, values, {}, {}, result, logs, {}, "
       "(float*)scratch.workspace, "
       "query_grad, size)",
-      shape.lengths_argument(), form.dlse >= 0 ? "log_grads" : "nullptr");
+      shape.lengths_argument(), shape.dropout_argument(), form.dlse >= 0 ? "log_grads" : "nullptr");
   gpu::TextLaunch launch = launch_of(shape, parts, shared, shared.rows, kStep);
   launch.why = fmt::format("{} blocks of {} queries by tiles of {} keys",
                            shape.all_heads() * ceil_div(form.queries, shared.rows), shared.rows, kStep);
@@ -81,9 +82,9 @@ gpu::TextLaunch plan_keys(const AttentionShape& shape) {
   shape.add_strides(&parts, shape.call->inputs.size() + 1, "keys");
   shape.add_strides(&parts, shape.call->inputs.size() + 2, "values");
   parts.call = fmt::format(
-      "differentiate(queries, result_grads, keys, values, {}, logs, (const float*)scratch.workspace, key_grad, "
+      "differentiate(queries, result_grads, keys, values, {}, {}, logs, (const float*)scratch.workspace, key_grad, "
       "value_grad, size)",
-      shape.lengths_argument());
+      shape.lengths_argument(), shape.dropout_argument());
   gpu::TextLaunch launch = launch_of(shape, parts, shared, kStep, shared.rows);
   launch.why = fmt::format("{} blocks of {} keys by tiles of {} queries",
                            shape.all_key_heads() * ceil_div(form.keys, shared.rows), shared.rows, kStep);

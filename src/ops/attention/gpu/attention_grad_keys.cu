@@ -51,8 +51,8 @@ PD_DEVICE void bring_items(const Map& queries, const Map& result_grads, const Ma
 }
 
 template <class Length>
-PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, Stored* key_grads, Stored* value_grads,
-                                   const Sizes& size) {
+PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, const Drops& drops, Stored* key_grads,
+                                   Stored* value_grads, const Sizes& size) {
   const int group = group_of_warp(), lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const float scale = scale_of(size) * kLog2E;
   const Tile first_owned = tile_at(shared.owned + group * 64 * 64), first_tile = tile_at(shared.tiles);
@@ -115,11 +115,15 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
         pass_tiles(shared, turn, before);
         for (int tile = own.begin; tile < own.end; ++tile, turn.next()) {
           start_scores();
+          QueriesLeft left;
+          left.draw(item.batch * size.heads + item.head * size.group + head, row + warp * 16, tile * kStep, drops, size);
           sums_wait<0>(score);
           sums_wait<0>(weight_grad);
+          drop_grads(weight_grad, left, size);
           make_factors(tile);
           const Tile queries = tile_beyond(first_tile, turn.stage * kTileElements);
           pack_factor(weight_words, score);
+          drop_words(weight_words, left);
           start_sum(value_sum, weight_words, tile_beyond(queries, kStepElements));
           pack_factor(score_words, weight_grad);
           start_sum(key_sum, score_words, queries);
@@ -132,7 +136,7 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
       if (lane == 0) mbarrier_arrive_expect_tx(&shared.barriers->free[owned.slot], 0);
       owned.next();
     }
-    const float of_keys[2] = {scale_of(size), scale_of(size)}, of_values[2] = {1, 1};
+    const float of_keys[2] = {scale_of(size), scale_of(size)}, of_values[2] = {kept_factor(size), kept_factor(size)};
     if constexpr (kHasKeyGrad) {
       Stored* const to = key_grads + item.batch * size.keys_batch_wide + item.head * size.keys_head_wide;
       store_rows<kWidth>(key_sum, of_keys, to, row + warp * 16, size.keys, size.key_width, size.keys_row);
@@ -146,12 +150,12 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
 
 template <class Length>
 PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const Map& keys, const Map& values,
-                             const Length* lengths, const float* logs, const float* deltas, Stored* key_grads,
-                             Stored* value_grads, const Sizes& size) {
+                             const Length* lengths, const Drops& drops, const float* logs, const float* deltas,
+                             Stored* key_grads, Stored* value_grads, const Sizes& size) {
   const Shared shared = begin_shared(queries, result_grads, keys, values);
   if (threadIdx.x < kConsumers) {
     take_registers<kRegisters>();
-    differentiate_items(shared, lengths, key_grads, value_grads, size);
+    differentiate_items(shared, lengths, drops, key_grads, value_grads, size);
   } else {
     give_registers<kFewRegisters>();
     if (threadIdx.x < kConsumers + 32) {

@@ -56,7 +56,7 @@ struct QuarterRow {
 };
 
 template <class Length>
-PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, const Stored* result, const float* logs,
+PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, const Drops& drops, const Stored* result, const float* logs,
                                    const float* log_grads, float* deltas, Stored* out, const Sizes& size) {
   const int group = group_of_warp(), lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const float scale = scale_of(size) * kLog2E;
@@ -110,9 +110,14 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
         }
         products_start();
       };
+      KeysLeft left;
+      const auto draw = [&](int tile) {
+        left.draw(item.batch * size.heads + item.head, row + warp * 16, tile * kStep, drops, size);
+      };
       pass_tiles(shared, turn, span.end - own.end);
       wait_for(&shared.barriers->full[owned.slot], owned.round);
       start_scores(own.end - 1);
+      draw(own.end - 1);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int in_block = group * 64 + warp * 16 + lane / 4 + half * 8;
@@ -125,6 +130,7 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
       sums_wait<0>(score);
       sums_wait<0>(weight_grad);
       const auto make_factor = [&](int tile) {
+        drop_grads(weight_grad, left, size);
         const bool all = all_count<64, kStep>(row, tile * kStep, item.length, size);
         if (!all) {
           const Counted counted = counted_keys(row + warp * 16, tile * kStep, item.length, size);
@@ -151,6 +157,7 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
         turn.next();
         start_scores(tile - 1);
         start_sums(tile_beyond(first_tile, here.stage * kTileElements));
+        draw(tile - 1);
         sums_wait<1>(score);
         sums_wait<1>(weight_grad);
         make_factor(tile - 1);
@@ -184,12 +191,12 @@ PD_DEVICE void differentiate_items(const Shared& shared, const Length* lengths, 
 
 template <class Length>
 PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const Map& keys, const Map& values,
-                             const Length* lengths, const Stored* result, const float* logs,
+                             const Length* lengths, const Drops& drops, const Stored* result, const float* logs,
                              const float* log_grads, float* deltas, Stored* out, const Sizes& size) {
   const Shared shared = begin_shared(queries, result_grads, keys, values);
   if (threadIdx.x < kConsumers) {
     take_registers<kRegisters>();
-    differentiate_items(shared, lengths, result, logs, log_grads, deltas, out, size);
+    differentiate_items(shared, lengths, drops, result, logs, log_grads, deltas, out, size);
   } else {
     give_registers<kFewRegisters>();
     if (threadIdx.x == kConsumers) bring_items(queries, result_grads, keys, values, shared, lengths, size);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/rounding.h"
@@ -133,14 +134,27 @@ void AttentionShape::add_lengths(gpu::TextParts* parts) const {
   parts->sizes.number("lengths_batch", stride);
 }
 
+void AttentionShape::add_dropout(gpu::TextParts* parts) const {
+  parts->constants += fmt::format("constexpr bool kHasDropout = {};\n", has_dropout());
+  for (const char* name : {"first", "run", "seed"}) {
+    if (has_dropout()) parts->operands.push_back(gpu::input_parameter(DType::i64, name));
+  }
+  auto& s = parts->sizes;
+  // A number u = n 2^-24 of random_uniform() is below the probability where n < dropped.
+  s.number("dropped", static_cast<std::int64_t>(std::ceil(static_cast<double>(static_cast<float>(form.dropout)) * 0x1p24)));
+  s.number("kept_factor", std::bit_cast<std::int32_t>(static_cast<float>(1 / (1 - form.dropout))));
+  s.wide_number("stream", form.stream << 32);
+}
+
 void AttentionShape::add_forward_operands(gpu::TextParts* parts) const {
   for (const char* name : {"q", "k", "v"}) parts->operands.push_back(gpu::input_parameter(form.dtype, name));
-  add_lengths(parts);
+  add_lengths(parts), add_dropout(parts);
   parts->operands.push_back(gpu::output_parameter(form.dtype, "out"));
   parts->operands.push_back(gpu::output_parameter(DType::f32, "logs"));
   parts->constants += fmt::format("constexpr bool kHasLogs = {};\n", is_wanted(1));
   parts->maps = {"queries", "keys", "values"};
-  parts->call = fmt::format("attend(queries, keys, values, {}, out, logs, size)", lengths_argument());
+  parts->call = fmt::format("attend(queries, keys, values, {}, {}, out, logs, size)", lengths_argument(),
+                            dropout_argument());
 }
 
 void AttentionShape::add_gradient_operands(gpu::TextParts* parts) const {
@@ -149,7 +163,7 @@ void AttentionShape::add_gradient_operands(gpu::TextParts* parts) const {
   }
   parts->operands.push_back(gpu::input_parameter(DType::f32, "logs"));
   if (form.dlse >= 0) parts->operands.push_back(gpu::input_parameter(DType::f32, "log_grads"));
-  add_lengths(parts);
+  add_lengths(parts), add_dropout(parts);
   for (const char* name : {"query_grad", "key_grad", "value_grad"}) {
     parts->operands.push_back(gpu::output_parameter(form.dtype, name));
   }
@@ -168,7 +182,6 @@ std::string refusal(const AttentionShape& shape) {
   if (form.bias >= 0) return "a bias";
   if (form.mask >= 0) return "a mask of single keys";
   if (form.slopes >= 0) return "slopes";
-  if (form.dropout > 0) return "dropout of weights";
   if (!(form.scale > 0)) return fmt::format("a scale of {}", form.scale);
   for (const auto& [width, name] : {std::pair{form.width, "queries"}, {form.value_width, "values"}}) {
     if (width > kMostWidth || width % kPiece != 0 || width == 0) {

@@ -45,6 +45,7 @@ struct AttentionShape {
   /// Keys behind these are seen by no query.
   std::int64_t seen_keys() const;
   bool has_lengths() const { return form.lengths >= 0; }
+  bool has_dropout() const { return form.random >= 0; }
   bool is_wanted(std::size_t output) const { return call->outputs[output].type.shape.elements() > 0; }
 
   /// Operand `operand` for TMA, `rows` of a head at a time.
@@ -62,9 +63,11 @@ struct AttentionShape {
   void add_forward_operands(gpu::TextParts* parts) const;
   void add_gradient_operands(gpu::TextParts* parts) const;
   const char* lengths_argument() const { return has_lengths() ? "lengths" : "(const int*)nullptr"; }
+  const char* dropout_argument() const { return has_dropout() ? "drops_of(first, run, seed, size)" : "Drops{}"; }
 
  private:
   void add_lengths(gpu::TextParts* parts) const;
+  void add_dropout(gpu::TextParts* parts) const;
 };
 
 /// Why no kernel for Hopper does the call; empty where one does.

@@ -59,7 +59,7 @@ gpu::TextLaunch plan_short_attention(const AttentionShape& of) {
   return plan_short(shape, std::move(parts),
                     gpu::product_text({"add_scores", form.dtype, rows, rows, rows, false}) +
                         gpu::product_text({"add_values", form.dtype, width, 0, rows, true}) + k_attention_tiles_cu +
-                        k_attention_softmax_cu + k_attention_short_cu,
+                        k_attention_dropout_cu + k_attention_softmax_cu + k_attention_short_cu,
                     3, 0, {shape.map(kQ, rows), shape.map(kK, rows), shape.map(kV, rows)});
 }
 
@@ -75,12 +75,12 @@ gpu::TextLaunch plan_short_attention_grad(const AttentionShape& of) {
   shape.add_strides(&parts, results + 2, "values");
   shape.add_gradient_operands(&parts);
   parts.call = fmt::format(
-      "differentiate(queries, result_grads, keys, values, {}, logs, {}, query_grad, key_grad, value_grad, size)",
-      shape.lengths_argument(), form.dlse >= 0 ? "log_grads" : "nullptr");
+      "differentiate(queries, result_grads, keys, values, {}, {}, logs, {}, query_grad, key_grad, value_grad, size)",
+      shape.lengths_argument(), shape.dropout_argument(), form.dlse >= 0 ? "log_grads" : "nullptr");
   return plan_short(shape, std::move(parts),
                     gpu::product_text({"add_scores", form.dtype, rows, rows, rows, false}) +
                         gpu::product_text({"add_grads", form.dtype, width, 0, rows, true}) + k_attention_tiles_cu +
-                        k_attention_short_grad_cu,
+                        k_attention_dropout_cu + k_attention_short_grad_cu,
                     4, 2 * rows * 4,
                     {shape.map(kQ, rows), shape.map(kDResult, rows), shape.map(kK, rows), shape.map(kV, rows)});
 }

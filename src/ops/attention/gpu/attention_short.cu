@@ -9,8 +9,8 @@ struct Barriers {
 };
 
 template <class Length>
-PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, const Length* lengths, Stored* out,
-                      float* logs, const Sizes& size) {
+PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, const Length* lengths, const Drops& drops,
+                      Stored* out, float* logs, const Sizes& size) {
   Stored* const rows = shared_for_tma<Stored>();
   Barriers* const barriers = (Barriers*)(rows + 3 * kRowElements);
   if (threadIdx.x == 0) {
@@ -32,6 +32,8 @@ PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, co
   const int group = group_of_warp(), lane = threadIdx.x % 32, row = group * 64 + threadIdx.x / 32 % 4 * 16;
   const Tile first = tile_at(rows);
   float score[kScores], sum[kSums], times[2];
+  KeysLeft left;
+  left.draw(blockIdx.x, row, 0, drops, size);
   wait_for(&barriers->scores, 0);
   products_begin();
 #pragma unroll
@@ -46,6 +48,7 @@ PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, co
   unsigned words[kScores / 8][4];
   pack_factor(words, score);
   softmax.count(words, times);
+  drop_words(words, left);
   wait_for(&barriers->values, 0);
   if constexpr (kClears) {  // values past the length may be anything, and 0 times that a NaN
     clear_rows<kRows, kRows * 2>(rows + 2 * kRowElements, item.length);
@@ -60,7 +63,7 @@ PD_DEVICE void attend(const Map& queries, const Map& keys, const Map& values, co
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float total = sum_of_row(softmax.sum[half]);
-    times[half] = total == 0 ? 0 : 1 / total;
+    times[half] = total == 0 ? 0 : kept_factor(size) / total;
     const int query = row + lane / 4 + half * 8;
     if (kHasLogs && lane % 4 == 0 && query < size.queries) {
       const float log = total == 0 ? -infinity() : softmax.most[half] * scale_of(size) + logf(total);

@@ -26,8 +26,8 @@ PD_DEVICE void start_grads(float (&sum)[kSums], const unsigned (&words)[kScores 
 
 template <class Length>
 PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const Map& keys, const Map& values,
-                             const Length* lengths, const float* logs, const float* log_grads, Stored* query_grads,
-                             Stored* key_grads, Stored* value_grads, const Sizes& size) {
+                             const Length* lengths, const Drops& drops, const float* logs, const float* log_grads,
+                             Stored* query_grads, Stored* key_grads, Stored* value_grads, const Sizes& size) {
   Stored* const rows = shared_for_tma<Stored>();
   float* const of_rows = (float*)(rows + 4 * kRowElements);  // the log and the delta of each query
   unsigned long long* const full = (unsigned long long*)(of_rows + 2 * kRows);
@@ -56,6 +56,8 @@ PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const 
     log[half] = is_there ? log2_of_row(logs[at]) : infinity();
     log_grad[half] = kHasLogGrads && is_there ? log_grads[at] : 0;
   }
+  KeysLeft left;
+  left.draw(blockIdx.x, row, 0, drops, size);
   wait_for(full, 0);
   if constexpr (kClears) {  // rows past the length may be anything, and 0 times that a NaN
     clear_rows<kRows, kRows * 2>(rows + kRowElements, item.length);
@@ -66,6 +68,7 @@ PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const 
   unsigned words[kScores / 8][4];
   multiply_scores(score, weight_grad, tile_beyond(q, own), k, tile_beyond(result_grad, own), v);
   mask<kHasLow>(score, counted_keys(row, 0, item.length, size), -infinity());
+  drop_grads(weight_grad, left, size);
   float delta[2] = {-log_grad[0], -log_grad[1]};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -89,7 +92,7 @@ PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const 
   pack_factor(words, weight_grad);
   start_grads(sum, words, k);
   __syncthreads();
-  const float of_scores[2] = {scale_of(size), scale_of(size)}, of_values[2] = {1, 1};
+  const float of_scores[2] = {scale_of(size), scale_of(size)}, of_values[2] = {kept_factor(size), kept_factor(size)};
   sums_wait<0>(sum);
   if constexpr (kHasQueryGrad) {
     Stored* const to = query_grads + item.batch * size.out_batch_wide + item.head * size.out_head_wide;
@@ -97,6 +100,9 @@ PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const 
   }
   multiply_scores(score, weight_grad, tile_beyond(k, own), q, tile_beyond(v, own), result_grad);
   mask<kHasHigh>(score, counted_queries(row, 0, item.length, size), -infinity());
+  QueriesLeft of_keys;
+  of_keys.draw(blockIdx.x, row, 0, drops, size);
+  drop_grads(weight_grad, of_keys, size);
 #pragma unroll
   for (int first = 0; first < kScores; first += 4) {
     Pack<float, 4> of_queries;
@@ -108,6 +114,7 @@ PD_DEVICE void differentiate(const Map& queries, const Map& result_grads, const 
     }
   }
   pack_factor(words, score);
+  drop_words(words, of_keys);
   start_grads(sum, words, result_grad);
   sums_wait<0>(sum);
   if constexpr (kHasValueGrad) {
