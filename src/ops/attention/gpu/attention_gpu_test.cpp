@@ -31,7 +31,8 @@ AttentionCase random_case(std::mt19937* random) {
   c.bottom_right = (*random)() % 2 == 0 && c.queries >= c.keys;
   c.has_lengths = (*random)() % 3 == 0;
   c.is_transposed = (*random)() % 3 == 0;
-  c.dropout = pick(random, {0, 0, 1}) * 0.2;
+  // With one key the gradients for scores are 0, as differences of a rounded result and what it was rounded from.
+  c.dropout = c.keys > 1 ? pick(random, {0, 0, 1}) * 0.2 : 0;
   return c;
 }
 
@@ -48,7 +49,7 @@ void expect_near(const Graph& graph, const Feeds& feeds, const Tensors& got) {
   for (const auto& [name, expected] : evaluate_graph(graph, feeds)) {
     const Dense values = got.at(name).to_doubles();
     ASSERT_EQ(values.size(), expected.size());
-    double most = 0.05, error = 0;  // a gradient that is nearly zero is a difference of terms that are not
+    double most = 1e-3, error = 0;
     for (const double value : expected) most = std::max(most, std::fabs(value));
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_TRUE(std::isfinite(values[i])) << name << " " << i;
