@@ -38,6 +38,21 @@ void KernelText::emit_bases() {
 
 // ---- Indices: numbers of the iteration point, kept as one per step, like offsets ----
 
+bool draws_numbers(const Group& group) {
+  for (std::int32_t node = 0; node < static_cast<std::int32_t>(group.expr.size()); ++node) {
+    if (group.expr[node].prim == Prim::random_bits) return true;
+  }
+  return false;
+}
+
+bool is_in_fours(const GroupIndex& index, int inner) {
+  bool is = index.start % 4 == 0;
+  for (std::size_t axis = 0; axis < index.strides.size(); ++axis) {
+    is = is && (static_cast<int>(axis) == inner ? index.strides[axis] == 1 : index.strides[axis] % 4 == 0);
+  }
+  return is;
+}
+
 std::string_view KernelText::index_type(std::size_t i) const {
   return index_is_wide(group_, i) ? "long long" : "Index";
 }
@@ -79,6 +94,12 @@ std::string KernelText::index_argument(std::size_t i, const std::string& at) {
     if (group_.indices[i].strides[static_cast<std::size_t>(axis)] == 0) return;
     text += fmt::format(" + {} * {}", times, index_step(i, axis));
   };
+  if (begins_at_fours(i)) {
+    if (s_.block > 1) add("j", s_.block_axis);
+    // A block of Philox makes four random numbers: where the compiler sees that four indices have one block, it works
+    // that out once.
+    return fmt::format("(({})(({}) & ~3) + (v & ~3)) | (v & 3)", computed_type(group_.indices[i].dtype), text);
+  }
   if (s_.vector > 1) add("v", inner_);
   if (s_.block > 1) add("j", s_.block_axis);
   return fmt::format("({})({})", computed_type(group_.indices[i].dtype), text);

@@ -18,6 +18,11 @@ struct PartGroup {
   std::int64_t parts = 1, tiles = 1;
 };
 
+/// Whether a group's formula draws random numbers.
+bool draws_numbers(const Group& group);
+/// Whether an index goes on by one along `inner`, from a multiple of four on wherever all other coordinates are.
+bool is_in_fours(const GroupIndex& index, int inner);
+
 /// A kernel of one pass over the points.
 class KernelText {
  public:
@@ -91,6 +96,11 @@ class KernelText {
   void emit_index_bases();
   /// Index i of an element: `at` holds that of the vector.
   std::string index_argument(std::size_t i, const std::string& at);
+  /// Whether the group draws random numbers and the vectors of every step begin at a multiple of four of index i.
+  bool begins_at_fours(std::size_t i) const {
+    return s_.vector % 4 == 0 && s_.shifted_like < 0 && draws_numbers(group_) &&
+           is_in_fours(group_.indices[i], inner_);
+  }
   TextLaunch finish(const std::string& formulas);
   TextLaunch finish(const std::string& functions, const std::string& head, std::int64_t ctas, int threads);
 

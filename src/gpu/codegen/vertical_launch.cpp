@@ -11,6 +11,7 @@
 #include "base/rounding.h"
 #include "gpu/codegen/group_schedule.h"
 #include "gpu/codegen/group_text.h"
+#include "gpu/codegen/group_writer.h"
 #include "gpu/codegen/text_kernel.h"
 #include "gpu/kernels/kernel_prelude.h"
 #include "group/partition.h"
@@ -31,6 +32,16 @@ constexpr std::int64_t kSectorBytes =
 constexpr double kKernelUs = 1.3, kStageUs = 0.8, kAloneRate = 0.4, kStageRate = 0.6;
 
 // Numbers of the iteration point beyond 32 bits: whether they are is decided by the first partition alone.
+// A kernel may count on a multiple of four at which its vectors begin, which other partitions would not have.
+bool moves_out_of_fours(const Group& partition, std::size_t i, std::int64_t step) {
+  if (step % 4 == 0 || !draws_numbers(partition)) return false;
+  const int axes = static_cast<int>(partition.extents.size());
+  for (int axis = 0; axis < axes; ++axis) {
+    if (is_in_fours(partition.indices[i], axis)) return true;
+  }
+  return false;
+}
+
 bool has_wide_index(const Group& group) {
   return std::ranges::any_of(group.indices, [&](const GroupIndex& index) {
     std::int64_t reach = std::abs(index.start);
@@ -109,7 +120,12 @@ FusedStage plan_stage(const Group& group, int axis, std::span<const int> alignme
     aligned.push_back(static_cast<int>(step == 0 ? alignment[i] : std::min<std::int64_t>(alignment[i], step & -step)));
   }
   for (const GroupIndex& index : group.indices) {
+    const std::size_t i = stage.index_steps.size();
     stage.index_steps.push_back(axis == kWholeGroup ? 0 : index.strides[static_cast<std::size_t>(axis)]);
+    if (moves_out_of_fours(partition, i, stage.index_steps[i])) {
+      stage.refusal = "its random numbers would begin within a block of four";
+      return stage;
+    }
   }
   Target one_sm = target;
   one_sm.sm_count = 1;
