@@ -36,13 +36,13 @@ TEST(RandomText, DropoutIsThatOfFloat64) {
 
 TEST(RandomText, BlocksAreWorkedOutOnceWhereRowsAreOfWholeOnes) {
   const auto source = [](std::int64_t columns) {
-    const EmulatedProgram program(*graph_of(64, columns, bf16, false, false));
+    const EmulatedProgram program(*graph_of(4096, columns, bf16, true, false));
     std::string text;
     for (const gpu::TextLaunch* kernel : program.kernels()) text += kernel->source;
     return text;
   };
-  EXPECT_NE(source(64).find("& ~3"), std::string::npos);
-  EXPECT_EQ(source(50).find("& ~3"), std::string::npos);
+  EXPECT_NE(source(2048).find("& ~3"), std::string::npos);
+  EXPECT_EQ(source(2050).find("& ~3"), std::string::npos);
 }
 
 }  // namespace
