@@ -726,3 +726,31 @@ def test_writes_by_positions_and_masks_are_paodings():
     torch._dynamo.reset()
     with pytest.raises(ArgumentError, match='positions of axis 1'):
         torch.compile(call, backend='paoding')(x, x > 0.3, cache, torch.tensor([8]), torch.randn(2, 1, 3))
+
+
+def test_numbers_of_the_cpu_are_made_where_ops_read_them():
+    from torch._subclasses import FakeTensorMode
+
+    from paoding.torch.compiler._constants import make_numbers_on
+
+    class Root(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.number = torch.tensor(7.0)
+
+    aten, graph, device = torch.ops.aten, torch.fx.Graph(), torch.device('cuda:0')
+    x, number = graph.placeholder('x'), graph.get_attr('number')
+    copy = graph.call_function(aten.lift_fresh_copy.default, (number,))
+    there = graph.call_function(aten.mul.Tensor, (x, copy))
+    here = graph.call_function(aten.neg.default, (copy,))
+    graph.output((there, here))
+    module = torch.fx.GraphModule(Root(), graph)
+    with FakeTensorMode():
+        x.meta['val'] = there.meta['val'] = torch.empty(3, device=device)
+        copy.meta['val'] = here.meta['val'] = torch.empty([])
+    make_numbers_on(module.graph, device)
+    made = there.args[1]
+    assert made.target is aten.full.default and made.args == ([], 7.0) and made.kwargs['device'] == device
+    assert made.meta['val'].device == device and made.meta['val'].shape == ()
+    assert here.args[0] is copy and copy.args[0] is number
+    module.graph.lint()

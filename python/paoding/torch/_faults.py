@@ -8,6 +8,7 @@ import weakref
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from .. import _paoding
 from ._memory import address, at, current_stream, is_captured
@@ -24,7 +25,8 @@ class Faults:
         self._first, self._bytes = graph.fault_words
         # In the memory of the device the first fault of each launch in graphs that were captured: a graph runs whenever
         # somebody replays it.
-        self._of_replays = torch.full((self._bytes // 8,), -1, dtype=torch.int64, device=device)
+        with unset_fake_temporarily():  # torch.compile binds graphs while tensors without memory stand for real ones
+            self._of_replays = torch.full((self._bytes // 8,), -1, dtype=torch.int64, device=device)
         self._is_captured = False
         _everything.add(self)
 

@@ -15,6 +15,7 @@ from torch import fx
 
 from ...errors import UnsupportedError
 from . import _all_ops as _all_ops  # fills the table
+from ._constants import make_numbers_on
 from ._convert import device_of, is_view, verdicts
 from ._explain import GraphReport, Listener, left_of
 from ._halves import halves_of, split
@@ -88,6 +89,7 @@ def _taken_apart(gm: fx.GraphModule, settings: Settings, report: GraphReport) ->
     report.whole = 'it has no tensor of a CPU or an NVIDIA GPU' if device is None else written_too_early(graph)
     if report.whole is not None or device is None:
         return graph
+    make_numbers_on(graph, device)
     found = verdicts(graph, device)
     if settings.strict:
         _refuse(left_of(graph, found))
