@@ -229,7 +229,7 @@ class GlooCommunicator : public Communicator {
         if (reason_.empty()) reason_ = reason;
       }
       if (context_ != nullptr) context_->closeConnections();  // null while it connects
-    } catch (...) {  // then it is of no use already
+    } catch (...) {                                           // then it is of no use already
     }
   }
 

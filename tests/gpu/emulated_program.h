@@ -65,7 +65,8 @@ class EmulatedProgram {
   std::size_t grouped() const { return fused_.size() - pipelines_; }
 
   /// Memory holds garbage at first, but for the state of kernels from run to run, and CTAs run in an order that the
-  /// seed decides. Parameters that `feeds` names have its values. Throws the fault of a kernel, or that its CTAs wait for each other in vain.
+  /// seed decides. Parameters that `feeds` names have its values. Throws the fault of a kernel, or that its CTAs wait
+  /// for each other in vain.
   Tensors run(const gpu::EmulatedKernels& compiled, const Tensors& feeds, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<Memory> memories;

@@ -98,8 +98,7 @@ class KernelText {
   std::string index_argument(std::size_t i, const std::string& at);
   /// Whether the group draws random numbers and the vectors of every step begin at a multiple of four of index i.
   bool begins_at_fours(std::size_t i) const {
-    return s_.vector % 4 == 0 && s_.shifted_like < 0 && draws_numbers(group_) &&
-           is_in_fours(group_.indices[i], inner_);
+    return s_.vector % 4 == 0 && s_.shifted_like < 0 && draws_numbers(group_) && is_in_fours(group_.indices[i], inner_);
   }
   TextLaunch finish(const std::string& formulas);
   TextLaunch finish(const std::string& functions, const std::string& head, std::int64_t ctas, int threads);

@@ -141,7 +141,8 @@ void AttentionShape::add_dropout(gpu::TextParts* parts) const {
   }
   auto& s = parts->sizes;
   // A number u = n 2^-24 of random_uniform() is below the probability where n < dropped.
-  s.number("dropped", static_cast<std::int64_t>(std::ceil(static_cast<double>(static_cast<float>(form.dropout)) * 0x1p24)));
+  s.number("dropped",
+           static_cast<std::int64_t>(std::ceil(static_cast<double>(static_cast<float>(form.dropout)) * 0x1p24)));
   s.number("kept_factor", std::bit_cast<std::int32_t>(static_cast<float>(1 / (1 - form.dropout))));
   s.wide_number("stream", form.stream << 32);
 }
@@ -153,8 +154,8 @@ void AttentionShape::add_forward_operands(gpu::TextParts* parts) const {
   parts->operands.push_back(gpu::output_parameter(DType::f32, "logs"));
   parts->constants += fmt::format("constexpr bool kHasLogs = {};\n", is_wanted(1));
   parts->maps = {"queries", "keys", "values"};
-  parts->call = fmt::format("attend(queries, keys, values, {}, {}, out, logs, size)", lengths_argument(),
-                            dropout_argument());
+  parts->call =
+      fmt::format("attend(queries, keys, values, {}, {}, out, logs, size)", lengths_argument(), dropout_argument());
 }
 
 void AttentionShape::add_gradient_operands(gpu::TextParts* parts) const {

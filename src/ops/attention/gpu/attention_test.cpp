@@ -32,7 +32,14 @@ const std::vector<AttentionCase> kCases{
     {.batch = 2, .heads = 2, .key_heads = 2, .queries = 140, .keys = 140, .right = 0, .is_transposed = true},
     {.batch = 2, .heads = 2, .key_heads = 2, .queries = 200, .keys = 200, .right = 0, .dropout = 0.25},
     {.heads = 2, .key_heads = 1, .queries = 130, .keys = 261, .has_lengths = true, .dropout = 0.1},
-    {.batch = 2, .heads = 2, .key_heads = 2, .queries = 50, .keys = 50, .right = 0, .has_lengths = true, .dropout = 0.1},
+    {.batch = 2,
+     .heads = 2,
+     .key_heads = 2,
+     .queries = 50,
+     .keys = 50,
+     .right = 0,
+     .has_lengths = true,
+     .dropout = 0.1},
     {.queries = 90, .keys = 127, .width = 96, .value_width = 72, .dtype = f16, .dropout = 0.5},
 };
 
