@@ -12,12 +12,12 @@ PD_DEVICE Drops drops_of(const long long* first, const long long* run, const lon
 }
 PD_DEVICE float kept_factor(const Sizes& size) { return kHasDropout ? __uint_as_float((unsigned)size.kept_factor) : 1.0f; }
 
-// A bit for each of kCount weights that stand side by side: 1 for those that dropout leaves.
-template <int kCount> PD_DEVICE unsigned kept_bits(long long index, const Drops& drops, const Sizes& size) {
+// A bit for each of up to 32 weights that stand side by side: 1 for those that dropout leaves.
+PD_DEVICE unsigned kept_bits(long long index, int count, const Drops& drops, const Sizes& size) {
   const int shift = (int)(index & 3);
   unsigned long long bits = 0;
 #pragma unroll 2
-  for (int at = 0; at < kCount + shift; at += 4) {
+  for (int at = 0; at < count + shift; at += 4) {
     unsigned word[4];
     pd_random_block(word, index - shift + at, drops.stream, drops.seed);
     unsigned four = 0;
@@ -40,7 +40,7 @@ struct KeptKeys {
     for (int i = 0; i < kOwn; ++i) {
       const int at = lane % 4 + i * 4, row = query + lane / 4 + at / kWords * 8, column = key + at % kWords * 32;
       const long long index = drops.first + ((long long)head * size.queries + row) * size.keys + column;
-      own[i] = row < size.queries && column < size.keys ? kept_bits<32>(index, drops, size) : 0;
+      own[i] = row < size.queries ? kept_bits(index, least(32, size.keys - column), drops, size) : 0;
     }
 #pragma unroll
     for (int i = 0; i < 2 * kWords; ++i) {
@@ -66,7 +66,8 @@ struct KeptQueries {
     for (int i = 0; i < 2 * kOwn; ++i) {
       const int at = lane / 4 + i * 8, column = query + at / 2 * 8 + lane % 4 * 2 + at % 2;
       const long long index = drops.first + ((long long)head * size.queries + column) * size.keys + key;
-      const unsigned bits = column < size.queries && key < size.keys ? kept_bits<16>(index, drops, size) & 0xffffu : 0;
+      const int count = column < size.queries ? least(16, size.keys - key) : 0;
+      const unsigned bits = kept_bits(index, count, drops, size) & 0xffffu;
       own[i / 2] = i % 2 == 0 ? bits : own[i / 2] | bits << 16;
     }
 #pragma unroll
