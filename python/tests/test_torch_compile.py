@@ -721,8 +721,9 @@ def test_writes_by_positions_and_masks_are_paodings():
         torch._dynamo.reset()
         found = pt.explain(call, *given)
         assert found.left == [], str(found)
-        for made, wanted in zip(torch.compile(call, backend='paoding')(*given), call(*given), strict=True):
-            assert torch.equal(made, wanted)
+        expected = call(*(each.cpu() for each in given))  # eager on a GPU takes any of equal positions
+        for made, wanted in zip(torch.compile(call, backend='paoding')(*given), expected, strict=True):
+            assert torch.equal(made.cpu(), wanted)
     torch._dynamo.reset()
     with pytest.raises(ArgumentError, match='positions of axis 1'):
         torch.compile(call, backend='paoding')(x, x > 0.3, cache, torch.tensor([8]), torch.randn(2, 1, 3))

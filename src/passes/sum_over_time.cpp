@@ -6,6 +6,9 @@
 // becomes
 //   s = scan(..) [ out = matmul(x, dg) ];  dw = sum(s, axes=[0])
 //
+// Rows that are added at places of a table are stacked themselves, with their places, and added to one table in the
+// end, where a table for each step would be stacked else.
+//
 // Where the addend is a product or a reduction, nothing is really stacked in the end. Of a product of values that
 // repeat each other's axes only these are stacked, which are smaller; addends that are such are taken one by one.
 // Anything else is stacked only up to kMaxStackedTermBytes: writing it once and reading it once costs no more traffic
@@ -75,12 +78,29 @@ Ref to_stack(Graph& body, Ref addend) {
   return call("mul", {product->a, product->b}).ref();
 }
 
+// Whether a node adds rows at places along the first axis of a table. Stacked places and rows mean the same, of all
+// steps.
+bool adds_rows_of_steps(const Node& node) {
+  if (node.op->indexing != Indexing::adds_rows || node.inputs.size() != 2) return false;
+  const std::int64_t axis = node.attrs.find("axis") == nullptr ? 0 : node.attrs.get_int("axis");
+  return axis == 0 || axis == -node.types[0].shape.rank();
+}
+
+// What an addend stacks: one value to be summed, or the inputs of a node that adds rows.
+std::vector<std::size_t> stack_addend(ScanParts& parts, Ref addend) {
+  const Node& node = parts.body.node(addend.node);
+  if (!adds_rows_of_steps(node)) return {parts.add_output(to_stack(parts.body, addend))};
+  const Ref places = node.inputs[0], rows = node.inputs[1];
+  const std::size_t first = parts.add_output(places);
+  return {first, parts.add_output(rows)};
+}
+
 void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes& notes) {
   ScanParts parts(graph, id);
   const std::map<Ref, int> uses = count_uses(parts);
   struct Sum {
     ScanParts::Carry carry;
-    std::vector<std::size_t> outputs;
+    std::vector<std::pair<Ref, std::vector<std::size_t>>> addends;  // with the outputs that they stack
   };
   std::vector<Sum> sums;
   std::vector<ScanParts::Carry> kept;
@@ -111,7 +131,7 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
       continue;
     }
     Sum sum{carry, {}};
-    for (const Ref& ref : addends) sum.outputs.push_back(parts.add_output(to_stack(parts.body, ref)));
+    for (const Ref& ref : addends) sum.addends.emplace_back(ref, stack_addend(parts, ref));
     sums.push_back(sum);
   }
   if (sums.empty()) return;
@@ -120,11 +140,21 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
   for (const Sum& sum : sums) {
     Values terms;
     if (!is_everywhere(graph, sum.carry.initial, 0)) terms.push_back(graph.value(sum.carry.initial));
-    for (std::size_t output : sum.outputs) {
-      const Ref stacked{made, static_cast<std::int32_t>(parts.carries.size() + output)};
-      const Node& addend = parts.body.node(parts.outputs[output].value.node);
+    for (const auto& [ref, outputs] : sum.addends) {
+      Values stacked;
+      for (const std::size_t output : outputs) {
+        stacked.push_back(graph.value({made, static_cast<std::int32_t>(parts.carries.size() + output)}));
+      }
+      const bool is_one = stacked.size() == 1;
+      const Node& addend = parts.body.node(is_one ? parts.outputs[outputs[0]].value.node : ref.node);
       const KeepNames keep(graph, addend);
-      terms.push_back(paoding::sum(graph.value(stacked), std::array<std::int64_t, 1>{0}));
+      if (is_one) {
+        terms.push_back(paoding::sum(stacked[0], std::array<std::int64_t, 1>{0}));
+      } else {
+        Attrs attrs = addend.attrs;
+        if (attrs.find("axis") != nullptr) attrs.set("axis", std::int64_t{0});
+        terms.push_back(call(*addend.op, stacked, attrs)[0]);
+      }
     }
     const Node& add = parts.body.node(sum.carry.next.node);
     const KeepNames keep(graph, add);

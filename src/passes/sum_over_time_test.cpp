@@ -146,6 +146,45 @@ TEST(SumOverTime, LeavesWhatIsNoSumOfTheCarry) {
   }
 }
 
+// Of a table for each step nothing is left, nor of a table that is carried.
+TEST(SumOverTime, TakesTheGradientsOfTablesOut) {
+  for (const bool is_reverse : {false, true}) {
+    for (const bool has_start : {false, true}) {
+      Graph g;
+      constexpr std::int64_t kRows = 700;
+      const Value ids = iota(g, {T, B}, 0, i64) + iota(g, {T, B}, 1, i64), xs = g.input("xs", f32, {T, B, H});
+      const Value zeros = full(g, {kRows, H}, 0);
+      const StepResult made = scan(
+          {has_start ? g.input("start", f32, {kRows, H}) : zeros, zeros}, {ids, xs},
+          [&](const Values& carry, const Values& each) {
+            const Value rows = tanh(each[1]);
+            const Value padded =
+                call("embedding_grad", {each[0], rows}, {{"padding", std::int64_t{2}}, {"extent", kRows}});
+            return step({carry[0] + scatter_add(each[0], rows, -2, kRows), carry[1] + padded}, {});
+          },
+          is_reverse);
+      g.fetch("plain", made.carries[0]);
+      g.fetch("padded", made.carries[1]);
+      run_and_compare(g, {sum_over_time});
+      EXPECT_EQ(count_here(g, "scatter_add"), 1);
+      EXPECT_EQ(count_here(g, "embedding_grad"), 1);
+      EXPECT_LE(largest_result(g), B * H);
+    }
+  }
+}
+
+// Rows that stand along another axis have places that do not follow each other when they are stacked.
+TEST(SumOverTime, StacksWhatIsAddedAlongAnotherAxis) {
+  Graph g;
+  const Value ids = iota(g, {T, B}, 0, i64) + iota(g, {T, B}, 1, i64), xs = g.input("xs", f32, {T, H, B});
+  const StepResult made = scan({full(g, {H, 7}, 0)}, {ids, xs}, [](const Values& carry, const Values& each) {
+    return step({carry[0] + scatter_add(each[0], tanh(each[1]), 1, 7)}, {});
+  });
+  g.fetch("sum", made.carries[0]);
+  run_and_compare(g, {sum_over_time});
+  EXPECT_EQ(count_here(g, "sum"), 1);
+}
+
 TEST(SumOverTime, TakesManySumsOfOneLoop) {
   constexpr int kSums = 30;
   Graph g;
