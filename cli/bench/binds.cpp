@@ -64,7 +64,6 @@ void build(const std::string& name, std::int64_t number, Graph* graph) {
   build_seq2seq_step(*graph, size, f32);
 }
 
-
 // Times of the stages of binds: a stage has as many as there were binds.
 class Stages {
  public:
@@ -156,11 +155,12 @@ int run_binds(const BindsBench& bench) {
 }  // namespace
 
 void add_binds(CLI::App& parent, Commands* commands) {
-  CLI::App* sub = parent.add_subcommand(
-      "binds",
-      "Programs bound to other sizes of a known graph, by stage\n\n"
-      "The processor time of a bind: the median over sizes that have not been seen. `passes` and `plan` need no device;\n"
-      "`bind` has kernels and memory as well, where the target is this machine's CPU.");
+  CLI::App* sub =
+      parent.add_subcommand("binds",
+                            "Programs bound to other sizes of a known graph, by stage\n\n"
+                            "The processor time of a bind: the median over sizes that have not been seen. `passes` and "
+                            "`plan` need no device;\n"
+                            "`bind` has kernels and memory as well, where the target is this machine's CPU.");
   const auto options = std::make_shared<BindsBench>();
   sub->add_option("--graph", options->graphs, "Only these: seq2seq, g2p (training steps), voice")
       ->check(CLI::IsMember({"seq2seq", "g2p", "voice"}).description(""))
