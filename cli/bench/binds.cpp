@@ -25,7 +25,7 @@ struct BindsBench {
   std::vector<std::string> graphs = {"seq2seq", "g2p", "voice"};
 };
 
-// The processor time of this thread: what else runs on the machine does not count.
+// The processor time of this thread: other work on the machine does not count.
 double processor_ms() {
   std::timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -87,10 +87,10 @@ class Stages {
  private:
   std::size_t binds_ = 0;
   std::map<std::string, std::vector<double>> times_;
-  std::vector<std::string> order_;  // of the stages, as they come
+  std::vector<std::string> order_;  // the stages as they come
 };
 
-// What compile_plan() takes, pass by pass.
+// Times compile_plan(), pass by pass.
 void plan_stages(const Graph& graph, const TargetPtr& target, bool has_parameters, Stages* stages) {
   CompileOptions options;
   const double start = processor_ms();
