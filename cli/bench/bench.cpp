@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cli/bench/binds.h"
 #include "cli/bench/conv_net.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/ladder.h"
@@ -304,6 +305,7 @@ void add_bench(CLI::App& app, Commands* commands) {
                          if (*follows) return follow_names(cases, *options);
                          return measure_cases(cases, *options);
                        }});
+  add_binds(*sub, commands);
   add_conv_net(*sub, commands);
   add_kernels(*sub, commands);
   add_lerp(*sub, commands);

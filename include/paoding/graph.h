@@ -21,6 +21,7 @@
 namespace paoding {
 
 class Graph;
+class Replacements;
 struct OpDef;
 struct Decision;
 
@@ -217,8 +218,12 @@ class Graph {
   // ---- building and rewriting, for ops and passes ----
   /// Appends a node that is complete (types inferred); takes scope and origin from the graph when it has none.
   NodeId add(Node node);
-  Node& mutable_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  Node& mutable_node(NodeId id) {
+    is_compact_ = false;
+    return nodes_[static_cast<std::size_t>(id)];
+  }
   std::vector<Fetch>& mutable_fetches() {
+    is_compact_ = false;
     fetch_names_.clear();
     return fetches_;
   }
@@ -227,13 +232,18 @@ class Graph {
   /// Parameters keep their values: every `assign` goes, with the nodes that only it needed.
   void drop_assigns();
   /// For callers that give a body its inputs in another order than they made them.
-  std::vector<NodeId>& mutable_inputs() { return inputs_; }
+  std::vector<NodeId>& mutable_inputs() {
+    is_compact_ = false;
+    return inputs_;
+  }
   /// Makes every use of `from`, in nodes and fetches, a use of `to`.
   void replace(Ref from, Ref to);
   /// replace() of several at once, in one walk; chains (a to b, b to c) are followed.
   void replace(const std::map<Ref, Ref>& replacements);
+  void replace(Replacements& replacements);
   /// Drops nodes that no fetch and no node with an effect needs (inputs and parameters stay, unless `drop_inputs`), and
-  /// restores the order.
+  /// restores the order. It takes no time where nothing has been changed since the last time: most passes change
+  /// nothing in most graphs.
   void compact(bool drop_inputs = false);
 
   /// For a body under construction: the enclosing graph, and the input that stands for `outer`, made on first use. A
@@ -258,6 +268,9 @@ class Graph {
   Placement placement = Placement::any;  // given to new nodes; see class OnCpu
 
  private:
+  /// Of compact(): the nodes of which `needed` is set, each behind its inputs.
+  std::vector<NodeId> order_of_needed(const std::vector<char>& needed, bool is_in_order) const;
+
   std::deque<Node> nodes_;
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;
@@ -265,6 +278,7 @@ class Graph {
   std::map<std::string, ParameterRole, std::less<>> roles_;  // of those that are not the model's
   std::vector<NodeId> effects_;
   std::vector<Fetch> fetches_;
+  bool is_compact_ = false;                           // nothing was added or could be changed since compact()
   std::vector<Value> captured_;                       // outer values, in the order their inputs were made
   std::map<Ref, Ref> capture_of_;                     // by the parent's value
   std::map<std::string, NodeId, std::less<>> named_;  // inputs and parameters

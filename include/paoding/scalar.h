@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "paoding/types.h"
@@ -96,7 +95,7 @@ class Expr {
 
  private:
   std::vector<ExprNode> nodes_;
-  std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
+  std::vector<std::int32_t> table_;  // of a large one: its nodes by their hashes, -1: free; at most half full
 };
 
 /// A symbolic scalar, on which a formula is traced. Mixing with a double makes a constant of the other's dtype. It

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop of a fused routine: whole vectors, several at a time, then the remaining elements under a mask.
 #include "cpu/fused_routine.h"
+#include "cpu/this_cpu.h"
 
 #if defined(__x86_64__)
 
@@ -426,14 +427,7 @@ VectorIsa fused_isa() {
                          cpu.has(Cpu::tAVX512VL) && cpu.has(Cpu::tBMI2);
     return is_wide ? VectorIsa::avx512 : VectorIsa::avx2;
   }();
-  // Instruction sets may have been taken away from Highway: by PAODING_CPU_ISA, and by tests, which make it choose
-  // anew. It asks the CPU each time, and in a virtual machine that takes microseconds.
-  static std::atomic<std::int64_t> known{0};
-  if (known == 0 || !hwy::GetChosenTarget().IsInitialized()) {
-    known = hwy::SupportedTargets();
-    hwy::GetChosenTarget().Update(known);
-  }
-  const std::int64_t allowed = known;
+  const std::int64_t allowed = allowed_instructions();
   if (most == VectorIsa::avx512 && (allowed & HWY_AVX3) != 0) return VectorIsa::avx512;
   return most != VectorIsa::scalar && (allowed & HWY_AVX2) != 0 ? VectorIsa::avx2 : VectorIsa::scalar;
 }

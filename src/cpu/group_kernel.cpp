@@ -11,6 +11,7 @@
 #include "cpu/group_kernel_nest.h"
 #include "cpu/group_kernel_stages.h"
 #include "cpu/parallel.h"
+#include "cpu/shared_nest.h"
 
 namespace paoding {
 namespace {
@@ -111,7 +112,8 @@ void write_shared(const SharedSum& sum, std::vector<Worker>& workers, char* out)
 
 // One nest with the memory of its threads.
 struct CpuGroupKernel::Part {
-  Nest nest;
+  std::shared_ptr<const Nest> shared;
+  const Nest& nest;
   std::vector<Worker> workers;
   std::vector<int> operands;  // per operand slot of the nest: of the kernel's operands, -1 when it is `own`
   std::vector<char*> own;     // per operand slot: memory of the kernel
@@ -119,7 +121,7 @@ struct CpuGroupKernel::Part {
   void* const* pointers = nullptr;  // of the call in progress
 
   Part(const Group& group, int threads, Sharing sharing, const std::vector<bool>& far)
-      : nest(build_nest(group, threads, sharing, far)) {
+      : shared(shared_nest(group, threads, sharing, far)), nest(*shared) {
     for (std::size_t i = 0; i < group.operands(); ++i) operands.push_back(static_cast<int>(i));
     own.assign(operands.size(), nullptr);
   }

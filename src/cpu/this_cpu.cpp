@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 
 #include "base/check.h"
@@ -48,6 +49,17 @@ bool may_use_tiles() {
 #endif
 
 }  // namespace
+
+std::int64_t allowed_instructions() {
+  // Instruction sets may have been taken away from Highway: by PAODING_CPU_ISA, and by tests, which make it choose
+  // anew. It asks the CPU each time, and in a virtual machine that takes microseconds.
+  static std::atomic<std::int64_t> known{0};
+  if (known == 0 || !hwy::GetChosenTarget().IsInitialized()) {
+    known = hwy::SupportedTargets();
+    hwy::GetChosenTarget().Update(known);
+  }
+  return known;
+}
 
 Target this_cpu() {
   if (!isa_limit.is_known) {

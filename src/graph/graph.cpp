@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <mutex>
 #include <ranges>
 #include <unordered_set>
@@ -17,11 +18,24 @@
 
 namespace paoding {
 
+namespace {
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+}  // namespace
+
 Name::Name(std::string_view text) {
+  static const std::string none;  // every node that is made has names that nobody has given yet
   static std::mutex mutex;
-  static std::unordered_set<std::string> names;  // node based: addresses stay
+  static std::unordered_set<std::string, TextHash, std::equal_to<>> names;  // node based: addresses stay
+  if (text.empty()) {
+    text_ = &none;
+    return;
+  }
   const std::lock_guard lock(mutex);
-  text_ = &*names.emplace(text).first;
+  const auto known = names.find(text);
+  text_ = known != names.end() ? &*known : &*names.emplace(text).first;
 }
 
 const Type& Value::type() const {
@@ -133,6 +147,7 @@ void Graph::fetch(std::string_view name, const Value& value) {
   if (!fetch_names_.emplace(name).second)
     fail(ErrorKind::argument, "fetch: there is already a fetch named '{}'", one_line(name));
   fetches_.push_back({std::string(name), value.ref()});
+  is_compact_ = false;
 }
 
 void Graph::fetch(std::string_view name, const Variant& variant) {
@@ -183,11 +198,13 @@ std::vector<NodeId> Graph::assigns() const {
 }
 
 void Graph::forget_effect(NodeId id) {
+  is_compact_ = false;
   std::erase(effects_, id);
   assign_of_.clear();
 }
 
 void Graph::drop_assigns() {
+  is_compact_ = false;
   std::erase_if(effects_, [this](NodeId id) { return node(id).op->is(OpRole::update); });
   compact();
 }
@@ -210,6 +227,7 @@ NodeId Graph::add(Node node) {
   if (node.scope.empty()) node.scope = scope;
   if (node.origin.empty()) node.origin = origin;
   const NodeId id = size();
+  is_compact_ = false;
   if (node.placement == Placement::any) node.placement = placement;
   if (node.op->is(OpRole::source)) (node.op->is_kept ? parameters_ : inputs_).push_back(id);
   if (!node.name.empty()) named_.emplace(node.name.str(), id);
@@ -260,8 +278,13 @@ void Graph::move_into(Graph& inner) {
 void Graph::replace(Ref from, Ref to) { replace({{from, to}}); }
 
 void Graph::replace(const std::map<Ref, Ref>& replacements) {
-  if (replacements.empty()) return;
   Replacements replaced(replacements);
+  replace(replaced);
+}
+
+void Graph::replace(Replacements& replaced) {
+  if (replaced.empty()) return;
+  is_compact_ = false;
   for (Node& node : nodes_) {
     for (Ref& ref : node.inputs) ref = replaced.now(ref);
   }
@@ -269,42 +292,7 @@ void Graph::replace(const std::map<Ref, Ref>& replacements) {
   assign_of_.clear();
 }
 
-void Graph::compact(bool drop_inputs) {
-  // Nodes that are needed, from the last to the first: an input stands in front of its reader, unless a rewrite has put
-  // it behind.
-  std::vector<char> needed(nodes_.size(), 0);
-  const auto need = [&](NodeId id) { needed[static_cast<std::size_t>(id)] = 1; };
-  for (const Fetch& fetch : fetches_) need(fetch.ref.node);
-  for (NodeId id : effects_) need(id);
-  if (!drop_inputs) {
-    for (NodeId id : inputs_) need(id);
-    for (NodeId id : parameters_) need(id);
-  }
-  std::vector<NodeId> open;  // needed by one that stands in front of them, with all that they need
-  bool stands = true;        // nothing is to be dropped or moved
-  for (NodeId id = size() - 1; id >= 0; --id) {
-    if (!needed[static_cast<std::size_t>(id)]) {
-      stands = false;
-      continue;
-    }
-    for (const Ref& ref : node(id).inputs) {
-      if (ref.node >= id) stands = false;
-      if (ref.node > id && !needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
-      need(ref.node);
-    }
-  }
-  while (!open.empty()) {
-    const NodeId id = open.back();
-    open.pop_back();
-    for (const Ref& ref : node(id).inputs) {
-      if (!needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
-      need(ref.node);
-    }
-  }
-  // Most passes change nothing in most graphs.
-  const bool is_in_order = std::ranges::is_sorted(inputs_);
-  if (is_in_order && stands) return assign_of_.clear();
-
+std::vector<NodeId> Graph::order_of_needed(const std::vector<char>& needed, bool is_in_order) const {
   std::vector<NodeId> order;
   std::vector<char> state(nodes_.size(), 0);  // 0 new, 1 open, 2 done
   std::vector<std::pair<NodeId, std::size_t>> stack;
@@ -339,15 +327,65 @@ void Graph::compact(bool drop_inputs) {
   for (NodeId id = 0; id < size(); ++id) {
     if (needed[static_cast<std::size_t>(id)]) visit(id);
   }
+  return order;
+}
 
-  std::vector<NodeId> new_id(nodes_.size(), -1);
-  std::deque<Node> kept;
-  for (NodeId id : order) {
-    new_id[static_cast<std::size_t>(id)] = static_cast<NodeId>(kept.size());
-    kept.push_back(std::move(nodes_[static_cast<std::size_t>(id)]));
-    for (Ref& ref : kept.back().inputs) ref.node = new_id[static_cast<std::size_t>(ref.node)];
+void Graph::compact(bool drop_inputs) {
+  if (is_compact_ && !drop_inputs) return assign_of_.clear();
+  is_compact_ = true;
+  // Nodes that are needed, from the last to the first: an input stands in front of its reader, unless a rewrite has put
+  // it behind.
+  std::vector<char> needed(nodes_.size(), 0);
+  const auto need = [&](NodeId id) { needed[static_cast<std::size_t>(id)] = 1; };
+  for (const Fetch& fetch : fetches_) need(fetch.ref.node);
+  for (NodeId id : effects_) need(id);
+  if (!drop_inputs) {
+    for (NodeId id : inputs_) need(id);
+    for (NodeId id : parameters_) need(id);
   }
-  nodes_ = std::move(kept);
+  std::vector<NodeId> open;  // needed by one that stands in front of them, with all that they need
+  bool stands = true;        // nothing is to be dropped or moved
+  for (NodeId id = size() - 1; id >= 0; --id) {
+    if (!needed[static_cast<std::size_t>(id)]) {
+      stands = false;
+      continue;
+    }
+    for (const Ref& ref : node(id).inputs) {
+      if (ref.node >= id) stands = false;
+      if (ref.node > id && !needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
+      need(ref.node);
+    }
+  }
+  while (!open.empty()) {
+    const NodeId id = open.back();
+    open.pop_back();
+    for (const Ref& ref : node(id).inputs) {
+      if (!needed[static_cast<std::size_t>(ref.node)]) open.push_back(ref.node);
+      need(ref.node);
+    }
+  }
+  const bool is_in_order = std::ranges::is_sorted(inputs_);
+  if (is_in_order && stands) return assign_of_.clear();
+
+  const std::vector<NodeId> order = order_of_needed(needed, is_in_order);
+  std::vector<NodeId> new_id(nodes_.size(), -1);
+  for (std::size_t i = 0; i < order.size(); ++i) new_id[static_cast<std::size_t>(order[i])] = static_cast<NodeId>(i);
+  // Nodes keep their places in memory where they only move up.
+  if (!std::ranges::is_sorted(order)) {
+    std::vector<Node> moved;
+    moved.reserve(order.size());
+    for (const NodeId id : order) moved.push_back(std::move(nodes_[static_cast<std::size_t>(id)]));
+    std::ranges::move(moved, nodes_.begin());
+  } else {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const auto from = static_cast<std::size_t>(order[i]);
+      if (from != i) nodes_[i] = std::move(nodes_[from]);
+    }
+  }
+  nodes_.resize(order.size());
+  for (Node& node : nodes_) {
+    for (Ref& ref : node.inputs) ref.node = new_id[static_cast<std::size_t>(ref.node)];
+  }
   for (Fetch& fetch : fetches_) fetch.ref.node = new_id[static_cast<std::size_t>(fetch.ref.node)];
   for (auto& [name, id] : named_) id = new_id[static_cast<std::size_t>(id)];
   std::erase_if(named_, [](const auto& entry) { return entry.second < 0; });

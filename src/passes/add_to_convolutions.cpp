@@ -14,6 +14,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/formula_patterns.h"
+#include "passes/has_node.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -118,7 +119,9 @@ class ConvolutionAddition {
 
 void add_to_convolutions(Graph& graph, PassNotes& notes) {
   if (!notes.has_claims()) return;
-  for_each_graph(graph, [&](Graph& each) { ConvolutionAddition(each, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    if (has_convolution(each)) ConvolutionAddition(each, notes).run();
+  });
 }
 
 }  // namespace paoding

@@ -17,6 +17,7 @@
 #include "ops/control/bodies.h"
 #include "ops/control/branch.h"
 #include "paoding/op.h"
+#include "passes/has_node.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 
@@ -169,7 +170,8 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
     ScanTrimmer trimmer(graph, scan);
     trimmer.read(read);
     trimmer.keep_an_input();
-    if (trimmer.has_unused()) {
+    const bool is_trimmed = trimmer.has_unused();
+    if (is_trimmed) {
       std::map<Ref, Ref> moved;
       scan = trimmer.trim(&moved);
       std::set<Ref> now_read;
@@ -179,7 +181,11 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
       replaced->insert(moved.begin(), moved.end());
       read = std::move(now_read);
     }
-    drop_in(*graph.node(scan).bodies[0]);
+    Graph& body = *graph.node(scan).bodies[0];
+    // Nodes that nobody reads read no input that matters, so without loops and branches in the body nothing is new.
+    const bool may_need_less = is_trimmed || has_node(body, [](const Node& node) { return !node.bodies.empty(); });
+    drop_in(body);
+    if (!may_need_less) return scan;
     ScanTrimmer again(graph, scan);
     again.read(read);
     again.keep_an_input();

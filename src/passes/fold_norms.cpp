@@ -28,6 +28,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/formula_patterns.h"
+#include "passes/has_node.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -264,9 +265,13 @@ class SumsFromZero {
 }  // namespace
 
 void fold_norms(Graph& graph, PassNotes& notes) {
-  for_each_graph(graph, [&](Graph& each) { NormFolding(each, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    if (has_convolution(each)) NormFolding(each, notes).run();
+  });
   if (!notes.target().is_gpu()) return;
-  for_each_graph(graph, [&](Graph& each) { SumsFromZero(each, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    if (has_convolution(each)) SumsFromZero(each, notes).run();
+  });
 }
 
 }  // namespace paoding

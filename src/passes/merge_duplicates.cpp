@@ -6,7 +6,9 @@
 //            %4 = mul(%2, %3)
 //
 // Inputs and parameters are never equal, nor are nodes with bodies (comparing bodies costs more than such twins would).
-#include <unordered_map>
+#include <bit>
+#include <utility>
+#include <vector>
 
 #include "graph/equal_attrs.h"
 #include "paoding/op.h"
@@ -32,17 +34,21 @@ bool equal_nodes(const Node& a, const Node& b) {
 
 void merge_in(Graph& graph) {
   Rewriter rewriter(graph);
-  std::unordered_multimap<std::size_t, NodeId> seen;
+  // Open addressing, at most half full; -1: free.
+  std::vector<std::pair<std::size_t, NodeId>> seen(std::bit_ceil(2 * static_cast<std::size_t>(rewriter.first_new) + 2),
+                                                   {0, -1});
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
     if (!node.bodies.empty() || node.op->has_effect || node.op->is(OpRole::source)) continue;
     const std::size_t hash = hash_of(node);
-    NodeId twin = -1;
-    for (auto [it, end] = seen.equal_range(hash); it != end && twin < 0; ++it) {
-      if (equal_nodes(node, graph.node(it->second))) twin = it->second;
-    }
+    const auto is_twin = [&](const std::pair<std::size_t, NodeId>& other) {
+      return other.first == hash && equal_nodes(node, graph.node(other.second));
+    };
+    std::size_t at = hash & (seen.size() - 1);
+    while (seen[at].second >= 0 && !is_twin(seen[at])) at = (at + 1) & (seen.size() - 1);
+    const NodeId twin = seen[at].second;
     if (twin < 0) {
-      seen.emplace(hash, id);
+      seen[at] = {hash, id};
       continue;
     }
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {

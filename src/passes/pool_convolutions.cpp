@@ -23,7 +23,9 @@
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
 #include "passes/formula_patterns.h"
+#include "passes/has_node.h"
 #include "passes/pass.h"
+#include "passes/readers.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
@@ -33,12 +35,10 @@ using Ints = std::vector<std::int64_t>;
 
 class ConvolutionPooling {
  public:
-  ConvolutionPooling(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), rewriter_(graph) {}
+  ConvolutionPooling(Graph& graph, PassNotes& notes)
+      : graph_(graph), notes_(notes), rewriter_(graph), readers_(graph) {}
 
   void run() {
-    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      for (const Ref& ref : graph_.node(id).inputs) users_[ref].push_back(id);
-    }
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.push_back(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       const OpDef& op = *rewriter_.enter(id).op;
@@ -64,10 +64,7 @@ class ConvolutionPooling {
     return ref == value || (is_in_f32 && node(ref).inputs[0] == value);
   }
   bool is_fetched(Ref ref) const { return std::find(fetched_.begin(), fetched_.end(), ref) != fetched_.end(); }
-  std::span<const NodeId> users(Ref ref) const {
-    const auto found = users_.find(ref);
-    return found == users_.end() ? std::span<const NodeId>() : std::span<const NodeId>(found->second);
-  }
+  std::span<const NodeId> users(Ref ref) const { return readers_.of(ref); }
 
   /// The node, if a kernel claims it.
   Values claimed(const char* op, std::initializer_list<Value> inputs, const Attrs& attrs) {
@@ -194,7 +191,7 @@ class ConvolutionPooling {
   Graph& graph_;
   PassNotes& notes_;
   Rewriter rewriter_;
-  std::map<Ref, std::vector<NodeId>> users_;
+  const Readers readers_;
   std::vector<Ref> fetched_;
   int pools_ = 0, gradients_ = 0;
 };
@@ -203,7 +200,9 @@ class ConvolutionPooling {
 
 void pool_convolutions(Graph& graph, PassNotes& notes) {
   if (!notes.has_claims()) return;
-  for_each_graph(graph, [&](Graph& each) { ConvolutionPooling(each, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    if (has_convolution(each)) ConvolutionPooling(each, notes).run();
+  });
 }
 
 }  // namespace paoding

@@ -20,7 +20,9 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/formula_patterns.h"
+#include "passes/has_node.h"
 #include "passes/pass.h"
+#include "passes/readers.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
@@ -31,12 +33,9 @@ constexpr std::int64_t kLeastOfNumber = 64;  // elements of the image for one of
 
 class MaskRematerialization {
  public:
-  explicit MaskRematerialization(Graph& graph) : graph_(graph), rewriter_(graph) {}
+  explicit MaskRematerialization(Graph& graph) : graph_(graph), rewriter_(graph), readers_(graph) {}
 
   int run() {
-    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
-      for (const Ref& ref : graph_.node(id).inputs) users_[ref].push_back(id);
-    }
     for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       if (is_choice(rewriter_.enter(id))) rematerialize(id);
@@ -50,10 +49,7 @@ class MaskRematerialization {
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
   bool is_formula(Ref ref) const { return node(ref).op->kind == OpKind::formula; }
   std::int64_t elements(Ref ref) const { return graph_.type(ref).shape.elements(); }
-  std::span<const NodeId> users(Ref ref) const {
-    const auto found = users_.find(ref);
-    return found == users_.end() ? std::span<const NodeId>() : std::span<const NodeId>(found->second);
-  }
+  std::span<const NodeId> users(Ref ref) const { return readers_.of(ref); }
 
   Ref relu_argument(Ref ref) const {
     while (node(ref).op->conversion != Conversion::none) ref = node(ref).inputs[0];
@@ -148,7 +144,7 @@ class MaskRematerialization {
 
   Graph& graph_;
   Rewriter rewriter_;
-  std::map<Ref, std::vector<NodeId>> users_;
+  const Readers readers_;
   std::set<Ref> fetched_;
   std::multimap<NodeId, std::pair<std::size_t, Ref>>
       moved_;  // of users: the input that is replaced, and by which value
@@ -160,7 +156,9 @@ class MaskRematerialization {
 
 void rematerialize_masks(Graph& graph, PassNotes& notes) {
   int rematerialized = 0;
-  for_each_graph(graph, [&](Graph& each) { rematerialized += MaskRematerialization(each).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    if (has_node(each, is_choice)) rematerialized += MaskRematerialization(each).run();
+  });
   if (rematerialized > 0)
     notes.add(fmt::format("{} masked gradients are made again where they are read", rematerialized));
 }

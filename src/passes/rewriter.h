@@ -25,8 +25,10 @@ class Rewriter {
   /// Brings the inputs of `id` up to date and makes new nodes take its scope and origin.
   const Node& enter(NodeId id) {
     poll_();
-    Node& node = graph.mutable_node(id);
-    for (Ref& ref : node.inputs) ref = now(ref);
+    if (!replaced_.empty()) {
+      for (Ref& ref : graph.mutable_node(id).inputs) ref = now(ref);
+    }
+    const Node& node = graph.node(id);
     graph.scope = node.scope;
     graph.origin = node.origin;
     graph.placement = node.placement;
@@ -41,7 +43,7 @@ class Rewriter {
   /// Applies the replacements and compacts.
   void finish() {
     names_.reset();
-    graph.replace(replaced_.all());
+    graph.replace(replaced_);
     graph.compact();
   }
 

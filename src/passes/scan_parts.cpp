@@ -2,7 +2,6 @@
 #include "passes/scan_parts.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
 #include "graph/keep_names.h"
@@ -34,13 +33,17 @@ ScanParts::ScanParts(Graph& outer, NodeId id)
   }
   for (int i = 0; i < view.sequences; ++i) sequences.push_back(argument(view.first_sequence() + i));
   for (int i = 0; i < view.constants; ++i) constants.push_back(argument(view.first_constant() + i));
-  for (const Argument& each : sequences) sequence_of_.try_emplace(each.outer, each.input);
-  for (const Argument& each : constants) constant_of_.try_emplace(each.outer, each.input);
   for (int i = 0; i < view.outputs; ++i) {
     const Graph::Fetch& fetch = body.fetches()[static_cast<std::size_t>(view.carries + i)];
     outputs.push_back({fetch.ref, {id, view.carries + i}, fetch.name});
-    index_of_.try_emplace(fetch.ref, outputs.size() - 1);
   }
+}
+
+void ScanParts::index_arguments() {
+  if (are_arguments_indexed_) return;
+  are_arguments_indexed_ = true;
+  for (const Argument& each : sequences) sequence_of_.try_emplace(each.outer, each.input);
+  for (const Argument& each : constants) constant_of_.try_emplace(each.outer, each.input);
 }
 
 Ref ScanParts::new_input(std::string_view kind, const Type& type) {
@@ -48,6 +51,7 @@ Ref ScanParts::new_input(std::string_view kind, const Type& type) {
 }
 
 Ref ScanParts::add_sequence(Ref outer) {
+  index_arguments();
   const auto [it, is_new] = sequence_of_.try_emplace(outer);
   if (!is_new) return it->second;
   const Type& type = graph.type(outer);
@@ -57,6 +61,7 @@ Ref ScanParts::add_sequence(Ref outer) {
 }
 
 Ref ScanParts::add_constant(Ref outer) {
+  index_arguments();
   const auto [it, is_new] = constant_of_.try_emplace(outer);
   if (!is_new) return it->second;
   const Type& type = graph.type(outer);
@@ -102,10 +107,11 @@ const ScanParts::Output* ScanParts::output_stacked_as(Ref stacked) const {
 NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   if (carries.empty() && outputs.empty()) return scan;  // all has moved out of the loop: the old node goes unread
   // Finds the nodes of the body that the carries and outputs need.
-  std::set<NodeId> needed;
+  std::vector<char> needed(static_cast<std::size_t>(body.size()), 0);
   std::vector<NodeId> open;
+  const auto is_needed = [&](Ref ref) -> char& { return needed[static_cast<std::size_t>(ref.node)]; };
   const auto need = [&](Ref ref) {
-    if (needed.insert(ref.node).second) open.push_back(ref.node);
+    if (!is_needed(ref)) is_needed(ref) = 1, open.push_back(ref.node);
   };
   for (const Carry& carry : carries) need(carry.next), need(carry.input);
   for (const Output& output : outputs) need(output.value);
@@ -116,14 +122,15 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
     for (const Ref& ref : body.node(id).inputs) need(ref);
   }
   const auto drop_unread = [&](std::vector<Argument>* arguments) {
-    std::erase_if(*arguments, [&](const Argument& argument) { return !needed.contains(argument.input.node); });
+    std::erase_if(*arguments, [&](const Argument& argument) { return !is_needed(argument.input); });
   };
   // A scan has at least one input, even when nothing that it stacks depends on any.
-  const auto is_read = [&](const Argument& argument) { return needed.contains(argument.input.node); };
+  const auto is_read = [&](const Argument& argument) { return is_needed(argument.input) != 0; };
   if (carries.empty() && std::none_of(sequences.begin(), sequences.end(), is_read) &&
       std::none_of(constants.begin(), constants.end(), is_read)) {
     if (sequences.empty() && constants.empty()) add_constant(graph.node(scan).inputs[0]);
-    needed.insert((sequences.empty() ? constants : sequences)[0].input.node);
+    needed.resize(static_cast<std::size_t>(body.size()), 0);
+    is_needed((sequences.empty() ? constants : sequences)[0].input) = 1;
   }
   drop_unread(&sequences);
   drop_unread(&constants);
@@ -131,21 +138,20 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   // The new body: inputs in positional order, then the needed nodes in an order that stands. Nodes that a pass
   // appended may stand after their users, so the order is found anew.
   auto made = std::make_shared<Graph>();
-  std::map<Ref, Ref> inside;
-  std::vector<Ref> outer_inputs;
-  const auto add_input = [&](Ref outer, Ref old) {
+  std::vector<NodeId> inside(static_cast<std::size_t>(body.size()), -1);  // by the old node
+  const auto add_input = [&](Ref old) {
     const Node& node = body.node(old.node);
     const Value value = made->input(node.name.str(), node.types[0].dtype, node.types[0].shape);
-    inside[old] = value.ref();
-    outer_inputs.push_back(outer);
+    inside[static_cast<std::size_t>(old.node)] = value.ref().node;
   };
-  for (const Carry& carry : carries) add_input(carry.initial, carry.input);
-  for (const Argument& argument : sequences) add_input(argument.outer, argument.input);
-  for (const Argument& argument : constants) add_input(argument.outer, argument.input);
+  for (const Carry& carry : carries) add_input(carry.input);
+  for (const Argument& argument : sequences) add_input(argument.input);
+  for (const Argument& argument : constants) add_input(argument.input);
   std::vector<std::pair<NodeId, std::size_t>> stack;
-  const auto is_done = [&](NodeId id) { return inside.contains({id, 0}); };
-  for (NodeId root : needed) {
-    if (is_done(root)) continue;
+  const auto is_done = [&](NodeId id) { return inside[static_cast<std::size_t>(id)] >= 0; };
+  const auto now = [&](Ref ref) { return Ref{inside[static_cast<std::size_t>(ref.node)], ref.output}; };
+  for (NodeId root = 0; root < body.size(); ++root) {
+    if (!needed[static_cast<std::size_t>(root)] || is_done(root)) continue;
     stack.emplace_back(root, 0);
     while (!stack.empty()) {
       auto& [id, next] = stack.back();
@@ -158,18 +164,17 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
       if (!is_done(id)) {
         PD_ASSERT(!node.op->is(OpRole::source), "a body input that is no argument of the scan");
         Node copy = node;
-        for (Ref& ref : copy.inputs) ref = inside.at(ref);
-        const NodeId copied = made->add(std::move(copy));
-        for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) inside[{id, k}] = {copied, k};
+        for (Ref& ref : copy.inputs) ref = now(ref);
+        inside[static_cast<std::size_t>(id)] = made->add(std::move(copy));
       }
       stack.pop_back();
     }
   }
   for (std::size_t i = 0; i < carries.size(); ++i) {
-    made->fetch(fmt::format("next{}", i), made->value(inside.at(carries[i].next)));
+    made->fetch(fmt::format("next{}", i), made->value(now(carries[i].next)));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    made->fetch(fmt::format("out{}", i), made->value(inside.at(outputs[i].value)));
+    made->fetch(fmt::format("out{}", i), made->value(now(outputs[i].value)));
   }
 
   const Node& old = graph.node(scan);
@@ -194,12 +199,14 @@ void for_each_scan(Graph& graph, const std::function<void(NodeId, std::map<Ref, 
   const NodeId size = graph.size();
   for (NodeId id = 0; id < size; ++id) {
     if (!graph.node(id).op->is_scan()) continue;
-    for (Ref& ref : graph.mutable_node(id).inputs) ref = replaced.now(ref);
+    if (!replaced.empty()) {
+      for (Ref& ref : graph.mutable_node(id).inputs) ref = replaced.now(ref);
+    }
     std::map<Ref, Ref> made;
     edit(id, &made);
     for (const auto& [from, to] : made) replaced.add(from, to);
   }
-  graph.replace(replaced.all());
+  graph.replace(replaced);
   graph.compact();
 }
 

@@ -63,6 +63,9 @@ struct ScanParts {
   bool is_reverse;
 
  private:
+  void index_arguments();
+
+  bool are_arguments_indexed_ = false;
   std::map<Ref, Ref> sequence_of_, constant_of_;  // by the outer value
   std::map<Ref, std::size_t> index_of_;           // of an output, by the inside value
   std::size_t indexed_ = 0;                       // outputs that were there when it was brought up to date

@@ -21,11 +21,20 @@ class Places {
   explicit Places(const std::vector<Launch>& launches) {
     std::size_t operands = 0;
     for (const Launch& launch : launches) operands += launch.addresses.size();
+    std::unordered_map<const Step*, std::size_t> bytes_of;
     std::unordered_map<std::pair<int, std::int64_t>, std::uint32_t, Hash> numbers;
     of_.reserve(operands);
     first_.reserve(launches.size());
     for (const Launch& launch : launches) {
       first_.push_back(of_.size());
+      first_bytes_.push_back(0);
+      if (is_run(launch)) {
+        const auto [found, is_new] = bytes_of.try_emplace(launch.step, bytes_.size());
+        first_bytes_.back() = found->second;
+        for (std::size_t k = 0; is_new && k < launch.step->operands.size(); ++k) {
+          bytes_.push_back(size_bytes(launch.step->operands[k].layout.type));
+        }
+      }
       for (const auto& address : launch.addresses) {
         of_.push_back(numbers.try_emplace(address, static_cast<std::uint32_t>(numbers.size())).first->second);
       }
@@ -33,6 +42,8 @@ class Places {
     count_ = numbers.size();
   }
   std::uint32_t of(std::size_t launch, std::size_t operand) const { return of_[first_[launch] + operand]; }
+  // Of an operand of a launch that is a run.
+  std::int64_t bytes(std::size_t launch, std::size_t operand) const { return bytes_[first_bytes_[launch] + operand]; }
   std::size_t count() const { return count_; }
 
  private:
@@ -43,7 +54,8 @@ class Places {
     }
   };
   std::vector<std::uint32_t> of_;
-  std::vector<std::size_t> first_;
+  std::vector<std::size_t> first_, first_bytes_;  // by launch
+  std::vector<std::int64_t> bytes_;               // of the operands of every step
   std::size_t count_ = 0;
 };
 
@@ -82,12 +94,10 @@ class Touches {
 };
 
 // Bytes that a run touches, memory that is touched twice counted twice.
-std::int64_t most_touched(const std::vector<Launch>& launches) {
+std::int64_t most_touched(const std::vector<Launch>& launches, const Places& places) {
   std::int64_t bytes = 0;
-  for (const Launch& launch : launches) {
-    for (std::size_t k = 0; is_run(launch) && k < launch.addresses.size(); ++k) {
-      bytes += size_bytes(launch.step->operands[k].layout.type);
-    }
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    for (std::size_t k = 0; is_run(launches[i]) && k < launches[i].addresses.size(); ++k) bytes += places.bytes(i, k);
   }
   return bytes;
 }
@@ -112,7 +122,8 @@ bool reads(const Step& step, int slot) {
 
 std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& launches, std::int64_t cache_bytes) {
   std::map<const Step*, std::vector<bool>> far;
-  if (most_touched(launches) <= cache_bytes) return far;
+  const Places places(launches);
+  if (most_touched(launches, places) <= cache_bytes) return far;
   // Results that nobody has touched since they were written.
   struct Written {
     const Step* step;
@@ -120,7 +131,6 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
   };
   std::unordered_map<int, Written> waiting;  // by slot
   const std::vector<bool> turns = those_that_turn(launches);
-  const Places places(launches);
   Touches touches(2 * launches.size(), places.count());
   for (std::size_t moment = 0; moment < 2 * launches.size(); ++moment) {
     const bool is_first_run = moment < launches.size();
@@ -136,7 +146,7 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
       waiting.erase(written);
     }
     for (std::size_t k = 0; k < step.operands.size(); ++k) {
-      touches.touch(places.of(moment % launches.size(), k), size_bytes(step.operands[k].layout.type), moment);
+      touches.touch(places.of(moment % launches.size(), k), places.bytes(moment % launches.size(), k), moment);
     }
     if (!is_first_run || step.kind != Step::Kind::group) continue;
     std::vector<bool>& results = far.try_emplace(&step, step.operands.size() - step.reads, true).first->second;

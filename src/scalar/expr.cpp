@@ -66,13 +66,30 @@ bool simplify(Prim prim, std::span<const Scalar> args, Scalar* result) {
 }  // namespace
 
 std::int32_t Expr::add(const ExprNode& node) {
-  const std::size_t hash = hash_of(node);
-  for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
-    if (same((*this)[it->second], node)) return it->second;
+  constexpr std::size_t kFew = 12;  // are looked through
+  if (nodes_.size() < kFew) {
+    for (std::int32_t i = 0; i < size(); ++i) {
+      if (same((*this)[i], node)) return i;
+    }
+    nodes_.push_back(node);
+    return size() - 1;
   }
-  nodes_.push_back(node);
-  by_hash_.emplace(hash, size() - 1);
-  return size() - 1;
+  const auto place_of = [this](const ExprNode& of) {
+    const std::size_t mask = table_.size() - 1;
+    std::size_t at = hash_of(of) & mask;
+    while (table_[at] >= 0 && !same((*this)[table_[at]], of)) at = (at + 1) & mask;
+    return at;
+  };
+  if (2 * (nodes_.size() + 1) > table_.size()) {
+    table_.assign(std::bit_ceil(4 * nodes_.size()), -1);
+    for (std::int32_t i = 0; i < size(); ++i) table_[place_of((*this)[i])] = i;
+  }
+  const std::size_t at = place_of(node);
+  if (table_[at] < 0) {
+    nodes_.push_back(node);
+    table_[at] = size() - 1;
+  }
+  return table_[at];
 }
 
 DType Scalar::dtype() const {

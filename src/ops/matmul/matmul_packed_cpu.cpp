@@ -4,6 +4,9 @@
 // oneDNN 2.6.3, one core with AVX-512 and AMX, M = 64, K = 512, N = 1024: f32 473 us plain, 397 packed, 151 to pack;
 // bf16 75, 34 and 100.)
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "base/product.h"
@@ -22,12 +25,13 @@ using Dims = std::vector<std::int64_t>;
 struct PackedShape {
   DType dtype;
   std::int64_t rows, inner, columns;
+  friend auto operator<=>(const PackedShape&, const PackedShape&) = default;
 };
 
 bool has_onednn(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
-// The layout that oneDNN wants; throws dnnl::error where it has no such product at all.
-dnnl::memory::desc packed_desc(const PackedShape& shape) {
+// What oneDNN answers; throws dnnl::error where it has no such product at all.
+dnnl::memory::desc asked_packed_desc(const PackedShape& shape) {
   const SerialScope serial(
       is_serial_product(capped_product({shape.rows, shape.inner, shape.columns})));  // as the product will run
   const auto plain = [&](std::int64_t rows, std::int64_t columns) {
@@ -39,6 +43,24 @@ dnnl::memory::desc packed_desc(const PackedShape& shape) {
   return dnnl::matmul::primitive_desc({plain(shape.rows, shape.inner), any, plain(shape.rows, shape.columns)}, attr,
                                       onednn_engine())
       .weights_desc();
+}
+
+// The layout that oneDNN wants. It is asked once: passes, planner and kernels need it for every product of a layer, and
+// again for every size that a program is bound to.
+dnnl::memory::desc packed_desc(const PackedShape& shape) {
+  constexpr std::size_t kMostKept = 1024;
+  static std::mutex mutex;
+  static std::map<std::pair<PackedShape, int>, dnnl::memory::desc> known;
+  const std::pair key(shape, max_threads());
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) return found->second;
+  }
+  const dnnl::memory::desc asked = asked_packed_desc(shape);
+  const std::lock_guard lock(mutex);
+  if (known.size() >= kMostKept) known.clear();
+  known.emplace(key, asked);
+  return asked;
 }
 
 // The product's operands, densely; packed ones are read in blocks.

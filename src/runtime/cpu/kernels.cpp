@@ -26,9 +26,7 @@ void CpuKernels::prepare(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     CancelScope::poll();
     for (const auto* body : step.bodies()) prepare(*body);
-    if (step.kind == Step::Kind::group) {
-      groups_.emplace(&step, scheduled(step, 0));
-    } else if (step.kind == Step::Kind::kernel) {
+    if (step.kind == Step::Kind::kernel) {
       auto kernel = prepare_kernel(*step.decision, *step.kernel, step.call, Device::cpu(), &cost_.notes);
       if (const std::int64_t bytes = kernel->scratch_bytes(); bytes > scratch_.size_bytes()) {
         scratch_ = Tensor(DType::u8, Shape{bytes});
@@ -39,10 +37,14 @@ void CpuKernels::prepare(const std::vector<Step>& steps) {
   }
 }
 
+const CpuGroupKernel& CpuKernels::group(const Step* step) {
+  const auto found = groups_.find(step);
+  return found != groups_.end() ? found->second : groups_.emplace(step, scheduled(*step, 0)).first->second;
+}
+
 CpuGroupKernel CpuKernels::scheduled(const Step& step, int threads) const {
   const auto far = far_.find(&step);
-  return CpuGroupKernel(canonical(step.group), threads, sharing_of(step),
-                        far == far_.end() ? std::vector<bool>() : far->second);
+  return CpuGroupKernel(step.group, threads, sharing_of(step), far == far_.end() ? std::vector<bool>() : far->second);
 }
 
 const CpuGroupBatch& CpuKernels::add_batch(const std::vector<const Step*>& steps,
@@ -73,8 +75,11 @@ const CpuGroupKernel& CpuKernels::batch_kernel(const Step* step, int threads) {
 }
 
 std::string CpuKernels::name_of(const Step& step) const {
-  if (const auto group = groups_.find(&step); group != groups_.end()) {
-    return group->second.has_machine_code() ? "machine code" : "routines";
+  const auto name = [](const CpuGroupKernel& group) { return group.has_machine_code() ? "machine code" : "routines"; };
+  if (const auto group = groups_.find(&step); group != groups_.end()) return name(group->second);
+  if (const auto group = batch_kernels_.lower_bound({&step, 0});
+      group != batch_kernels_.end() && group->first.first == &step) {
+    return name(group->second);
   }
   const auto kernel = kernels_.find(&step);
   return kernel == kernels_.end() ? "" : kernel->second->made_by->name;

@@ -23,10 +23,11 @@ class CpuKernels {
   /// Per group step, which of its results are stored past the caches (runtime/reuse.h).
   using Far = std::map<const Step*, std::vector<bool>>;
 
-  /// Prepares the groups and kernel ops of `plan`, which must outlive it.
+  /// Prepares the kernel ops of `plan`, which must outlive it. Groups are prepared when they are asked for: a group
+  /// that is in a batch alone needs no kernel of its own.
   explicit CpuKernels(const Plan& plan, Far far = {});
 
-  const CpuGroupKernel& group(const Step* step) const { return groups_.at(step); }
+  const CpuGroupKernel& group(const Step* step);
   const PreparedKernel& kernel(const Step* step) const { return *kernels_.at(step); }
   /// Groups that do not depend on each other, in one parallel region; `operands`: of each step, where they are when the
   /// batch runs.

@@ -39,7 +39,7 @@ class PlacedCpuPlan : public PlacedPlan {
     DType index = DType::i32;
   };
 
-  Start alone(const LaunchEntry& entry) const {
+  Start alone(const LaunchEntry& entry) {
     const Launch& launch = schedule().launches[entry.launch];
     Start start;
     if (entry.kind == Kind::host_choice) {
