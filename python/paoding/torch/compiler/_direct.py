@@ -27,14 +27,18 @@ def direct_call(graph: fx.Graph) -> Callable[[list[Any]], Sequence[Tensor]] | No
         return None
     if not all(each in places for each in call.args):
         return None
-    picks = [each.args[1] for each in results if isinstance(each, fx.Node) and each.args and each.args[0] is call]
+    picks: list[Any] = [each.args[1] for each in results if isinstance(each, fx.Node) and each.args and each.args[0] is call]
     if len(picks) != len(results):
         return None
     order = [places[each] for each in call.args]
+    in_order = operator.itemgetter(*order) if len(order) > 1 else None
     takes_all, gives_all = order == list(range(len(places))), picks == list(range(len(region.results)))
 
     def run(inputs: list[Any]) -> Sequence[Tensor]:
-        given = inputs[:] if takes_all else [inputs[i] for i in order]
+        if takes_all:
+            given = inputs[:]
+        else:
+            given = [inputs[i] for i in order] if in_order is None else [*in_order(inputs)]
         inputs.clear()
         made = region.of(given)
         return made if gives_all else [made[i] for i in picks]
