@@ -53,6 +53,7 @@ void add_profile(CLI::App& app, Commands* commands);
 void add_report(CLI::App& app, Commands* commands);
 void add_diff(CLI::App& app, Commands* commands);
 void add_verify(CLI::App& app, Commands* commands);
+void add_compare(CLI::App& app, Commands* commands);
 
 /// Checks that an option is a whole number from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);

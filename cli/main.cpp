@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   add_serve(app, &commands);
   add_fetch(app, &commands);
   add_run(app, &commands);
+  add_compare(app, &commands);
   add_dump(app, &commands);
   add_ops(app, &commands);
   add_doctor(app, &commands);

@@ -92,7 +92,7 @@ void make_reductions(const RanksBench& bench, Work* work) {
   work->items = bench.bytes;
 }
 
-double microseconds_since(RanksClock::time_point start) {
+double ranks_microseconds_since(RanksClock::time_point start) {
   return std::chrono::duration<double, std::micro>(RanksClock::now() - start).count();
 }
 
@@ -126,7 +126,7 @@ int measure(const RanksBench& bench, const std::optional<RankPlace>& place) {
     const auto start = RanksClock::now();
     for (std::int64_t i = 0; i < runs; ++i) program.run();
     program.wait();
-    return microseconds_since(start) / static_cast<double>(runs);
+    return ranks_microseconds_since(start) / static_cast<double>(runs);
   };
   for (int i = 0; i < kWarm; ++i) timed(1);
   std::vector<double> waited, in_a_row;

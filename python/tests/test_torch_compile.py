@@ -755,3 +755,24 @@ def test_numbers_of_the_cpu_are_made_where_ops_read_them():
     assert made.meta['val'].device == device and made.meta['val'].shape == ()
     assert here.args[0] is copy and copy.args[0] is number
     module.graph.lint()
+
+
+def test_a_graph_that_is_one_region_is_called_with_inputs_of_any_order_and_repeated_results():
+    w, u, unused = torch.randn(6, 6), torch.randn(6, 6), torch.randn(2)
+    first = torch.compile(lambda u, unused, x, w: (torch.tanh((x @ w).relu() @ u), (x @ w).relu()), backend='paoding')
+    for rows in (3, 3, 5):
+        x = torch.randn(rows, 6)
+        y = (x @ w).relu()
+        same(first(u, unused, x, w), (torch.tanh(y @ u), y), 1e-5)
+    twice = torch.compile(lambda x, w: (lambda y: (y, x, y))((x @ w).relu().tanh()), backend='paoding')
+    y, same_x, again = twice(x, w)
+    assert same_x is x or same_x.data_ptr() == x.data_ptr()
+    same((y, again), ((x @ w).relu().tanh(),) * 2, 1e-5)
+
+
+def test_inputs_that_begin_between_kernels_vectors_are_read_in_any_turn():
+    compiled, w = torch.compile(lambda x, w: ((x @ w).relu() * 2).tanh(), backend='paoding'), torch.randn(8, 8)
+    memory = torch.randn(200)
+    turns = [memory[:32].view(4, 8), memory[1:33].view(4, 8), memory[:32].view(4, 8), memory[3:35].view(4, 8)]
+    for x in [*turns, *turns]:
+        same(compiled(x, w), ((x @ w).relu() * 2).tanh(), 1e-5)

@@ -10,6 +10,7 @@ lerp = paoding.torch.function(graph)                    # a graph, with its grad
 fast = torch.compile(model, backend='paoding')          # any model; what does not fit stays PyTorch's
 print(paoding.torch.explain(model, x))                  # and why
 paoding.torch.export(model, (x,), 'model.pd')           # a file that runs without Python
+print(paoding.torch.compare(model, (x,)))                # the first op whose result is not PyTorch's
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ._modules import GRU, LSTM, RNN
 if TYPE_CHECKING:
     import torch
 
-    from .compiler import Explanation, Exported
+    from .compiler import Comparison, Explanation, Exported
 
-__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'explain', 'export', 'function', 'restore', 'synchronize']
+__all__ = ['GRU', 'LSTM', 'RNN', 'Report', 'accelerate', 'compare', 'explain', 'export', 'function', 'restore', 'synchronize']
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
@@ -77,4 +78,30 @@ def export(
         entry=entry,
         batch=batch,
         check=check,
+    )
+
+
+def compare(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | None = None,
+    tolerance: float | None = None,
+    device: str = 'cpu',
+    precision: str = 'f32',
+) -> Comparison:
+    """Runs a model, as model(*args, **kwargs) calls it, by PyTorch's ops and as the graph that export() would write of it, and
+    holds the values of all nodes against each other, in their order: `first` of what comes back is the first that differs,
+    with the op, the line of yours that called it, the layer, and both values.
+
+    Values differ that are further apart than `tolerance`, relative to the largest number of PyTorch's (else f64 1e-9, f32 1e-3,
+    f16 2e-2, bf16 6e-2, of `precision` where that is 'bf16' or 'f16'); integers and bools that are not equal. `path` is a file
+    that export() wrote: its weights are taken in place of the model's. `device` is where the graph runs.
+
+    Errors: as of export(), and (argument) a tolerance below 0, a file that has not the model's weights."""
+    from .compiler import compare as of_compiler
+
+    return of_compiler(
+        model, args, kwargs=kwargs, path=path, tolerance=tolerance, device=device, precision=precision
     )

@@ -17,6 +17,7 @@ from ...errors import UnsupportedError
 from . import _all_ops as _all_ops  # fills the table
 from ._constants import make_numbers_on
 from ._convert import device_of, is_view, verdicts
+from ._direct import direct_call
 from ._explain import GraphReport, Listener, left_of
 from ._halves import halves_of, split
 from ._partition import Parts, written_too_early
@@ -119,6 +120,9 @@ def _refuse(left: Sequence[Any]) -> None:
 
 def _as_boxed(gm: fx.GraphModule, graph: fx.Graph) -> Callable[..., Any]:
     """The graph's own code, which takes its inputs out of a list, so that they may end before it does."""
+    direct = direct_call(graph)
+    if direct is not None:
+        return direct
     boxed = getattr(fx.graph, '_BoxedCodeGen', None)
     if boxed is None:
         from torch._functorch._aot_autograd.utils import make_boxed_func

@@ -22,6 +22,7 @@ def _new_slowly(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dty
     return torch.empty_strided(size, stride, dtype=dtype)
 
 
+_address_of = torch._C.TensorBase.data_ptr
 _new_on_cpu = getattr(torch._C._dynamo.guards, '_empty_strided_cpu', _new_slowly)
 
 
@@ -63,6 +64,7 @@ class Bound:
         self._stretched = [i for i, (layout, _) in enumerate(self._results) if layout.stretched]
         self._has_seed, self._has_layers = has_seed, has_layers
         self._is_on_cpu = self._device.type == 'cpu'
+        self._aligned: list[int] = []  # the addresses of the last call, where all were as kernels read them
         self._mask = 63 if self._is_on_cpu else 255
         self._free: list[_Placed] = []
         self._on_gpu: Kernels[_Placed] = Kernels(16)
@@ -96,13 +98,9 @@ class Bound:
         return made
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        addresses = [each.data_ptr() for each in tensors]
-        mask = self._mask
-        for i, each in enumerate(addresses):
-            if each & mask:
-                layout = self.layouts[i]
-                tensors[i] = tensors[i].as_strided(layout.held, plain_stride(layout.held)).clone()
-                addresses[i] = tensors[i].data_ptr()
+        addresses = [*map(_address_of, tensors)]
+        if addresses != self._aligned:  # those of hundreds of weights seldom change, and comparing takes less than a look
+            self._aligned = [] if self._align(tensors, addresses) else addresses[:]
         if self._has_seed:
             seed = torch.empty((), dtype=torch.int64, device=self._device).random_(0, 1 << 48)
             addresses.append(seed.data_ptr())
@@ -112,6 +110,16 @@ class Bound:
             layout = self._results[i][0]
             results[i] = results[i].as_strided(layout.size, layout.stride)
         return results
+
+    def _align(self, tensors: list[Tensor], addresses: list[int]) -> bool:
+        """Copies those that begin where kernels cannot read them. Whether there were some."""
+        mask, any_was = self._mask, False
+        for i, each in enumerate(addresses):
+            if each & mask:
+                layout, any_was = self.layouts[i], True
+                tensors[i] = tensors[i].as_strided(layout.held, plain_stride(layout.held)).clone()
+                addresses[i] = tensors[i].data_ptr()
+        return any_was
 
     def _run_on_cpu(self, addresses: list[int]) -> list[Tensor]:
         results = [_new_on_cpu(size, stride, dtype) for size, stride, dtype in self.shapes]

@@ -24,7 +24,8 @@ from ._settings import decompositions
 from ._sized_text import NotExpressible, sized_text, without_identities
 from ._traced_program import TracedProgram
 
-_TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 6e-2}
+# By dtype, relative to the largest number of a result: what rounding may do.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +67,10 @@ def export(
 ) -> Exported:
     """paoding.torch.export, which says what it does."""
     begin = time.perf_counter()
-    if isinstance(args, Tensor):
-        raise ArgumentError('export: args is a tensor, needed is the tuple of what the model is called with: (tensor,)')
-    if not isinstance(model, torch.nn.Module):
-        raise ArgumentError(f'export: model is of type {type(model).__name__}, needed is a torch.nn.Module')
-    training = next((name for name, each in model.named_modules() if each.training), None)
-    if training is not None:
-        raise ArgumentError(
-            f"export: {repr(training) if training else 'the model'} is in training mode; call model.eval() first, so that "
-            'dropout is left out and batch norm uses its statistics'
-        )
+    check_call('export', model, args)
     given, more = tuple(args), dict(kwargs or {})
     sizes = NamedSizes.of(model, given, more, dynamic_shapes)
-    traced = TracedProgram(_traced(model, given, more, sizes), sizes, results)
+    traced = TracedProgram(program_of('export', model, given, more, sizes), sizes, results)
     text, sizes = _text_of(traced, sizes)
     graphs = {entry: GraphText(text)}
     notes = {'made of': f'{type(model).__module__}.{type(model).__qualname__} by PyTorch {torch.__version__}'}
@@ -95,7 +87,24 @@ def export(
     )
 
 
-def _traced(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: NamedSizes) -> Any:
+def check_call(what: str, model: Any, args: Any) -> None:
+    """ArgumentError, begun with `what`, where it is no model in evaluation mode with its arguments."""
+    if isinstance(args, Tensor):
+        raise ArgumentError(f'{what}: args is a tensor, needed is the tuple of what the model is called with: (tensor,)')
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f'{what}: model is of type {type(model).__name__}, needed is a torch.nn.Module')
+    training = next((name for name, each in model.named_modules() if each.training), None)
+    if training is not None:
+        raise ArgumentError(
+            f"{what}: {repr(training) if training else 'the model'} is in training mode; call model.eval() first, so that "
+            'dropout is left out and batch norm uses its statistics'
+        )
+
+
+def program_of(
+    what: str, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: NamedSizes
+) -> Any:
+    """What torch.export makes of a model, in ops that paoding knows, recurrent layers whole."""
     with compiling_for_paoding(), torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings('ignore', message=r'(?s).*were assigned during export')  # nn.LSTM's own lists of its weights
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*treespec')  # PyTorch of itself
@@ -105,7 +114,7 @@ def _traced(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         except Error:
             raise
         except Exception as mistake:
-            raise UnsupportedError(f'export: torch.export cannot trace the model: {mistake}') from mistake
+            raise UnsupportedError(f'{what}: torch.export cannot trace the model: {mistake}') from mistake
 
 
 def _text_of(traced: TracedProgram, sizes: NamedSizes) -> tuple[str, NamedSizes]:
@@ -146,9 +155,9 @@ def _differences(
     largest = 0.0
     for name, tensor in zip(traced.results, wanted):
         ours = torch.utils.dlpack.from_dlpack(made[name]).to(tensor.dtype)
-        difference = _difference(ours, tensor.detach().cpu())
+        difference = difference_of(ours, tensor.detach().cpu())
         largest = max(largest, difference)
-        if not difference <= _TOLERANCES.get(tensor.dtype, 0.0):
+        if not difference <= TOLERANCES.get(tensor.dtype, 0.0):
             raise ArgumentError(
                 f"export: {path} was written, but its '{name}' is {difference:.2e} from the model's (relative to the largest "
                 'number), which is more than rounding; check=False leaves this out'
@@ -156,7 +165,8 @@ def _differences(
     return [(dict(traced.sizes.example), largest)]
 
 
-def _difference(ours: Tensor, theirs: Tensor) -> float:
+def difference_of(ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference, relative to the largest finite number of `theirs`; NaN equals NaN."""
     if ours.shape != theirs.shape:
         return float('inf')
     if not theirs.is_floating_point():

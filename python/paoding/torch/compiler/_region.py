@@ -155,11 +155,12 @@ class Region:
         finally:
             self.seconds += time.perf_counter() - begin
 
-    def __call__(self, *given: Any) -> Sequence[Tensor]:
+    def of(self, given: list[Any]) -> Sequence[Tensor]:
+        """The results, of inputs in a list that nobody else needs."""
         bound = self._static
         if bound is None:
             return self._call_of_sizes(given) if self.refusal is None else self.by_aten(*given)
-        tensors = list(given) if self._has_only_tensors else [given[i] for i in self._tensors]
+        tensors = given if self._has_only_tensors else [given[i] for i in self._tensors]
         for i in self._at_call:
             # PyTorch promises extents of some ops (_unique) that it does not keep.
             if tensors[i].shape != bound.layouts[i].size:
@@ -232,8 +233,9 @@ def as_function(region: Region) -> Callable[..., Sequence[Tensor]]:
     """For generated code, which knows functions by their names."""
 
     def call(*given: Any) -> Sequence[Tensor]:
-        return region(*given)
+        return region.of(list(given))
 
+    call.region = region  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = region.name
     call.__module__ = __name__
     return call

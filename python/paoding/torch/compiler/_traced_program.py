@@ -62,6 +62,7 @@ class TracedProgram:
     def _find_parameters(self, signature: Any) -> None:
         """Tied weights are one parameter, by the name that comes first."""
         sources = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+        self._sources = sources
         held = {**self._program.constants, **self._program.state_dict}
         names: dict[Any, str] = {}
         for name, value in self._program.state_dict.items():
@@ -101,10 +102,11 @@ class TracedProgram:
     def text_at(self, sizes: Mapping[str, int]) -> str:
         key = tuple(sizes.values())
         if key not in self._made:
-            self._made[key] = str(self._graph_at(self.sizes.of_symbols(sizes)))
+            self._made[key] = str(self.graph_at(self.sizes.of_symbols(sizes))[0])
         return self._made[key]
 
-    def _graph_at(self, symbols: dict[Any, Any]) -> Graph:
+    def graph_at(self, symbols: dict[Any, Any]) -> tuple[Graph, dict[fx.Node, Any]]:
+        """The graph, and the values of the program's nodes in it."""
         made = Graph()
         making = Making(made)
         making.device = _CPU
@@ -133,7 +135,7 @@ class TracedProgram:
                 raise UnsupportedError('export: these ops are not paoding\'s\n' + '\n'.join(f'  {each}' for each in dict.fromkeys(left)))
             for name, node in zip(self.results, self._outputs):
                 made.fetch(name, values[node])
-        return made
+        return made, values
 
     def _outside(self, made: Graph, node: fx.Node, extents: Any) -> Any:
         promised = value_of(node)
@@ -190,11 +192,25 @@ class TracedProgram:
 
     def feeds(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The tensors of a call, by the names of the graph's inputs."""
-        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-        names = iter(self._program.graph_signature.user_inputs)
-        given = {name: each for name, each in zip(names, leaves) if isinstance(each, Tensor)}
         wanted = self.inputs_text()
+        given = self._given(args, kwargs)
         return {name: each.detach().cpu().contiguous() for name, each in given.items() if name in wanted}
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        names = self._program.graph_signature.user_inputs
+        return {name: each for name, each in zip(names, leaves) if isinstance(each, Tensor)}
+
+    def module_and_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[fx.GraphModule, list[Any]]:
+        """The program as a module, whose nodes are those of graph_at(), and what its placeholders are in a call."""
+        given = self._given(args, kwargs)
+        held = {**self._program.constants, **self._program.state_dict}
+        inputs = [
+            held[self._sources[node.name]] if node.name in self._sources else given.get(node.name)
+            for node in self._graph.nodes
+            if node.op == 'placeholder'
+        ]
+        return self._program.graph_module, inputs
 
 
 def _place(name: str, value: Tensor) -> Any:
