@@ -13,9 +13,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <system_error>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/one_line.h"
 #include "command.h"
 #include "io/files.h"
@@ -147,8 +149,13 @@ int run_report(ReadOptions& options) {
     throw UsageError(error.what());
   }
   give_large_memory_back(options.files);
-  const profile::Trace trace = trace::read_traces(options.files);
-  show(trace, options.state, options.report, {options.path, options.report.layout.page});
+  try {
+    const profile::Trace trace = trace::read_traces(options.files);
+    show(trace, options.state, options.report, {options.path, options.report.layout.page});
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::file, "{}: not enough memory for a report of it: {}\nRaise the limit, or record fewer steps",
+         options.files.front(), memory_left());
+  }
   return kOk;
 }
 

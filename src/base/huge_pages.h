@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace paoding {
 
@@ -21,6 +22,14 @@ inline void prefer_huge_pages(void* begin, std::size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(begin), to = from + bytes;
   const std::uintptr_t first = (from + kHugePage - 1) / kHugePage * kHugePage, last = to / kHugePage * kHugePage;
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
+/// Room for so many values, on huge pages where it is large: the first touch of each small one costs as much as
+/// filling it does.
+template <class T>
+void reserve_large(std::vector<T>& values, std::size_t count) {
+  values.reserve(count);
+  if (is_worth_huge_pages(count * sizeof(T))) prefer_huge_pages(values.data(), count * sizeof(T));
 }
 
 }  // namespace paoding

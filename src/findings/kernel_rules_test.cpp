@@ -176,6 +176,20 @@ TEST(SmallGrid, CouldUseAllMultiprocessors) {
             std::string::npos);
 }
 
+TEST(SmallGrid, OfScansAlongFewRowsAndNotOfSorts) {
+  const MadeKernel scan = {"void at::native::tensor_kernel_scan_innermost_dim<float, std::plus<float>>(float*)",
+                           "aten::cumsum",
+                           "[[8, 65536], []]",
+                           R"(["float", "Scalar"])",
+                           100,
+                           8};
+  expect_gain(MadeSteps({product(190), scan}).finish(), Kind::small_grid, {87, 93});
+  MadeKernel sort = scan;
+  sort.name = "void at::native::radixSortKVInPlace<2, -1, 32, 4, float, long, unsigned int>(int)";
+  sort.op = "aten::sort";
+  expect_nothing(MadeSteps({product(190), sort}).finish(), Kind::small_grid);
+}
+
 TEST(SmallGrid, OfEqualPartsInARowCouldBeOneLaunch) {
   // Six softmax of 22 CTAs each are 132 CTAs as one launch, which takes no less than one of them did.
   const MadeKernel part = {"void softmax_warp_forward<float, float, float, 11, false, false>(int)",

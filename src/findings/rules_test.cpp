@@ -326,6 +326,11 @@ TEST(RareSlowSteps, AreOneFindingWithAllThatACheckpointDoes) {
   const Finding& one = all.found.front();
   EXPECT_EQ(one.kind, Kind::rare_slow_steps);
   EXPECT_EQ(one.effect.in_steps, (std::vector<std::size_t>{6, 16, 26, 36}));
+  std::size_t stretches = 0;
+  for (const ExampleKind& kind : one.evidence.kinds) {
+    if (kind.is == "time beyond that of other steps") stretches += kind.count;
+  }
+  EXPECT_EQ(stretches, 4u) << "each slow step is one example, however many stretches it has";
   EXPECT_NE(one.text.find(", 10 steps apart"), std::string::npos) << one.text;
   EXPECT_NE(one.text.find(" 16.8 MB come from the GPU in one of them, 0 MB in one of the others"), std::string::npos)
       << one.text;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <numeric>
 
+#include "base/huge_pages.h"
+
 namespace paoding::profile {
 
 namespace {
@@ -18,7 +20,9 @@ void sort_by_digits(std::vector<Interval>& intervals) {
     return static_cast<std::uint64_t>(i.start) - first;
   };
   const int bits = std::bit_width(key(most));
-  std::vector<Interval> sorted(intervals.size());
+  std::vector<Interval> sorted;
+  reserve_large(sorted, intervals.size());
+  sorted.resize(intervals.size());
   std::vector<std::size_t> place(kDigits);
   for (int shift = 0; shift < bits; shift += kBits) {
     const auto digit = [&](const Interval& i) { return (key(i) >> shift) & (kDigits - 1); };

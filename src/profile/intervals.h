@@ -10,6 +10,7 @@ namespace paoding::profile {
 
 struct Interval {
   std::int64_t start, end;  // ns
+  bool operator==(const Interval&) const = default;
 };
 
 /// Adds one to those that were added in order, as a rule: what goes on where the last one is becomes part of it.

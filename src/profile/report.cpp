@@ -17,14 +17,26 @@ namespace paoding::profile {
 
 namespace {
 
-// The summaries that a tree of rows has beside its rows; each list is let go of when it is summed up.
-void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& tree, Measures* m) {
-  std::vector<Interval> known = std::move(tree.total), working = std::move(tree.computation);
+constexpr std::size_t kWorthTwo = 1 << 15;  // spans, for which another thread is started
+
+// The work under way on another thread; nothing where no more threads are to be had.
+template <class Work>
+std::future<void> started(Work&& work) {
+  try {
+    return std::async(std::launch::async, std::forward<Work>(work));
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
+// The summaries beside the rows of a tree; each list is let go of when it is summed up.
+void add_summaries(const Trace& trace, const ReportOptions& options, RowTree::ForSummaries&& lists, Measures* m) {
+  std::vector<Interval> known = std::move(lists.total), working = std::move(lists.computation);
   unite(known);
   unite(working);
   m->total = length(known);
   m->computation = length(working);
-  if (options.state != State::gpu) working.insert(working.end(), tree.recording.begin(), tree.recording.end());
+  if (options.state != State::gpu) working.insert(working.end(), lists.recording.begin(), lists.recording.end());
   m->recording = united_length(std::move(working)) - m->computation;
   m->framework = m->total - m->computation - m->recording;
   PD_ASSERT(m->framework >= 0, "computation outside of the total time");
@@ -35,15 +47,15 @@ void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& t
     unite(known);
     return length(known) - before;
   };
-  m->compile = beside(tree.compiling);
-  m->unseen = beside(tree.unseen);
+  m->compile = beside(lists.compiling);
+  m->unseen = beside(lists.unseen);
   m->wall = static_cast<double>(trace.wall_ns());
   m->yours = m->wall - length(known);
-  m->async_copies = {tree.copy_calls[1], united_length(tree.copies[1])};
-  m->sync_copies = {tree.copy_calls[0], united_length(tree.copies[0])};
-  std::vector<Interval> copies = std::move(tree.copies[0]);
-  copies.insert(copies.end(), tree.copies[1].begin(), tree.copies[1].end());
-  m->copies = {tree.copy_calls[0] + tree.copy_calls[1], united_length(std::move(copies))};
+  m->async_copies = {lists.copy_calls[1], united_length(lists.copies[1])};
+  m->sync_copies = {lists.copy_calls[0], united_length(lists.copies[0])};
+  std::vector<Interval> copies = std::move(lists.copies[0]);
+  copies.insert(copies.end(), lists.copies[1].begin(), lists.copies[1].end());
+  m->copies = {lists.copy_calls[0] + lists.copy_calls[1], united_length(std::move(copies))};
 }
 
 void count_replays(const Trace& trace, Measures* m) {
@@ -74,13 +86,17 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     const bool is_by_itself = !RowTree::can_merge(trace, options);
     {
       RowTree threads(trace, options, true);
+      RowTree::ForSummaries lists = std::move(threads.for_summaries);
+      const auto summarise = [&] { add_summaries(trace, options, std::move(lists), &m); };
+      std::future<void> summaries;
+      if (trace.size() >= kWorthTwo) summaries = started(summarise);
       m.per_thread = threads.sections();
       m.merged = threads.merged();
       if (threads.too_deep > 0) {
         m.notes.push_back(
             {fmt::format("rows of calls within more than {} others", RowTree::kMostDepth), threads.too_deep});
       }
-      add_summaries(trace, options, std::move(threads), &m);
+      summaries.valid() ? summaries.get() : summarise();
     }
     const bool are_several = std::ranges::count(m.per_thread, false, &Section::is_gpu) > 1;
     const bool is_merged = options.threads == Threads::merged || (options.threads == Threads::automatic && are_several);
@@ -95,14 +111,8 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     m.steps = step_times(trace, *times);
     if (options.findings) m.extra.push_back(findings_section(trace, options, times, rows_are_there));
   };
-  constexpr std::size_t kWorthTwo = 1 << 15;  // spans, for which another thread is started
   std::future<void> beside;
-  if (trace.size() >= kWorthTwo) {
-    try {
-      beside = std::async(std::launch::async, add_times);
-    } catch (const std::system_error&) {  // no more threads are to be had
-    }
-  }
+  if (trace.size() >= kWorthTwo) beside = started(add_times);
   rows();
   rows_are_there.get();
   beside.valid() ? beside.get() : add_times();

@@ -224,12 +224,19 @@ std::vector<Interval> RowTree::Stretches::take() {
   std::vector<Interval> all = std::move(host), more = std::move(gpu);
   host = gpu = {};
   all.insert(all.end(), more.begin(), more.end());
-  unite(all);
   return all;
 }
 
 Section RowTree::section_of_root(SectionRoot& root) {
-  const std::vector<Interval> whole = root.total.take(), covered = root.covered.take();
+  std::vector<Interval> whole = root.total.take(), covered = root.covered.take();
+  // Where each span has rows they are the same, and as many as the spans of a trace.
+  const bool is_all_covered = whole == covered;
+  unite(whole);
+  if (is_all_covered) {
+    covered = whole;
+  } else {
+    unite(covered);
+  }
   const std::vector<Interval> between = gaps(whole, covered);
   if (!between.empty()) {
     Node& node = nodes_[child(root.node, label("(between events)"))];

@@ -193,7 +193,7 @@ void RowTree::add_host_span(SpanId i) {
   const Interval interval{trace_.start(i), trace_.end(i)};
   if (kind == SpanKind::compile || (p != kNone && in_compile_[p])) {
     in_compile_[i] = true;
-    if (p == kNone || !in_compile_[p]) compiling.push_back(interval);
+    if (p == kNone || !in_compile_[p]) for_summaries.compiling.push_back(interval);
     if (kind != SpanKind::infer_shape) return;
     const SiteLabels labels = labels_of(trace_.site_id(i));
     if (labels.op == kNone) return;
@@ -209,12 +209,12 @@ void RowTree::add_host_span(SpanId i) {
     return;
   }
   if (kind == SpanKind::run && trace_.cut(i).at_start) {  // its earlier part is not known, nor its ops
-    append(unseen, interval);
+    append(for_summaries.unseen, interval);
     return;
   }
   if (kind == SpanKind::recording && p == kNone && per_thread_ && section_of_track_[trace_.track_id(i)] == kNone) {
     total_.add(interval, false);  // of a thread that has nothing else to show
-    append(recording, interval);
+    append(for_summaries.recording, interval);
     if (options_.state == State::gpu) return;
     const std::uint32_t section = hidden_section();
     roots_[section].total.add(interval, false);
@@ -227,7 +227,7 @@ void RowTree::add_host_span(SpanId i) {
   }
   if (kind == SpanKind::recording) {
     leave_out(p, kind, interval);
-    append(recording, interval);
+    append(for_summaries.recording, interval);
     if (p != kNone) std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
     return add_piece(open(kNone, section, label("(recording)")), interval, false);
   }
@@ -267,8 +267,8 @@ void RowTree::add_host_span(SpanId i) {
       if (const Copy copy = trace_.site(i).copy; copy != Copy::none && copy != Copy::host_to_host) {
         const int is_async = trace_.site(i).async;
         if (options_.state != State::gpu) {
-          copies[is_async].push_back(interval);
-          copy_calls[is_async] += 1;
+          for_summaries.copies[is_async].push_back(interval);
+          for_summaries.copy_calls[is_async] += 1;
         }
       }
       break;
@@ -349,8 +349,8 @@ void RowTree::add_calls_of_gpu_span(SpanId i) {
   const bool from_copy = cause != kNone && trace_.kind(cause) == SpanKind::memcpy;
   if (is_copy && site.copy != Copy::host_to_host) {
     const int is_async = from_copy ? trace_.site(cause).async : site.async;
-    copies[is_async].push_back(interval);
-    if (!from_copy || options_.state == State::gpu) copy_calls[is_async] += 1;
+    for_summaries.copies[is_async].push_back(interval);
+    if (!from_copy || options_.state == State::gpu) for_summaries.copy_calls[is_async] += 1;
   } else if (!is_copy && kind != SpanKind::memset && !from_copy) {
     computation_.add(interval, true);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "profile/row_names.h"
 
 namespace paoding::profile {
@@ -37,10 +38,11 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
     ++spans_of_track_[per_thread ? trace.track_id(i) : 0];
   }
   // Room for as many as there may be: growing would copy them several times.
-  total_.host.reserve(hosts);
-  computation_.host.reserve(hosts);
-  total_.gpu.reserve(trace.size() - hosts);
-  computation_.gpu.reserve(trace.size() - hosts);
+  reserve_large(total_.host, hosts);
+  reserve_large(computation_.host, hosts);
+  reserve_large(total_.gpu, trace.size() - hosts);
+  reserve_large(computation_.gpu, trace.size() - hosts);
+  reserve_large(call_of_, behind), reserve_large(inner_of_, behind);
   call_of_.assign(behind, kNone);
   inner_of_ = call_of_;
   in_compile_.assign(behind, false);
@@ -63,8 +65,8 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (trace.on_gpu(i) && trace.cause(i) == kNone) add_gpu_span(i);
   }
-  total = total_.take();
-  computation = computation_.take();
+  for_summaries.total = total_.take();
+  for_summaries.computation = computation_.take();
   span_ = kNone;
   add_replays();
   for (Call& call : calls_) count_lists(call);

@@ -35,10 +35,13 @@ class RowTree {
   /// How many were further in.
   std::uint64_t too_deep = 0;
 
-  // For the summaries: intervals that nothing else needs.
-  std::vector<Interval> total, computation, recording, compiling, unseen;
-  std::vector<Interval> copies[2];  // sync, async
-  std::uint64_t copy_calls[2] = {0, 0};
+  /// Intervals that nothing else needs, in any order; some overlap.
+  struct ForSummaries {
+    std::vector<Interval> total, computation, recording, compiling, unseen;
+    std::vector<Interval> copies[2];  // sync, async
+    std::uint64_t copy_calls[2] = {0, 0};
+  };
+  ForSummaries for_summaries;
 
  private:
   using LabelId = std::uint32_t;
@@ -61,7 +64,7 @@ class RowTree {
   struct Stretches {
     std::vector<Interval> host, gpu;
     void add(Interval more, bool is_gpu) { append(is_gpu ? gpu : host, more); }
-    std::vector<Interval> take();  // all of them, united
+    std::vector<Interval> take();  // all of them
   };
   struct SectionRoot {
     NodeId node;

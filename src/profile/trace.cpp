@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "profile/trace_counts.h"
 
 namespace paoding::profile {
@@ -139,10 +140,10 @@ void Trace::set_window(std::int64_t start_ns, std::int64_t end_ns) {
 }
 
 void Trace::reserve(std::size_t spans) {
-  start_.reserve(spans), duration_.reserve(spans);
-  track_.reserve(spans), site_.reserve(spans);
-  run_.reserve(spans), correlation_.reserve(spans);
-  parent_.reserve(spans), cause_.reserve(spans);
+  reserve_large(start_, spans), reserve_large(duration_, spans);
+  reserve_large(track_, spans), reserve_large(site_, spans);
+  reserve_large(run_, spans), reserve_large(correlation_, spans);
+  reserve_large(parent_, spans), reserve_large(cause_, spans);
 }
 
 SpanId Trace::add(const Span& whole) {

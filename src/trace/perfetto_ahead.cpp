@@ -20,7 +20,8 @@ class Batch {
     calls_.clear(), tracks_.clear(), events_.clear(), stages_.clear(), arguments_.clear(), flows_.clear();
   }
   bool is_full() const {
-    constexpr std::size_t kCalls = 4096, kMostBeside = 1 << 18;
+    // What one thread wrote is in a cache still when the other one reads it.
+    constexpr std::size_t kCalls = 1024, kMostBeside = 1 << 18;
     return calls_.size() >= kCalls || arguments_.size() + flows_.size() >= kMostBeside;
   }
 
@@ -34,10 +35,11 @@ class Batch {
   }
   void add(const PerfettoEvent& event, std::span<const PerfettoArgument> arguments,
            std::span<const std::uint64_t> flows) {
-    calls_.push_back({Call::Of::event, arguments.size(), flows.size()});
+    calls_.push_back(
+        {Call::Of::event, static_cast<std::uint32_t>(arguments.size()), static_cast<std::uint32_t>(flows.size())});
     events_.push_back(event);
-    arguments_.insert(arguments_.end(), arguments.begin(), arguments.end());
-    flows_.insert(flows_.end(), flows.begin(), flows.end());
+    for (const PerfettoArgument& argument : arguments) arguments_.push_back(argument);
+    for (const std::uint64_t flow : flows) flows_.push_back(flow);
   }
 
   /// True while the taker wants more.
@@ -63,7 +65,7 @@ class Batch {
   struct Call {
     enum class Of : std::uint8_t { track, event, stage };
     Of of;
-    std::size_t arguments = 0, flows = 0;
+    std::uint32_t arguments = 0, flows = 0;
   };
   std::vector<Call> calls_;
   std::vector<PerfettoTrack> tracks_;

@@ -232,6 +232,7 @@ class Packets {
   }
 
   void read_descriptor(const Packet& packet) {
+    if (known_tracks_.is_again(packet[Part::descriptor], packet.readable)) return;
     PerfettoTrack track;
     for (WireReader all(packet[Part::descriptor], packet.readable); all.next();) {
       switch (all.field()) {
@@ -553,6 +554,7 @@ class Packets {
   PerfettoLosses losses_;
   std::array<std::pair<PerfettoText, std::string_view>, 2> categories_ = {{{0, ""}, {0, ""}}};  // the last ones
   KnownArguments known_;
+  KnownTracks known_tracks_;
   // Both are the event's that is read.
   std::vector<PerfettoArgument> arguments_;
   std::vector<std::uint64_t> flows_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Facts that packets of a Perfetto trace take from packets before them: texts by number, the writer's defaults, and
-// arguments that come again.
+// arguments and tracks that come again.
 #pragma once
 
 #include <algorithm>
@@ -89,6 +89,39 @@ class KnownArguments {
     return ((middle ^ std::rotl(last, 29)) + message.size()) * 0x9e3779b97f4a7c15ull >> (64 - kBits);
   }
   static constexpr int kBits = 10;
+  std::vector<Known> all_ = std::vector<Known>(std::size_t{1} << kBits);
+};
+
+/// The last descriptions of tracks, by their bytes: writers describe a track again whenever they begin anew.
+class KnownTracks {
+ public:
+  /// Whether the track was described by the same bytes when it was described last. From now on these are the last.
+  /// `readable`: the end of the bytes around it.
+  bool is_again(std::string_view description, const char* readable) {
+    std::uint64_t uuid = 0;
+    for (WireReader all(description, readable); all.next();) {
+      if (all.field() == 1) uuid = all.number();
+    }
+    Known& known = all_[uuid * 0x9e3779b97f4a7c15ull >> (64 - kBits)];
+    if (known.is_set && known.size == description.size() &&
+        std::memcmp(known.bytes.data(), description.data(), known.size) == 0) {
+      return true;
+    }
+    known.is_set = description.size() <= kMost;
+    if (!known.is_set) return false;
+    known.size = static_cast<std::uint8_t>(description.size());
+    std::ranges::copy(description, known.bytes.begin());
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 126;
+  struct Known {
+    bool is_set = false;
+    std::uint8_t size = 0;
+    std::array<char, kMost> bytes;
+  };
+  static constexpr int kBits = 12;
   std::vector<Known> all_ = std::vector<Known>(std::size_t{1} << kBits);
 };
 

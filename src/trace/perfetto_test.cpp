@@ -54,6 +54,20 @@ std::uint64_t count_of(const Trace& trace, std::string_view text) {
   return 0;
 }
 
+TEST(PerfettoReader, TakesTheLastDescriptionOfATrackHoweverOftenItWasSaid) {
+  for (const std::string last : {"loop", "feeder"}) {
+    const std::string other = last == "loop" ? "feeder" : "loop";
+    constexpr std::uint64_t kTrack = 0xfedcba9876543210, kOther = 7;  // a number of ten bytes, and of one
+    const Trace trace = read_perfetto_text(
+        trace_of({descriptor(kTrack, last), descriptor(kOther, "beside"), event(10, 1, kTrack, "a"),
+                  event(20, 2, kTrack), descriptor(kTrack, last), descriptor(kTrack, other), descriptor(kTrack, other),
+                  event(30, 1, kTrack, "b"), event(40, 2, kTrack), descriptor(kTrack, last)}),
+        "tracks");
+    ASSERT_EQ(trace.size(), 2u);
+    for (SpanId i = 0; i < trace.size(); ++i) EXPECT_EQ(trace.text(trace.track(i).name), last);
+  }
+}
+
 // Recording to timeline and back: the same spans, kinds, names, ops and times.
 TEST(PerfettoReader, ReadsTheTimelinesThatPaodingWrites) {
   std::mt19937 random(8);

@@ -73,12 +73,12 @@ class WireReader {
     return from;
   }
 
-  // A tag of one or two bytes and a number, or a length, of at most eight, where so many can be read. False where it
-  // is anything else: next_of_any() reads it.
+  // A tag of one or two bytes and a number, or a length of at most eight, where so many can be read. False where it is
+  // anything else: next_of_any() reads it.
   [[gnu::always_inline]] bool next_by_words() {
-    constexpr std::ptrdiff_t kTagBytes = 2, kWordBytes = 8;
+    constexpr std::ptrdiff_t kTagBytes = 2, kWordBytes = 8, kMostBytes = 10;
     static_assert(std::endian::native == std::endian::little);
-    if (readable_ - at_ < kTagBytes + kWordBytes) return false;
+    if (readable_ - at_ < kTagBytes + kMostBytes) return false;
     std::uint32_t tag = static_cast<unsigned char>(at_[0]);
     const char* at = at_ + 1;
     if (tag >= 0x80) {
@@ -97,15 +97,25 @@ class WireReader {
     } else if (type == WireType::varint || type == WireType::bytes) {
       // The lowest byte without its highest bit ends the number; seven bits of each are its digits.
       const std::uint64_t ends = ~word & 0x8080808080808080;
-      if (ends == 0) return false;
-      at += std::countr_zero(ends) / 8 + 1;
+      // Numbers made up at random, as tracks have, are of nine bytes or ten: those give the highest bits.
+      std::uint64_t high = 0;
+      if (ends == 0) {
+        if (type != WireType::varint) return false;
+        const auto ninth = static_cast<unsigned char>(at[8]), tenth = static_cast<unsigned char>(at[9]);
+        if (ninth >= 0x80 && tenth >= 0x80) return false;
+        high = static_cast<std::uint64_t>(ninth & 0x7f) << 56;
+        if (ninth >= 0x80) high |= static_cast<std::uint64_t>(tenth) << 63;
+        at += ninth >= 0x80 ? 10 : 9;
+      } else {
+        at += std::countr_zero(ends) / 8 + 1;
+        word &= ends ^ (ends - 1);
+      }
       if (at > end_) return false;
-      word &= ends ^ (ends - 1);
       word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
       word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
       word = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
       if (type == WireType::varint) {
-        number_ = word;
+        number_ = word | high;
       } else {
         if (word > static_cast<std::uint64_t>(end_ - at)) return false;
         bytes_ = {at, static_cast<std::size_t>(word)};

@@ -43,12 +43,15 @@ class MemoryLimits : public ::testing::Test {
 
   // `paoding run` of a graph of this folder, with a limit in megabytes; 0: none.
   Ended run(const std::string& graph, int megabytes, const std::string& environment) const {
+    return paoding("run " + (folder_.path() / graph).string() + " --random 7 --device cpu", megabytes, environment);
+  }
+  Ended paoding(const std::string& words, int megabytes, const std::string& environment) const {
     const fs::path err = folder_.path() / "stderr";
     std::ostringstream command;
     command << "ulimit -c 0; ";
     if (megabytes > 0) command << "ulimit -v " << megabytes * 1024 << "; ";
-    command << environment << " exec " << program_.string() << " run " << (folder_.path() / graph).string()
-            << " --random 7 --device cpu >/dev/null 2>" << err.string() << " </dev/null";
+    command << environment << " exec " << program_.string() << " " << words << " >/dev/null 2>" << err.string()
+            << " </dev/null";
     // A shell of its own, so that a signal is seen as one.
     const int status = std::system(("exec bash -c '" + command.str() + "'").c_str());
     std::ifstream file(err);
@@ -80,6 +83,34 @@ TEST_F(MemoryLimits, EndInOneErrorOrInSuccess) {
       EXPECT_EQ(enough, 3) << environment << " " << graph << ": no limit was enough";
     }
   }
+}
+
+// Spans take memory, however large the file is that they are read from.
+TEST_F(MemoryLimits, OfReportsOfLargeTracesNameTheFile) {
+  const std::string trace = (folder_.path() / "trace.json").string();
+  {
+    std::ofstream file(trace);
+    file << "{\"traceEvents\": [";
+    for (int i = 0; i < 600'000; ++i) {
+      file << (i > 0 ? ",\n" : "\n") << "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op" << i % 50
+           << "\",\"pid\":1,\"tid\":1,\"ts\":" << 2 * i << ",\"dur\":1}";
+    }
+    file << "\n]}\n";
+  }
+  int refused = 0, enough = 0;
+  for (int megabytes = 80; megabytes <= 1000 && enough == 0; megabytes += 12) {
+    const Ended ended = paoding("report " + trace, megabytes, "OMP_NUM_THREADS=1");
+    SCOPED_TRACE(std::to_string(megabytes) + " MB: " + ended.err);
+    EXPECT_EQ(ended.signal, 0);
+    if (ended.code == 127) continue;  // the loader
+    if (ended.code == 0) ++enough;
+    if (ended.code == 0) continue;
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_TRUE(contains(ended.err, "ulimit -v leaves")) << "does not say what there is";
+    if (contains(ended.err, trace + ": not enough memory for a report of it")) ++refused;
+  }
+  EXPECT_GE(refused, 1);
+  EXPECT_EQ(enough, 1) << "no limit was enough";
 }
 
 TEST_F(MemoryLimits, OfAFewHundredMegabytesAreEnoughForManyThreads) {

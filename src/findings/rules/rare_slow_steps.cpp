@@ -208,9 +208,10 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
     std::int64_t excess = std::min(all_uses[use][k] - middle[use], ns[k] - usual);
     // A pause is one stretch or a few; more of them are a step with more to do.
     constexpr std::size_t kMostStretches = 3;
+    double more_of_step = 0;
     for (std::size_t s = 0; s < std::min(kMostStretches, of_use.size()) && excess > 0; ++s) {
       const std::int64_t cut = std::min(excess, of_use[s].end - of_use[s].start);
-      excess -= cut, more += static_cast<double>(cut);
+      excess -= cut, more_of_step += static_cast<double>(cut);
       found.most.push_back(
           Edit::host(steps.track(), of_use[s].start, of_use[s].end, of_use[s].end - of_use[s].start - cut));
       if (2 * cut > ns[k] - usual) found.least.push_back(found.most.back());
@@ -220,9 +221,12 @@ void find_rare_slow_steps(const Steps& steps, Candidates* out) {
                                 : is_users(grew_in) ? "code that is no op"
                                                     : std::string(to_string(grew_in));
       grown[where] += static_cast<double>(cut);
-      const SpanId near = in != kNone ? in : steps.spans(steps.track(), k).begin;
-      if (near < trace.size()) evidence.add(near, static_cast<double>(cut));
     }
+    // A step is one example, however many stretches it has: at the longest.
+    if (of_use.empty() || more_of_step <= 0) continue;
+    more += more_of_step;
+    const SpanId in = of_use.front().span, near = in != kNone ? in : steps.spans(steps.track(), k).begin;
+    if (near < trace.size()) evidence.add(near, more_of_step);
   }
   if (found.most.empty() || evidence.count() == 0) return;
   const auto most = std::ranges::max_element(grown, {}, [](const auto& one) { return one.second; });

@@ -9,6 +9,7 @@
 
 #include "findings/kernel_group.h"
 #include "findings/kernel_rules.h"
+#include "findings/words.h"
 
 namespace paoding::findings {
 
@@ -32,6 +33,14 @@ bool is_divisible(KernelKind kind) {
     case KernelKind::pooling: return true;
     default: return false;
   }
+}
+
+// A scan along rows gives each CTA some rows, and few rows leave the others with nothing to do. Sorts, which are of the
+// same kind, are steps that wait for each other.
+bool is_scan(const Trace& trace, const KernelWork& kernel) {
+  return kernel.kind == KernelKind::sort &&
+         (has_word(trace.name(kernel.span), {"scan", "cumsum", "cumprod", "cummax", "cummin"}) ||
+          has_word(trace.text(trace.site(kernel.span).op), {"cumsum", "cumprod", "cummax", "cummin"}));
 }
 
 // Another kernel of the GPU that ran beside it has the multiprocessors.
@@ -255,7 +264,8 @@ void find_small_grid(const KernelWorks& works, Candidates* out) {
     const KernelWork& kernel = works.all()[i];
     const int sms = works.limits(kernel.device).sms;
     const std::int64_t least_ns = std::max<std::int64_t>(5'000, 3 * works.floor_ns());
-    if (!alone[i] || !kernel.is_kernel || !is_divisible(kernel.kind) || kernel.ctas <= 0 || sms <= 0) continue;
+    const bool could_spread = is_divisible(kernel.kind) || is_scan(works.trace(), kernel);
+    if (!alone[i] || !kernel.is_kernel || !could_spread || kernel.ctas <= 0 || sms <= 0) continue;
     if (kernel.ns < least_ns || kernel.ctas * 2 > sms) continue;
     const auto ns = static_cast<double>(kernel.ns);
     const double bound = bound_ns(works, kernel);
