@@ -32,7 +32,7 @@ struct CompareOptions {
   bool is_recorded() const { return with != "cpu" && with != "f64"; }
 };
 
-// What an assignment leaves in its parameter is a result too.
+// The parameter that an assignment leaves is a result too.
 void fetch_assigned(Graph& graph) {
   for (const NodeId id : graph.assigns()) {
     const Node& node = graph.node(id);

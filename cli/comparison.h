@@ -44,7 +44,7 @@ struct Compared {
   bool is_equal = true;
 };
 
-/// The other way, and what counts as equal.
+/// The other way, and the difference that counts as none.
 struct CompareWith {
   std::string way;                         // "cpu", "f64", or the path of a record
   std::map<std::string, Tensor> recorded;  // results by name

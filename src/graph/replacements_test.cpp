@@ -30,7 +30,7 @@ TEST(Replacements, FollowChainsOfEveryOutputByItself) {
   EXPECT_EQ(replaced.now({3, 1}), (Ref{2, 0}));
 }
 
-// What a graph knows about itself must not hide a change from the next compact().
+// Facts that a graph keeps about itself must not hide a change from the next compact().
 TEST(GraphCompact, SeesEveryChangeSinceTheLastTime) {
   Graph graph;
   const Value x = graph.input("x", f32, {4});

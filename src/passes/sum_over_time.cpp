@@ -86,7 +86,7 @@ bool adds_rows_of_steps(const Node& node) {
   return axis == 0 || axis == -node.types[0].shape.rank();
 }
 
-// What an addend stacks: one value to be summed, or the inputs of a node that adds rows.
+// The values that an addend stacks: one to be summed, or the inputs of a node that adds rows.
 std::vector<std::size_t> stack_addend(ScanParts& parts, Ref addend) {
   const Node& node = parts.body.node(addend.node);
   if (!adds_rows_of_steps(node)) return {parts.add_output(to_stack(parts.body, addend))};

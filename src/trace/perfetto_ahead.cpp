@@ -20,7 +20,7 @@ class Batch {
     calls_.clear(), tracks_.clear(), events_.clear(), stages_.clear(), arguments_.clear(), flows_.clear();
   }
   bool is_full() const {
-    // What one thread wrote is in a cache still when the other one reads it.
+    // Numbers that one thread wrote are in a cache still when the other one reads it.
     constexpr std::size_t kCalls = 1024, kMostBeside = 1 << 18;
     return calls_.size() >= kCalls || arguments_.size() + flows_.size() >= kMostBeside;
   }

@@ -30,7 +30,7 @@ struct PackedShape {
 
 bool has_onednn(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
-// What oneDNN answers; throws dnnl::error where it has no such product at all.
+// oneDNN's answer; throws dnnl::error where it has no such product at all.
 dnnl::memory::desc asked_packed_desc(const PackedShape& shape) {
   const SerialScope serial(
       is_serial_product(capped_product({shape.rows, shape.inner, shape.columns})));  // as the product will run

@@ -97,7 +97,7 @@ template <class Yes, class No> struct OneOf<false, Yes, No> {
 using KeysLeft = OneOf<kHasDropout, KeptKeys, AllKept>::Type;
 using QueriesLeft = OneOf<kHasDropout, KeptQueries, AllKept>::Type;
 
-// Rounded weights that dropout takes become zeros; what is left is too small by the factor of those that are kept.
+// Rounded weights that dropout takes become zeros; the others are too small by the factor of those that are kept.
 template <class Kept> PD_DEVICE void drop_words(unsigned (&words)[kScores / 8][4], const Kept& kept) {
   if constexpr (kHasDropout) {
 #pragma unroll

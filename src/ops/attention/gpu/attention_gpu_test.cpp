@@ -31,7 +31,7 @@ AttentionCase random_case(std::mt19937* random) {
   c.bottom_right = (*random)() % 2 == 0 && c.queries >= c.keys;
   c.has_lengths = (*random)() % 3 == 0;
   c.is_transposed = (*random)() % 3 == 0;
-  // With one key the gradients for scores are 0, as differences of a rounded result and what it was rounded from.
+  // With one key the gradients for scores are 0, as differences of a result and the same before it was rounded.
   c.dropout = c.keys > 1 ? pick(random, {0, 0, 1}) * 0.2 : 0;
   return c;
 }
