@@ -31,7 +31,8 @@ struct Difference {
 /// Error (shape) when the shapes differ.
 Difference difference_of(const Tensor& value, const Tensor& reference, double tolerance);
 
-/// The change that rounding may make to a value of this dtype in a program of these options, relative to its largest element.
+/// The change that rounding may make to a value of this dtype in a program of these options, relative to its largest
+/// element.
 double tolerance_of(DType dtype, const CompileOptions& options);
 
 /// Makes all floats of a graph, of its bodies and of attributes f64. Error (unsupported) where an op of it has no f64.
