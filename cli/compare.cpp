@@ -29,7 +29,7 @@ struct CompareOptions {
   bool every_node = false;
   bool json = false;
 
-  bool is_recorded() const { return with != "cpu" && with != "f64"; }
+  bool is_recorded() const { return is_record(with); }
 };
 
 // The parameter that an assignment leaves is a result too.

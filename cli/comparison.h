@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "side_by_side.h"
@@ -44,6 +45,9 @@ struct Compared {
   bool is_equal = true;
 };
 
+/// Whether this names a record, and no way to compute the graph.
+inline bool is_record(std::string_view way) { return way != "cpu" && way != "f64"; }
+
 /// The other way, and the difference that counts as none.
 struct CompareWith {
   std::string way;                         // "cpu", "f64", or the path of a record
@@ -52,7 +56,7 @@ struct CompareWith {
   std::optional<double> tolerance;         // of floats; else by dtype
   bool every_node = false;                 // nodes are compared where the results are equal, too
 
-  bool is_recorded() const { return way != "cpu" && way != "f64"; }
+  bool is_recorded() const { return is_record(way); }
 };
 
 /// Computes the results of `graph` both ways and, where they differ, looks for the first node that does. The graph has

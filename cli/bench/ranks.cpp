@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cli/bench/seq2seq.h"
+#include "cli/bench/timing.h"
 #include "cli/launch.h"
 #include "io/json_text.h"
 #include "models/image_nets.h"
@@ -92,10 +93,6 @@ void make_reductions(const RanksBench& bench, Work* work) {
   work->items = bench.bytes;
 }
 
-double ranks_microseconds_since(RanksClock::time_point start) {
-  return std::chrono::duration<double, std::micro>(RanksClock::now() - start).count();
-}
-
 int measure(const RanksBench& bench, const std::optional<RankPlace>& place) {
   CompileOptions compile;
   compile.device = bench.flags.device(bench.device, place);
@@ -126,7 +123,7 @@ int measure(const RanksBench& bench, const std::optional<RankPlace>& place) {
     const auto start = RanksClock::now();
     for (std::int64_t i = 0; i < runs; ++i) program.run();
     program.wait();
-    return ranks_microseconds_since(start) / static_cast<double>(runs);
+    return microseconds_since(start) / static_cast<double>(runs);
   };
   for (int i = 0; i < kWarm; ++i) timed(1);
   std::vector<double> waited, in_a_row;

@@ -27,10 +27,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
 double timed(const std::function<void()>& work) {
   check_interrupted();
   const auto start = Clock::now();
@@ -39,6 +35,10 @@ double timed(const std::function<void()>& work) {
 }
 
 }  // namespace
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
 
 std::string to_string(const Samples& samples) {
   const int digits = samples.median < 100 ? 2 : samples.median < 10000 ? 1 : 0;

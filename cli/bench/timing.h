@@ -2,6 +2,7 @@
 // Parts that the benchmarks share: timing a Program, errors against float64, and facts about the machine.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -10,6 +11,8 @@
 #include "paoding/program.h"
 
 namespace paoding::cli::bench {
+
+double microseconds_since(std::chrono::steady_clock::time_point start);
 
 /// Times in microseconds of one unit of work.
 struct Samples {

@@ -228,8 +228,9 @@ class GlooCommunicator : public Communicator {
         const std::lock_guard lock(mutex_);
         if (reason_.empty()) reason_ = reason;
       }
-      if (context_ != nullptr) context_->closeConnections();  // null while it connects
-    } catch (...) {                                           // then it is of no use already
+      // There is none while it connects.
+      if (context_ != nullptr) context_->closeConnections();
+    } catch (...) {  // then it is of no use already
     }
   }
 

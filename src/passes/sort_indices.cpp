@@ -17,17 +17,10 @@
 #include "paoding/ops.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
+#include "passes/row_additions.h"
 
 namespace paoding {
 namespace {
-
-bool is_scatter(const Node& node) { return node.op->indexing == Indexing::adds_rows; }
-
-int axis_of(const Node& node) {
-  if (node.attrs.find("axis") == nullptr) return 0;
-  const auto axis = static_cast<int>(node.attrs.get_int("axis"));
-  return axis < 0 ? axis + node.types[0].shape.rank() : axis;
-}
 
 // How long the CTAs of gpu/kernels/scatter_listed.cu take to look through the indices, about one an SM, whatever the
 // rows hold; beyond their room for indices or rows, those of gpu/kernels/scatter_rows.cu, as many at once as the chip
@@ -35,9 +28,9 @@ int axis_of(const Node& node) {
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
-  const std::int64_t rows = std::max<std::int64_t>(result.shape[axis_of(node)], 1);
+  const std::int64_t rows = std::max<std::int64_t>(result.shape[row_axis(node)], 1);
   std::int64_t inner = 1;
-  for (int axis = axis_of(node) + 1; axis < result.shape.rank(); ++axis) inner *= result.shape[axis];
+  for (int axis = row_axis(node) + 1; axis < result.shape.rank(); ++axis) inner *= result.shape[axis];
   const std::int64_t tiles = (inner * size_bytes(result.dtype) + kBytesOfCta - 1) / kBytesOfCta;
   const std::int64_t outer = result.shape.elements() / std::max<std::int64_t>(rows * inner, 1);
   const auto count = static_cast<double>(ids.shape.elements());
@@ -68,7 +61,7 @@ void sort_in(Graph& graph, PassNotes& notes) {
   std::map<Ref, double> saved_us;  // by the indices
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (!is_scatter(node) || node.types[0].shape.elements() == 0) continue;
+    if (!adds_rows(node) || node.types[0].shape.elements() == 0) continue;
     saved_us[node.inputs[0]] += looking_us(graph, node, notes.target());
   }
   if (saved_us.empty()) return;
@@ -77,7 +70,7 @@ void sort_in(Graph& graph, PassNotes& notes) {
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Ref given = graph.node(id).inputs.empty() ? Ref{} : graph.node(id).inputs[0];
     const Node& node = rewriter.enter(id);
-    if (!is_scatter(node) || node.types[0].shape.elements() == 0) continue;
+    if (!adds_rows(node) || node.types[0].shape.elements() == 0) continue;
     const Value ids = graph.value(node.inputs[0]), updates = graph.value(node.inputs[1]);
     const std::int64_t count = ids.shape().elements();
     const double looking = saved_us.at(given), sorting = sorting_us(count);
@@ -90,7 +83,7 @@ void sort_in(Graph& graph, PassNotes& notes) {
     const std::int64_t padding = node.attrs.find("padding") == nullptr ? -1 : node.attrs.get_int("padding");
     const Value made =
         call("scatter_add_sorted", {ids, sorted[given].values, sorted[given].indices, updates},
-             {{"axis", std::int64_t{axis_of(node)}}, {"extent", node.attrs.get_int("extent")}, {"padding", padding}});
+             {{"axis", std::int64_t{row_axis(node)}}, {"extent", node.attrs.get_int("extent")}, {"padding", padding}});
     rewriter.replace({id, 0}, made.ref());
     notes.add(fmt::format("{} of {} finds its {} indices sorted: looking through all takes {:.1f} us, sorting {:.1f}",
                           node.label(), to_string(node.types[0]), count, looking, sorting));

@@ -23,6 +23,7 @@
 #include "passes/broadcast_product.h"
 #include "passes/large_product.h"
 #include "passes/pass.h"
+#include "passes/row_additions.h"
 #include "passes/scan_parts.h"
 
 namespace paoding {
@@ -80,11 +81,7 @@ Ref to_stack(Graph& body, Ref addend) {
 
 // Whether a node adds rows at places along the first axis of a table. Stacked places and rows mean the same, of all
 // steps.
-bool adds_rows_of_steps(const Node& node) {
-  if (node.op->indexing != Indexing::adds_rows || node.inputs.size() != 2) return false;
-  const std::int64_t axis = node.attrs.find("axis") == nullptr ? 0 : node.attrs.get_int("axis");
-  return axis == 0 || axis == -node.types[0].shape.rank();
-}
+bool adds_rows_of_steps(const Node& node) { return adds_rows(node) && node.inputs.size() == 2 && row_axis(node) == 0; }
 
 // The values that an addend stacks: one to be summed, or the inputs of a node that adds rows.
 std::vector<std::size_t> stack_addend(ScanParts& parts, Ref addend) {

@@ -31,7 +31,6 @@ constexpr std::int64_t kSectorBytes =
 // clock).
 constexpr double kKernelUs = 1.3, kStageUs = 0.8, kAloneRate = 0.4, kStageRate = 0.6;
 
-// Numbers of the iteration point beyond 32 bits: whether they are is decided by the first partition alone.
 // A kernel may count on a multiple of four at which its vectors begin, which other partitions would not have.
 bool moves_out_of_fours(const Group& partition, std::size_t i, std::int64_t step) {
   if (step % 4 == 0 || !draws_numbers(partition)) return false;
@@ -42,6 +41,7 @@ bool moves_out_of_fours(const Group& partition, std::size_t i, std::int64_t step
   return false;
 }
 
+// Numbers of the iteration point beyond 32 bits: whether they are is decided by the first partition alone.
 bool has_wide_index(const Group& group) {
   return std::ranges::any_of(group.indices, [&](const GroupIndex& index) {
     std::int64_t reach = std::abs(index.start);

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from ..._paoding import Parameters, Program, load_safetensors
 from ...errors import ArgumentError
 from ._explain import line_of
-from ._export import TOLERANCES, check_call, difference_of, program_of
+from ._export import TOLERANCES, check_call, difference_of, distances_of, program_of
 from ._named_sizes import NamedSizes
 from ._traced_program import TracedProgram
 
@@ -208,9 +208,7 @@ def _largest(ours: Tensor, theirs: Tensor) -> tuple[float, float]:
 
 
 def _distances(ours: Tensor, theirs: Tensor) -> Tensor:
-    ours, theirs = ours.double(), theirs.double()
-    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
-    return torch.where(same, torch.zeros_like(ours), (ours - theirs).abs().nan_to_num(nan=float('inf')))
+    return distances_of(ours, theirs).nan_to_num(nan=float('inf'))
 
 
 def _differing(node: fx.Node, ours: Tensor, theirs: Tensor) -> Differing:

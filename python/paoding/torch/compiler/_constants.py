@@ -4,13 +4,11 @@ Ops of the device read numbers made there, so that they need not wait for a copy
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from ._convert import tensors_of, value_of
+from ._convert import held_by, tensors_of, value_of
 
 aten = torch.ops.aten
 
@@ -26,7 +24,7 @@ def make_numbers_on(graph: fx.Graph, device: torch.device) -> None:
     if not modes:
         return
     for node in [each for each in graph.nodes if each.op == 'get_attr']:
-        constant = _held(graph, node)
+        constant = held_by(node)
         # A parameter may change, and a tensor that is only promised has no number.
         if type(constant) is not torch.Tensor or constant.dim() != 0 or constant.device.type != 'cpu':
             continue
@@ -44,13 +42,6 @@ def make_numbers_on(graph: fx.Graph, device: torch.device) -> None:
         for reader in readers - {node}:
             if not reader.users:
                 graph.erase_node(reader)
-
-
-def _held(graph: fx.Graph, node: fx.Node) -> Any:
-    owner: Any = graph.owning_module
-    for part in str(node.target).split('.'):
-        owner = getattr(owner, part, None)
-    return owner
 
 
 def _is_on(user: fx.Node, device: torch.device) -> bool:

@@ -21,11 +21,16 @@ from ._table import Making, NotTaken, dtype_of, found, name_of
 def value_of(node: fx.Node) -> Any:
     """What PyTorch promises of a node: fake tensors, sizes."""
     if node.op == 'get_attr' and 'val' not in node.meta:
-        owner: Any = node.graph.owning_module
-        for part in str(node.target).split('.'):
-            owner = getattr(owner, part)
-        return owner
+        return held_by(node)
     return node.meta.get('val')
+
+
+def held_by(node: fx.Node) -> Any:
+    """The attribute of its graph's module that a get_attr node reads."""
+    owner: Any = node.graph.owning_module
+    for part in str(node.target).split('.'):
+        owner = getattr(owner, part)
+    return owner
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:

@@ -171,9 +171,14 @@ def difference_of(ours: Tensor, theirs: Tensor) -> float:
         return float('inf')
     if not theirs.is_floating_point():
         return 0.0 if torch.equal(ours, theirs) else float('inf')
-    ours, theirs = ours.double(), theirs.double()
-    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    distances, theirs = distances_of(ours, theirs), theirs.double()
     finite = theirs[theirs.isfinite()]
     scale = max(1e-30, float(finite.abs().max())) if finite.numel() else 1.0
-    differences = torch.where(same, torch.zeros_like(ours), (ours - theirs).abs()) / scale
-    return float(differences.max()) if differences.numel() else 0.0
+    return float((distances / scale).max()) if distances.numel() else 0.0
+
+
+def distances_of(ours: Tensor, theirs: Tensor) -> Tensor:
+    """|ours - theirs| of each element; 0 where both are NaN, or the same infinity."""
+    ours, theirs = ours.double(), theirs.double()
+    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    return torch.where(same, torch.zeros_like(ours), (ours - theirs).abs())
