@@ -12,6 +12,7 @@
 #include "graph_file.h"
 #include "io/json_text.h"
 #include "paoding/io.h"
+#include "paoding/op.h"
 #include "text/suggest.h"
 
 namespace paoding::cli {
